@@ -34,7 +34,7 @@ from aiokclient.consumer.delivery.iterators import (
 )
 from aiokclient.consumer.delivery.reader import MAX_BYTES, Reader
 from aiokclient.consumer.engine import ConsumerEngine
-from aiokclient.consumer.membership.group_calls import ConsumerGroupCalls
+from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
 from aiokclient.consumer.records import Records
 from aiokclient.consumer.state.offset_reset import EARLIEST, LATEST, Reset
 from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
@@ -209,7 +209,7 @@ class Consumer(Lifecycle, Generic[K, V]):
             self._deserializers,
             self._supervisor,
             self._anchor.call("_died"),
-            self._events.emit,
+            self._events,
         )
         if self._stopped:
             self._engine.reader.mark_stopped()
@@ -296,8 +296,8 @@ class Consumer(Lifecycle, Generic[K, V]):
             self._engine.in_progress.ask()
         return self._running.reader
 
-    def _group(self, call: str) -> ConsumerGroupCalls:
-        group = self._running.group_calls
+    def _group(self, call: str) -> ConsumerCoordinator:
+        group = self._running.group
         if group is None:
             raise IllegalStateError(
                 f"{call}() needs a group, and this consumer has no group_id. Store offsets "
@@ -682,7 +682,7 @@ class Consumer(Lifecycle, Generic[K, V]):
 
         The generation is -1 while it is not a member.
         """
-        return self._group("group_metadata").metadata
+        return self._group("group_metadata").membership.metadata
 
     def _for_transaction(
         self, began: float | None = None, number: int | None = None

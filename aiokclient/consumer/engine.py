@@ -39,7 +39,6 @@ from aiokclient.consumer.fetching.list_offsets import (
 from aiokclient.consumer.fetching.manager import FetchManager
 from aiokclient.consumer.fetching.position_resolver import PositionResolver
 from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
-from aiokclient.consumer.membership.group_calls import ConsumerGroupCalls
 from aiokclient.consumer.membership.listener import ListenerCalls
 from aiokclient.consumer.meters import ConsumerGauges, measure
 from aiokclient.consumer.state.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -50,6 +49,7 @@ from aiokclient.consumer.topics import TopicFollower
 from aiokclient.errors import ApiTimeoutError, ClosedError, KafkaError
 from aiokclient.measures import Measures
 from aiokclient.metrics import Labels
+from aiokclient.network.event_hub import EventSource
 from aiokclient.protocol.messages.metadata import MetadataRequest
 from aiokclient.types import OffsetAndTimestamp, TopicPartition
 
@@ -325,13 +325,13 @@ class ConsumerEngine:
         deserializers: Deserializers,
         supervisor: Supervisor,
         died: Callable[..., BaseException | None],
-        emit: Callable[..., None],
+        events: EventSource,
     ) -> None:
         config = for_background(config)
         self.cluster = cluster
         self._subscription = subscription
         self._supervisor = supervisor
-        self._emit = emit
+        self._events = events
         log = cluster.log("consumer", config.group_id)
         membership = "assigned" if config.group_id is None else config.group_protocol
         measures = Measures("consumer", self._resource, membership)
@@ -368,7 +368,6 @@ class ConsumerEngine:
         )
         self.group: ConsumerCoordinator | None = None
         self._follower: TopicFollower | None = None
-        self.group_calls: ConsumerGroupCalls | None = None
         self._source = self._make_source(config, offsets)
         self.positions = PositionWaits(subscription, self._source, self.reports, died, config)
         self.lookups = Lookups(cluster, subscription, offsets, self.positions.located)
@@ -417,13 +416,12 @@ class ConsumerEngine:
             self._subscription,
             self.in_progress,
             self.read_lock,
-            report=self.reports.add,
+            reports=self.reports,
             listener_calls=self.listener_calls,
-            bounds=offsets.bounds,
+            offsets=offsets,
             supervisor=self._supervisor,
-            emit=self._emit,
+            events=self._events,
         )
-        self.group_calls = ConsumerGroupCalls(self.group, self._subscription)
         return self.group
 
     def _make_reader(

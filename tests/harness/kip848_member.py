@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import Any, cast
 
 from aiokclient import TopicPartition
 from aiokclient.cluster.client import ClusterClient
@@ -119,17 +119,16 @@ class Member:
 
     async def __aenter__(self) -> "Member":
         await self.cluster.start()
+        reading, coordinator = cast(Any, self.reading), cast(Any, self)
         self.membership = Kip848Membership(
             MembershipParts(
                 cluster=self.cluster,
                 config=self.config,
                 subscription=self._state,
                 topics=self._topics,
-                reconciler=self.reading,
-                report=self.reports.append,
-                changed=self._changed,
+                reconciler=reading,
+                coordinator=coordinator,
                 supervisor=self.cluster.supervisor,
-                owner=self,
             )
         )
         self.cluster.supervisor.spawn(self.membership.run, name="membership")
@@ -158,7 +157,10 @@ class Member:
         self.reading._drop("lose", list(self.reading.has))
         await self.cluster.close()
 
-    def _changed(self) -> None:
+    def on_group_error(self, error: Exception) -> None:
+        self.reports.append(error)
+
+    def on_identity_changed(self) -> None:
         self.changes += 1
         self.reading.changed.set()
 

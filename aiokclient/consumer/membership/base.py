@@ -2,9 +2,9 @@
 
 A `Membership` keeps the consumer in its group: it joins, sends heartbeats, learns what the group
 assigns to this member, and leaves. It knows nothing of records. The membership calls the
-`Reconciler`, which applies the rules of revocation: it begins and stops the reading of partitions,
-commits offsets, and calls the listener. The reconciler does not depend on group protocols, and the
-subscription state, positions, and fetchers depend on neither.
+`PartitionReconciler`, which applies the rules of revocation: it begins and stops the reading of
+partitions, commits offsets, and calls the listener. The reconciler does not depend on group
+protocols, and the subscription state, positions, and fetchers depend on neither.
 
     program ──subscribe, asks──▶ Membership ──assign, revoke, lose──▶ Reconciler ──▶ partitions
                                      │                                    │
@@ -13,66 +13,30 @@ subscription state, positions, and fetchers depend on neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.config.consumer import ConsumerConfig
+    from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
+    from aiokclient.consumer.membership.reconciler import PartitionReconciler
     from aiokclient.consumer.membership.rewind.rewind import GroupRewinder
     from aiokclient.consumer.state.subscription import SubscriptionState
     from aiokclient.consumer.topics import SubscribedTopics
     from aiokclient.types import GroupMetadata
 
-__all__ = ["Membership", "MembershipParts", "Reconciler"]
-
-
-class Reconciler(Protocol):
-    """The object that takes and releases partitions for a membership.
-
-    The membership makes one call at a time. The calls raise the errors of the listener. The
-    membership must not catch these errors, because they fail the consumer.
-    """
-
-    def owned(self) -> list[TopicPartition]:
-        """Return the partitions that the group has assigned to this consumer. Synchronous."""
-        ...
-
-    async def revoke(self, tps: Collection[TopicPartition], *, deadline: float) -> None:
-        """Release partitions after their records are processed and committed.
-
-        None of their records are delivered after this call begins. It waits for records that are
-        being processed, until `deadline` (on the monotonic clock). Then it commits the processed
-        records and calls `on_revoked`, and the partitions are no longer owned. If the deadline
-        passes, or the coordinator refuses the commit because this consumer is no longer a member,
-        the partitions are lost, as by `lose`.
-        """
-        ...
-
-    async def assign(self, tps: Collection[TopicPartition]) -> None:
-        """Take partitions in addition to those that are owned, and call `on_assigned`.
-
-        Their initial offsets are looked up in the background.
-        """
-        ...
-
-    async def conclude(self) -> None:
-        """End a rebalance: call `on_assigned([])` if nothing is owned.
-
-        It is called only once for each listener.
-        """
-        ...
-
-    async def lose(self, tps: Collection[TopicPartition]) -> None:
-        """Release lost partitions without a commit, and call `on_lost`."""
-        ...
+__all__ = ["Membership", "MembershipParts"]
 
 
 class Membership(Protocol):
     """The membership of one consumer in its group. Synchronous calls only notify its task."""
+
+    @property
+    def connection_owner(self) -> Hashable:
+        """The owner of the connection that heartbeats and commits share (Purpose.GROUP)."""
+        ...
 
     @property
     def metadata(self) -> GroupMetadata:
@@ -174,21 +138,17 @@ class Membership(Protocol):
 
 
 class MembershipParts(NamedTuple):
-    """The collaborators of a membership. The callbacks are synchronous."""
+    """The collaborators of a membership."""
 
     cluster: ClusterClient
     config: ConsumerConfig
     subscription: SubscriptionState
     topics: SubscribedTopics
     """The topics that the consumer subscribes to, which are read when `subscribed` is called."""
-    reconciler: Reconciler
-    report: Callable[[Exception], None]
-    """A function that makes the next request for records raise an error of the group."""
-    changed: Callable[[], None]
-    """A function to be called when `metadata` or `confirmed_until` has changed."""
+    reconciler: PartitionReconciler
+    coordinator: ConsumerCoordinator
+    """The owner of the membership, which hears of errors of the group and of a new identity."""
     supervisor: Supervisor
     """The owner of the background tasks and callbacks. If one raises, the consumer fails."""
-    owner: Hashable
-    """The owner of the connection that heartbeats and commits share (Purpose.GROUP)."""
     rewinder: GroupRewinder | None = None
     """The rewind requests, which only the classic protocol supports."""

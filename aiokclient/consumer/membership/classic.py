@@ -10,19 +10,26 @@ assignment. In a cooperative rebalance (KIP-429) it keeps its partitions while i
 revokes those that are not in its new assignment and joins again, and only this second rebalance
 assigns them to other members. A member uses the cooperative protocol if all of its strategies
 support it.
+
+`TopicWatch` detects changes to the group's topics since they were assigned. Each member watches its
+subscription, because a pattern may match new topics. The leader also watches the partition counts
+of all topics that the group reads, because no other member knows them all. Several changes cause
+one rebalance: it begins when nothing has changed for QUIET_S, and at most LONGEST_S after the first
+change.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from aiokclient import threads
 from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.consumer.assignors import (
     BUILT_IN,
+    AssignmentCluster,
     MemberAssignment,
     MemberSubscription,
     RebalanceProtocol,
@@ -36,7 +43,6 @@ from aiokclient.consumer.assignors import (
 )
 from aiokclient.consumer.assignors.validation import validate
 from aiokclient.consumer.membership.rewind import requests as rewind_requests
-from aiokclient.consumer.membership.topic_watch import TopicWatch, assignable
 from aiokclient.errors import (
     AssignmentFailedError,
     ClosedError,
@@ -53,6 +59,9 @@ from aiokclient.policy import Decision, Scope, classify
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
+    from aiokclient.cluster.metadata.snapshot import ClusterMetadata
     from aiokclient.consumer.assignors import Assignor
     from aiokclient.consumer.membership.base import MembershipParts
     from aiokclient.protocol.messages.describe_groups import DescribedGroup
@@ -69,6 +78,11 @@ AT_ONCE: Final = 10_000
 Above it the assignor runs in a thread, because it could block the loop for milliseconds."""
 MARGIN_S: Final = 0.25
 """Seconds before the end of the rebalance timeout at which unreleased partitions are lost."""
+
+QUIET_S: Final = 0.5
+LONGEST_S: Final = 5.0
+
+Layout: TypeAlias = "dict[str, tuple[UUID, int] | None]"
 
 
 class ClassicMembership:
@@ -113,9 +127,7 @@ class ClassicMembership:
             parts.supervisor,
             measures=parts.subscription.measures,
         )
-        self._watch = TopicWatch(
-            parts.cluster, parts.topics, self._changed, parts.supervisor.callbacks
-        )
+        self._watch = TopicWatch(self, parts)
         self._log = LimitedLog(
             parts.cluster.log("consumer", config.group_id), parts.cluster.clock.monotonic
         )
@@ -133,7 +145,7 @@ class ClassicMembership:
     # -- for the consumer
 
     @property
-    def owner(self) -> Hashable:
+    def connection_owner(self) -> Hashable:
         """The owner of the connection that heartbeats and commits share."""
         return self._engine
 
@@ -216,9 +228,14 @@ class ClassicMembership:
     def start_over(self, reason: str) -> None:
         """Do nothing: the engine itself notices that the cluster was replaced."""
 
-    def _changed(self, wishes: bool) -> None:
+    def on_topics_changed(self, *, subscribed: bool) -> None:
+        """Request new assignments, because topics or partitions have changed. Synchronous.
+
+        `subscribed` means that this member now subscribes to other topics. Otherwise it is the
+        leader and has to assign again.
+        """
         reason = "the subscribed topics have changed"
-        if wishes:
+        if subscribed:
             self._engine.rejoin(reason)
         else:
             self._engine.reassign(reason)
@@ -338,7 +355,7 @@ class ClassicMembership:
             self._rebalances.add()
             self._watch_topics(generation)
             self._tell(generation, assignment)
-            self._parts.changed()
+            self._parts.coordinator.on_identity_changed()
         assigned = dict.fromkeys(assignment.partitions)
         deadline = asyncio.get_running_loop().time() + self._rebalance_s - MARGIN_S
         revoked = await self._release(
@@ -359,7 +376,7 @@ class ClassicMembership:
 
     async def lost(self, reason: str) -> None:
         """Lose all partitions that this member owns."""
-        self._parts.changed()
+        self._parts.coordinator.on_identity_changed()
         if owned := self._reconciler.owned():
             text, extra = "This member lost its partitions: %s", {"event": "group_lost"}
             self._log.write(logging.WARNING, ("lost", reason), text, reason, extra=extra)
@@ -367,11 +384,11 @@ class ClassicMembership:
 
     def on_confirmed_changed(self, confirmed: bool) -> None:
         """Check again until when records may be delivered. Synchronous."""
-        self._parts.changed()
+        self._parts.coordinator.on_identity_changed()
 
     def report_error(self, error: Exception) -> None:
         """Make the next request for records raise an error of the group. Synchronous."""
-        self._parts.report(error)
+        self._parts.coordinator.on_group_error(error)
 
     # -- steps
 
@@ -438,6 +455,80 @@ class ClassicMembership:
             self._log.write(logging.INFO, "look", text, error, extra=extra)
 
 
+class TopicWatch:
+    """A watch that tells the membership when the group needs new assignments."""
+
+    def __init__(self, membership: ClassicMembership, parts: MembershipParts) -> None:
+        self._membership = membership
+        self._cluster = parts.cluster
+        self._topics = parts.topics
+        self._callbacks = parts.supervisor.callbacks
+        self._matched: list[str] | None = None
+        self._assigned: Layout | None = None
+        self._seen: tuple[object, object] | None = None
+        self._first = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        observe = self._callbacks.guard(self._observe)
+        self._unsubscribe = parts.cluster.updater.subscribe(observe)
+
+    def stop(self) -> None:
+        """Stop watching. Synchronous."""
+        self._unsubscribe()
+        self._cluster.updater.unwant(self)
+        self._forget()
+
+    def asked_for(self) -> list[str]:
+        """Return the topics for this member's subscription, and watch them from now on."""
+        self._forget()
+        subscription = self._topics.current
+        matching = self._topics.matching(self._cluster.metadata)
+        self._matched = matching if subscription.pattern is not None else None
+        return matching if subscription.pattern is not None else list(subscription.topics)
+
+    def follows(self) -> None:
+        """Stop watching the partitions, because another member leads. Synchronous."""
+        self._assigned = None
+        self._cluster.updater.unwant(self)
+
+    def leads(self, topics: Iterable[str]) -> None:
+        """Watch these topics, which this member has just assigned. Synchronous."""
+        names = list(topics)
+        self._cluster.updater.unwant(self)
+        for name in names:
+            self._cluster.updater.want(name, self)
+        self._assigned = layout(self._cluster.metadata, names)
+
+    def _observe(self, old: ClusterMetadata, metadata: ClusterMetadata) -> None:
+        picture = self._picture(metadata)
+        if picture == (self._matched, self._assigned):
+            self._forget()
+        elif picture != self._seen:
+            self._seen = picture
+            now = asyncio.get_running_loop().time()
+            if self._timer is None:
+                self._first = now
+            else:
+                self._timer.cancel()
+            when = min(now + QUIET_S, self._first + LONGEST_S)
+            self._timer = self._callbacks.at(when, self._report)
+
+    def _picture(self, metadata: ClusterMetadata) -> tuple[object, object]:
+        """Return the matched topics and the partitions of assigned ones, in this metadata."""
+        matched = None if self._matched is None else self._topics.matching(metadata)
+        return matched, None if self._assigned is None else layout(metadata, self._assigned)
+
+    def _report(self) -> None:
+        self._forget()
+        matched, _ = self._picture(self._cluster.metadata)
+        self._membership.on_topics_changed(subscribed=matched != self._matched)
+
+    def _forget(self) -> None:
+        self._seen = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
 class FormerMember(NamedTuple):
     """The coordinator's view of the former member with an instance id, and of its group."""
 
@@ -479,3 +570,18 @@ def assignment_with(given: MemberAssignment, wanted: rewind_requests.RewindReque
         if (part := {tp: offset for tp, offset in offsets.items() if tp in has})
     }
     return rewind_requests.append(data, parts) if parts else data
+
+
+def layout(metadata: ClusterMetadata, topics: Iterable[str]) -> Layout:
+    """Return the id and the partition count of each topic, or None if the topic does not exist."""
+    found: Layout = {}
+    for name in topics:
+        info = metadata.topic(name)
+        gone = info is None or metadata.lacks(name, 0)
+        found[name] = None if info is None or gone else (info.topic_id, len(info.partitions))
+    return found
+
+
+def assignable(metadata: ClusterMetadata, topics: Iterable[str]) -> AssignmentCluster:
+    """Return the topics that can be assigned, without those that were deleted."""
+    return AssignmentCluster.of(metadata, [t for t in topics if not metadata.lacks(t, 0)])

@@ -1,13 +1,17 @@
-"""The group of one consumer: its membership, offsets, partitions, and automatic commits."""
+"""The group of one consumer: its membership, offsets, partitions, and automatic commits.
+
+The parts of the group call the coordinator back when something happens that concerns others of
+them: an error of the group, a new identity, an exceeded poll interval, or released partitions.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
@@ -18,15 +22,16 @@ from aiokclient.consumer.membership.health import MembershipHealth
 from aiokclient.consumer.membership.initial_offsets import InitialOffsets
 from aiokclient.consumer.membership.kip848.membership import Kip848Membership
 from aiokclient.consumer.membership.offsets.auto_commit import AutoCommit
+from aiokclient.consumer.membership.offsets.commit_forms import covered, named_topics, to_commit
 from aiokclient.consumer.membership.offsets.commits import Commits
 from aiokclient.consumer.membership.offsets.released import ReleasedOffsets
-from aiokclient.consumer.membership.poll_interval import PollIntervalWatch
 from aiokclient.consumer.membership.reconciler import PartitionReconciler
-from aiokclient.consumer.membership.rewind.rewind import Bounds, GroupRewinder
+from aiokclient.consumer.membership.rewind.requests import plain
+from aiokclient.consumer.membership.rewind.rewind import GroupRewinder
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.consumer.topics import SubscribedTopics
 from aiokclient.errors import IllegalStateError, KafkaError, UnsupportedVersionError
-from aiokclient.types import TopicPartition
+from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
@@ -35,9 +40,12 @@ if TYPE_CHECKING:
     from aiokclient.config.consumer import ConsumerConfig
     from aiokclient.consumer.delivery.in_progress import InProgress
     from aiokclient.consumer.delivery.read_lock import ReadLock
+    from aiokclient.consumer.delivery.reader import Reports
+    from aiokclient.consumer.fetching.list_offsets import OffsetLookup
     from aiokclient.consumer.membership.listener import ListenerCalls
     from aiokclient.consumer.state.partition import PartitionState
     from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
+    from aiokclient.network.event_hub import EventSource
 
 __all__ = ["MEMBERSHIPS", "ConsumerCoordinator"]
 
@@ -67,102 +75,69 @@ class ConsumerCoordinator:
         in_progress: InProgress,
         read_lock: ReadLock,
         *,
-        report: Callable[[Exception], None],
+        reports: Reports,
         listener_calls: ListenerCalls,
-        bounds: Bounds,
+        offsets: OffsetLookup,
         supervisor: Supervisor,
-        emit: Callable[..., None],
+        events: EventSource,
     ) -> None:
+        assert config.group_id is not None
         self._subscription = subscription
         self._in_progress, self._read_lock = in_progress, read_lock
-        self._report_error = report
+        self._reports = reports
         self._supervisor = supervisor
         self._closed = False
         self._changes = Wakeup()
         self._poll_is_overdue = False
         self._cluster = cluster
-        self.topics = SubscribedTopics(cluster, config, report=self._report)
-        self.commits = Commits(
-            cluster,
-            config,
-            subscription,
-            member=lambda: self.membership.metadata,
-            joins=lambda: self.membership.joins and not self._poll_is_overdue,
-            in_listener=listener_calls.is_inside,
-            owner=self._owner,
-            check=supervisor.check,
-        )
-        interval_s = config.max_poll_interval_ms / 1000
-        time = cluster.clock.monotonic
-        self.released = ReleasedOffsets(self.commits.group_id, in_progress.holds, time)
-        self._auto_commit = AutoCommit(config, subscription, self.commits, time)
+        self.topics = SubscribedTopics(cluster, config, report=self.report_error)
+        self.commits = Commits(cluster, config, subscription, self, listener_calls, supervisor)
+        self.released = ReleasedOffsets(config.group_id, in_progress, cluster.clock)
+        self._auto_commit = AutoCommit(config, subscription, self.commits, cluster.clock)
         self._initial_offsets = InitialOffsets(
-            cluster,
-            config,
-            subscription,
-            self.commits,
-            self.topics,
-            commits_first=config.enable_auto_commit,
-            report=self._report,
+            cluster, config, subscription, self.commits, self.topics, self
         )
         self.rebalancer = PartitionReconciler(
             cluster,
             subscription,
             in_progress,
             self._auto_commit,
+            self,
             calls=listener_calls,
-            released=self._released,
-            report=self._report,
-            overdue=self._overdue,
-            rebalanced=partial(emit, "Rebalanced", group_id=config.group_id),
+            events=events,
+            group_id=config.group_id,
         )
-        self._rewinder = self._make_rewinder(bounds, interval_s)
-        parts = self._membership_parts(config)
-        self.membership = MEMBERSHIPS[config.group_protocol](parts)
-        self._health = self._make_health(config, interval_s)
-
-    def _make_health(self, config: ConsumerConfig, interval_s: float) -> MembershipHealth:
-        return MembershipHealth(
-            self._cluster,
-            config,
-            self._subscription,
-            self.membership,
-            self.rebalancer,
-            PollIntervalWatch(self._read_lock, self._in_progress, interval_s, self._overdue),
-            self.commits.group_id,
-        )
-
-    def _make_rewinder(self, bounds: Bounds, patience_s: float) -> GroupRewinder:
-        return GroupRewinder(
-            self._cluster,
-            self._subscription,
+        self._rewinder = GroupRewinder(
+            cluster,
+            subscription,
             self.commits,
-            self._in_progress,
-            bounds=bounds,
-            patience_s=patience_s,
-            supervisor=self._supervisor,
+            in_progress,
+            self,
+            offsets=offsets,
+            patience_s=config.max_poll_interval_ms / 1000,
+            supervisor=supervisor,
         )
-
-    def _membership_parts(self, config: ConsumerConfig) -> MembershipParts:
-        return MembershipParts(
-            self._cluster,
+        parts = MembershipParts(
+            cluster,
             config,
-            self._subscription,
+            subscription,
             self.topics,
             reconciler=self.rebalancer,
-            report=self._membership_refused,
-            changed=self._renamed,
-            supervisor=self._supervisor,
-            owner=self,
+            coordinator=self,
+            supervisor=supervisor,
             rewinder=self._rewinder,
         )
+        self.membership = MEMBERSHIPS[config.group_protocol](parts)
+        self._health = MembershipHealth(self, cluster, config, subscription, in_progress, read_lock)
 
-    def _membership_refused(self, error: Exception) -> None:
+    def on_group_error(self, error: Exception) -> None:
+        """Record that the group refuses this consumer, and report the error. Synchronous."""
         self._health.refuse(error)
-        self._report(error)
+        self.report_error(error)
 
-    def _report(self, error: Exception) -> None:
-        self._report_error(error)
+    def report_error(self, error: Exception) -> None:
+        """Make the next request for records raise an error. Synchronous."""
+        self._reports.add(error)
         self._subscription.changed()  # If `start()` waits for the group, it raises the error now.
 
     def start(self) -> None:
@@ -176,11 +151,6 @@ class ConsumerCoordinator:
         supervisor.spawn(self._initial_offsets.run, name="initial offsets")
         supervisor.spawn(self._auto_commit.run, name="automatic commits")
         self._health.start(supervisor)
-
-    def _owner(self) -> Hashable:
-        """Return the owner of the connection that commits share with heartbeats."""
-        membership = self.membership
-        return membership.owner if isinstance(membership, ClassicMembership) else self
 
     async def _live(self) -> None:
         try:
@@ -201,6 +171,13 @@ class ConsumerCoordinator:
     def confirmed_until(self) -> float:
         """The time, on the loop's clock, until which the coordinator certainly keeps the member."""
         return self.membership.confirmed_until
+
+    def can_become_member(self) -> bool:
+        """Return whether this is a member, or becomes one without a call by the application.
+
+        Synchronous.
+        """
+        return self.membership.joins and not self._poll_is_overdue
 
     def settled(self) -> bool:
         """Return whether the consumer owns the group's assignment. Synchronous."""
@@ -232,6 +209,35 @@ class ConsumerCoordinator:
         """Return the error by which the group refuses this consumer, or None. Synchronous."""
         return self._health.refused()
 
+    # -- calls of the application; `Consumer` documents them
+
+    async def commit(self, what: Any, timeout: float) -> None:
+        """Commit offsets to the group, within `timeout` seconds."""
+        if isinstance(what, Iterator):
+            what = list(what)  # It is read several times.
+        consumed = self._subscription.consumed()
+        offsets, nothing = to_commit(what, consumed)
+        known = {tp.topic for tp in [*consumed, *self._subscription.partitions]}
+        for topic in named_topics(what):
+            if topic not in known and not self.commits.may_have(topic):
+                raise IllegalStateError(
+                    f"The topic {topic!r} cannot be committed: it is neither subscribed nor "
+                    "assigned. Check its name, or commit offsets as {partition: offset}."
+                )
+        gone = [tp for tp in nothing if tp not in self._subscription]
+        if gone:
+            raise self.commits.not_assigned(gone)
+        with self._subscription.measures.timed("commit.seconds", self._cluster.clock.monotonic):
+            await self.commits.commit(offsets, timeout, covered(what))
+
+    async def committed(
+        self, tps: Sequence[TopicPartition], timeout: float
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return the committed offset of each partition, or None if there is none."""
+        with self._subscription.measures.timed("committed.seconds", self._cluster.clock.monotonic):
+            stored = await self.commits.fetch(tps, timeout)
+        return {tp: _without_notes(stored[tp]) for tp in tps}
+
     async def rewind(
         self, offsets: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, int]:
@@ -249,7 +255,7 @@ class ConsumerCoordinator:
         # itself.
         aside = self._in_progress.set_aside() if self._read_lock.is_reader() else nullcontext()
         with aside:
-            return await self._rewinder.request(offsets, timeout, self.membership.rejoin)
+            return await self._rewinder.request(offsets, timeout)
 
     # -- the subscription
 
@@ -271,7 +277,8 @@ class ConsumerCoordinator:
             self.topics.report_errors()
             await self._changes.wait()
 
-    def _overdue(self, text: str) -> None:
+    def on_poll_overdue(self, text: str) -> None:
+        """Leave the group, because the application does not request records. Synchronous."""
         if self._poll_is_overdue or not self._subscription.subscription:
             return  # No other member waits for partitions that are assigned by hand.
         self._poll_is_overdue = True
@@ -288,7 +295,8 @@ class ConsumerCoordinator:
             # the member joins again.
             self.requested()
 
-    def _released(self, states: Sequence[PartitionState], lost: bool) -> None:
+    def on_partitions_released(self, states: Sequence[PartitionState], *, lost: bool) -> None:
+        """Record that the group takes partitions, before they are removed. Synchronous."""
         self.released.release(states)
         self.commits.release(states, lost=lost)
 
@@ -309,7 +317,8 @@ class ConsumerCoordinator:
         self._rewinder.cluster_replaced()
         self.membership.start_over("the cluster is another one")
 
-    def _renamed(self) -> None:
+    def on_identity_changed(self) -> None:
+        """Use a new identity, or a later end of the certain membership. Synchronous."""
         self.released.renamed(self.membership.metadata)
         self.commits.wake()
         self._subscription.confirm()
@@ -349,3 +358,8 @@ class ConsumerCoordinator:
         self._closed = True
         self._cluster.updater.unwant(self.topics)
         self._cluster.release(self)
+
+
+def _without_notes(stored: OffsetAndMetadata | None) -> OffsetAndMetadata | None:
+    """Remove the library's own notes from the metadata of a committed offset."""
+    return None if stored is None else stored._replace(metadata=plain(stored.metadata))

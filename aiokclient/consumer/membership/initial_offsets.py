@@ -24,7 +24,7 @@ that time. Only a partition whose index is at least this count then appeared lat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from aiokclient.consumer.membership.rewind.requests import OWN, note_in
@@ -38,6 +38,7 @@ from aiokclient.types import OffsetAndMetadata, TopicPartition
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.config.consumer import ConsumerConfig
+    from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
     from aiokclient.consumer.membership.offsets.commits import Commits
     from aiokclient.consumer.state.subscription import SubscriptionState
     from aiokclient.consumer.topics import SubscribedTopics
@@ -59,17 +60,15 @@ class InitialOffsets:
         subscription: SubscriptionState,
         commits: Commits,
         topics: SubscribedTopics,
-        *,
-        commits_first: bool,
-        report: Callable[[KafkaError], None],
+        coordinator: ConsumerCoordinator,
     ) -> None:
         self._cluster = cluster
         self._subscription = subscription
         self._commits = commits
         self._topics = topics
-        self._commits_first = commits_first
+        self._commits_first = config.enable_auto_commit
         self._follows = config.new_partitions == "earliest"
-        self._report = report
+        self._coordinator = coordinator
         self._timeout_s = config.default_api_timeout_ms / 1000
         self._backoff = PartitionBackoff(cluster.clock, config, subscription)
         self._wake = Wakeup()
@@ -203,7 +202,7 @@ class InitialOffsets:
 
     def _failed(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
         if self._backoff.failed(state, error, scope) is Decision.FAIL:
-            self._report(error)
+            self._coordinator.report_error(error)
 
 
 def first_commit(to: OffsetAndMetadata, partitions: int) -> OffsetAndMetadata:

@@ -37,8 +37,10 @@ from aiokclient.types import TopicPartition
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.consumer.delivery.in_progress import InProgress
+    from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
     from aiokclient.consumer.membership.offsets.auto_commit import AutoCommit
     from aiokclient.consumer.state.subscription import SubscriptionState
+    from aiokclient.network.event_hub import EventSource
 
 __all__ = ["PartitionReconciler"]
 
@@ -48,12 +50,11 @@ LOGGED = 20
 
 
 class PartitionReconciler:
-    """The `Reconciler` of a consumer.
+    """The object that takes and releases partitions for a membership.
 
-    `calls` marks the calls of the listener. `released(states, lost)` is called before partitions
-    are removed. `overdue(text)` is called when the application does not finish the records that it
-    is processing in time. `rebalanced(assigned=tps)` is called before partitions are added, and
-    `rebalanced(revoked=tps)` or `rebalanced(lost=tps)` before they are removed.
+    The membership makes one call at a time. The calls raise the errors of the listener. The
+    membership must not catch these errors, because they fail the consumer. `calls` marks the calls
+    of the listener.
     """
 
     _told_idle = Weakly()
@@ -65,22 +66,20 @@ class PartitionReconciler:
         subscription: SubscriptionState,
         in_progress: InProgress,
         auto_commit: AutoCommit,
+        coordinator: ConsumerCoordinator,
         *,
         calls: ListenerCalls,
-        released: Callable[[Sequence[PartitionState], bool], None],
-        report: Callable[[Exception], None],
-        overdue: Callable[[str], None],
-        rebalanced: Callable[..., None],
+        events: EventSource,
+        group_id: str,
     ) -> None:
         self._cluster = cluster
         self._subscription = subscription
         self._in_progress = in_progress
         self._auto_commit = auto_commit
+        self._coordinator = coordinator
         self._calls = calls
-        self._released = released
-        self._report = report
-        self._overdue = overdue
-        self._rebalanced = rebalanced
+        self._events = events
+        self._group_id = group_id
         self._log = LimitedLog(subscription.client_log, cluster.clock.monotonic)
         self._turn = asyncio.Lock()
         self._bound = math.inf
@@ -117,7 +116,14 @@ class PartitionReconciler:
     # -- calls by the membership
 
     async def revoke(self, tps: Collection[TopicPartition], *, deadline: float) -> None:
-        """Release partitions after their records are processed; see `Reconciler`."""
+        """Release partitions after their records are processed and committed.
+
+        None of their records are delivered after this call begins. It waits for records that are
+        being processed, until `deadline` (on the monotonic clock). Then it commits the processed
+        records and calls `on_revoked`, and the partitions are no longer owned. If the deadline
+        passes, or the coordinator refuses the commit because this consumer is no longer a member,
+        the partitions are lost, as by `lose`.
+        """
         self._withhold(tps)
         async with self._turn:
             states = self._withhold(tps)
@@ -127,7 +133,7 @@ class PartitionReconciler:
                 if self._bound < math.inf:
                     return  # The consumer is being closed, and `close` releases them.
                 await self._release(states, "lost")
-                return self._overdue(
+                return self._coordinator.on_poll_overdue(
                     f"{len(states)} partitions are to be revoked, and the application has not "
                     "finished the records that it processes within max_poll_interval_ms"
                 )
@@ -136,7 +142,10 @@ class PartitionReconciler:
                 await self._release(states, "revoked" if is_member else "lost")
 
     async def assign(self, tps: Collection[TopicPartition]) -> None:
-        """Take additional partitions; see `Reconciler`."""
+        """Take partitions in addition to those that are owned, and call `on_assigned`.
+
+        Their initial offsets are looked up in the background.
+        """
         async with self._turn:
             owned = dict.fromkeys(self.owned())
             added = [tp for tp in dict.fromkeys(tps) if tp not in owned]
@@ -152,7 +161,10 @@ class PartitionReconciler:
             self._subscription.withhold(states, Withheld.LISTENER, False)
 
     async def conclude(self) -> None:
-        """Tell the listener if no partitions are owned; see `Reconciler`."""
+        """End a rebalance: call `on_assigned([])` if nothing is owned.
+
+        It is called only once for each listener.
+        """
         async with self._turn:
             listener = self._subscription.listener
             idle = self._subscription.subscription and not self.owned()
@@ -162,7 +174,7 @@ class PartitionReconciler:
             await self._tell("on_assigned", [])
 
     async def lose(self, tps: Collection[TopicPartition]) -> None:
-        """Release lost partitions without a commit; see `Reconciler`."""
+        """Release lost partitions without a commit, and call `on_lost`."""
         self._withhold(tps)
         async with self._turn:
             await self._release(self._withhold(tps), "lost")
@@ -194,7 +206,8 @@ class PartitionReconciler:
         event = f"partitions_{how}"
         text = "Partitions were %s: %s"
         self._log.write(logging.INFO, (how, names), text, how, names, extra={"event": event})
-        self._rebalanced(**{how: frozenset(tps)})
+        changes = {how: frozenset(tps)}
+        self._events.emit("Rebalanced", group_id=self._group_id, **changes)
 
     def _withhold(self, tps: Collection[TopicPartition]) -> list[PartitionState]:
         owned = dict.fromkeys(self.owned())
@@ -239,7 +252,7 @@ class PartitionReconciler:
         self._log.write(logging.WARNING, key, text, tp, error, extra=extra)
         decision = classify(error, Scope.OFFSET_COMMIT)
         if decision is Decision.FAIL:
-            self._report(error)
+            self._coordinator.report_error(error)
         return decision is not Decision.RECOVER
 
     async def _release(self, states: Sequence[PartitionState], how: str) -> None:
@@ -253,7 +266,7 @@ class PartitionReconciler:
             with self._subscription.showing(tps):
                 await self._tell("on_revoked", tps)
         self._subscription.settle()
-        self._released(states, how == "lost")
+        self._coordinator.on_partitions_released(states, lost=how == "lost")
         self._drop(states)
         if how == "lost":
             # A cancellation must not skip this call, because it is not repeated.

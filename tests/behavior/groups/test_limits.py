@@ -121,7 +121,7 @@ class TestPollInterval:
                 back.set()
                 assert consumer._engine is not None
                 assert consumer._engine.group is not None
-                consumer._engine.group._overdue("it is late")
+                consumer._engine.group.on_poll_overdue("it is late")
                 await asyncio.sleep(1)
                 fill(world, 1)
                 assert await reading is not None

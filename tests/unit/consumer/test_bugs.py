@@ -14,7 +14,7 @@ from aiokclient import Client, Consumer, GroupMember, Producer, State
 from aiokclient.consumer.delivery.unpack import Unpacker
 from aiokclient.consumer.fetching.manager import FetchManager
 from aiokclient.consumer.fetching.routes import Routes
-from aiokclient.consumer.membership.topic_watch import TopicWatch
+from aiokclient.consumer.membership.classic import TopicWatch
 from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.group.engine import GroupEngine
 from aiokclient.group.heartbeats import Heartbeats
@@ -32,7 +32,7 @@ CALLBACKS = [
     (SubscriptionState, "flush"),
     (FetchManager, "observe"),
     (Routes, "node"),
-    (TopicWatch, "_observe"),
+    (TopicWatch, "_picture"),
     (TopicWatch, "_report"),
     (Heartbeats, "_update_confirmed"),
     (Unpacker, "_finished"),

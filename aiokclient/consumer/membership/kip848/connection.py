@@ -117,13 +117,6 @@ class HeartbeatConnection:
         """
         self._retry.succeeded()
 
-    def pause_s(self, attempt: int) -> float:
-        """Return the delay in seconds of the `attempt`-th heartbeat after the first FREE ones.
-
-        `schedule` defines FREE.
-        """
-        return self._retry.backoff.delay(attempt, self._cluster.clock.rng)
-
     def failed(self, error: KafkaError) -> Action:
         """Return the action for a failed attempt, and forget a coordinator that has moved.
 

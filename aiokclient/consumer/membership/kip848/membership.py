@@ -15,10 +15,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aiokclient.consumer.membership.kip848.assignment import PartitionAssignment
 from aiokclient.consumer.membership.kip848.connection import HeartbeatConnection
 from aiokclient.consumer.membership.kip848.heartbeat import (
     REGEX_FROM,
@@ -29,9 +29,11 @@ from aiokclient.consumer.membership.kip848.heartbeat import (
     partitions_of,
 )
 from aiokclient.consumer.membership.kip848.member import Kip848Member
-from aiokclient.consumer.membership.kip848.reconciliation import Reconciliation
-from aiokclient.consumer.membership.kip848.schedule import HeartbeatSchedule
-from aiokclient.consumer.membership.kip848.session_timeout import SessionTimeoutWatch
+from aiokclient.consumer.membership.kip848.reconciliation import (
+    PartitionAssignment,
+    Reconciliation,
+)
+from aiokclient.consumer.membership.kip848.schedule import HeartbeatSchedule, SessionTimeoutWatch
 from aiokclient.consumer.membership.kip848.states import (
     PERMISSION_CODES,
     Kip848Effect,
@@ -44,7 +46,7 @@ from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import IllegalStateError, KafkaError
 from aiokclient.group.measures import GroupMeasures
 from aiokclient.log.limited_log import LimitedLog
-from aiokclient.policy import Decision
+from aiokclient.policy import Backoff, Decision
 from aiokclient.types import GroupMetadata
 
 if TYPE_CHECKING:
@@ -96,9 +98,9 @@ class Kip848Membership:
                 assignor=config.group_remote_assignor,
             )
         )
-        self._connection = HeartbeatConnection(cluster, config.group_id, parts.owner)
+        self._connection = HeartbeatConnection(cluster, config.group_id, parts.coordinator)
         usual_s, session_s = config.heartbeat_interval_ms / 1000, config.session_timeout_ms / 1000
-        self._schedule = HeartbeatSchedule(usual_s, session_s, self._connection.pause_s)
+        self._schedule = HeartbeatSchedule(usual_s, session_s, Backoff.of(config), self._clock)
         self._version = REGEX_FROM
         self._known_until = -math.inf
         """The time until which the coordinator may keep an earlier membership, on the clock."""
@@ -112,10 +114,10 @@ class Kip848Membership:
         self._ended = Wakeup()
         """Set when a membership has ended."""
         self._reconciliation = Reconciliation(
+            self,
             parts,
             self._member,
             self._assignment,
-            apply=self._apply,
             wake=self._partitions_due,
             done=self._heartbeat_due,
             log=self._log,
@@ -129,6 +131,10 @@ class Kip848Membership:
     def state(self) -> Kip848State:
         """The state of the member, for tests and logs."""
         return self._member.state
+
+    @property
+    def connection_owner(self) -> Hashable:
+        return self._parts.coordinator
 
     @property
     def metadata(self) -> GroupMetadata:
@@ -165,20 +171,20 @@ class Kip848Membership:
         current = self._parts.topics.current
         if current or not self._member.sends_heartbeats:
             self._subscription = current
-        self._apply(Kip848Event.SUBSCRIBED if current else Kip848Event.UNSUBSCRIBED)
+        self.apply_event(Kip848Event.SUBSCRIBED if current else Kip848Event.UNSUBSCRIBED)
         if current and self._parts.subscription.has_relinquished:
             self.renewed()
 
     def renewed(self) -> None:
         """Release what the application has given up, and take it again. Synchronous."""
-        self._apply(Kip848Event.RENEWED)
+        self.apply_event(Kip848Event.RENEWED)
 
     def poll_overdue(self, reason: str) -> None:
-        self._apply(Kip848Event.OVERDUE, reason)
+        self.apply_event(Kip848Event.OVERDUE, reason)
 
     def asked(self) -> None:
         if self._member.state is Kip848State.STALE:
-            self._apply(Kip848Event.RETURNED)
+            self.apply_event(Kip848Event.RETURNED)
 
     def rejoin(self, reason: str) -> None:
         """Do nothing: the coordinator computes new assignments itself when they are needed."""
@@ -188,12 +194,12 @@ class Kip848Membership:
 
     def start_over(self, reason: str) -> None:
         """Lose all partitions, and join as a new member. Synchronous."""
-        self._apply(Kip848Event.FENCED, reason)
+        self.apply_event(Kip848Event.FENCED, reason)
 
     async def leave(self, timeout: float) -> None:
         if self._member.is_closed:
             return
-        self._apply(Kip848Event.CLOSED)
+        self.apply_event(Kip848Event.CLOSED)
         try:
             async with asyncio.timeout(timeout):
                 if self._member.must_leave:
@@ -206,7 +212,8 @@ class Kip848Membership:
 
     # -- executing the table
 
-    def _apply(self, event: Kip848Event, reason: str = "") -> None:
+    def apply_event(self, event: Kip848Event, reason: str = "") -> None:
+        """Make the transition for an event, and execute its effects. Synchronous."""
         member, before = self._member, self._member.state
         since = member.rebalancing_since
         effects = member.apply(event, self._clock.monotonic(), reason)
@@ -229,7 +236,7 @@ class Kip848Membership:
         self._assignment.forget_target()
         self._builder.forget()
         self._ended.set()
-        self._parts.changed()
+        self._parts.coordinator.on_identity_changed()
 
     # -- heartbeats
 
@@ -244,7 +251,7 @@ class Kip848Membership:
             with self._connection.shown():
                 while not self._member.is_closed:
                     if self._member.state is Kip848State.OUT and self._subscription:
-                        self._apply(Kip848Event.SUBSCRIBED)
+                        self.apply_event(Kip848Event.SUBSCRIBED)
                     await self._step()
         finally:
             self._session_watch.stop()
@@ -337,8 +344,8 @@ class Kip848Membership:
                 if self._assignment.must_report:
                     self._builder.forget()  # A full heartbeat reports the owned partitions.
         differs = self._assignment.differs()
-        self._apply(Kip848Event.ASSIGNED if differs else Kip848Event.CONFIRMED)
-        self._parts.changed()
+        self.apply_event(Kip848Event.ASSIGNED if differs else Kip848Event.CONFIRMED)
+        self._parts.coordinator.on_identity_changed()
 
     def _refused(self, error: KafkaError) -> None:
         action = self._connection.failed(error)
@@ -351,18 +358,18 @@ class Kip848Membership:
         if event is Kip848Event.FENCED:
             text, extra = "The membership ended: %s", {"event": "group_left"}
             self._log.write(logging.INFO, ("over", error.code), text, error, extra=extra)
-            self._apply(event, str(error))
+            self.apply_event(event, str(error))
         elif event is Kip848Event.UNRELEASED:
             text, extra = UNRELEASED, {"event": "group_instance_unreleased"}
             left_s = max(self._known_until - self._clock.monotonic(), 0.0)
             instance_id = self._parts.config.group_instance_id
             self._log.write(logging.WARNING, "unreleased", text, instance_id, left_s, extra=extra)
-            self._apply(event)
+            self.apply_event(event)
         elif error.code in PERMISSION_CODES:
             # Each request for records raises this error until the permission is granted.
-            self._parts.report(error)
+            self._parts.coordinator.on_group_error(error)
         elif event is not None or not action.again:
-            self._apply(event or Kip848Event.REFUSED, str(error))
+            self.apply_event(event or Kip848Event.REFUSED, str(error))
             raise error
 
     def _note_known(self) -> None:
@@ -385,13 +392,13 @@ class Kip848Membership:
         error = await self._connection.leave(request, self._schedule.session_s)
         state = self._member.state
         if error is not None and event_of(state, error.code) is Kip848Event.REPLACED:
-            self._apply(Kip848Event.REPLACED, str(error))
+            self.apply_event(Kip848Event.REPLACED, str(error))
             if self._member.state is Kip848State.FAILED:
                 raise error
 
     async def _leave(self) -> None:
         self._member.leaves()
-        self._apply(Kip848Event.LEFT)
+        self.apply_event(Kip848Event.LEFT)
         async with self._leaving:
             request = self._builder.last(self._member.member_id)
             await self._connection.leave(request, self._schedule.session_s)

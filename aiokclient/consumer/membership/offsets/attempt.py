@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from aiokclient.cluster.requests.per_item import Final, PerItem, Refresh
+from aiokclient.cluster.requests.per_item import PerItem
 from aiokclient.errors import KafkaError
 from aiokclient.policy import Scope
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.cluster.requests.attempts import RefusalLog
+    from aiokclient.consumer.membership.offsets.commits import Commits
     from aiokclient.consumer.state.partition import PartitionState
     from aiokclient.policy import Retry
 
@@ -54,9 +55,9 @@ class CommitAttempt:
 
     `ticket` is the number of the commit in `CommitOrder`. `held` has the state of each partition
     when the commit began; a partition that was lost and assigned again has another state.
-    `cluster_id` is the id of the cluster to which the offsets belong. `refresh` and `final` are
-    arguments for `PerItem`, as `refusals`. With `rising`, only offsets that are higher than the
-    committed ones are stored.
+    `cluster_id` is the id of the cluster to which the offsets belong. `commits` decides which
+    errors are final. With `rising`, only offsets that are higher than the committed ones are
+    stored.
     """
 
     def __init__(
@@ -65,9 +66,8 @@ class CommitAttempt:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         held: Mapping[TopicPartition, PartitionState | None],
         retry: Retry,
+        commits: Commits,
         *,
-        refresh: Refresh[TopicPartition],
-        final: Final[TopicPartition],
         attempts: float,
         rising: bool,
         refusals: RefusalLog | None = None,
@@ -80,8 +80,7 @@ class CommitAttempt:
         self._attempts = attempts
         self._held = held
         self._offsets = offsets
-        self._refresh = refresh
-        self._final = final
+        self._commits = commits
         self._items = PerItem(offsets, retry, Scope.OFFSET_COMMIT, refusals=refusals)
         self._renamed = False
         self._failed: Mapping[TopicPartition, KafkaError] = {}
@@ -127,7 +126,10 @@ class CommitAttempt:
         """
         self._failed, self._renamed = failed, renamed
         return self._items.settle(
-            failed, refresh=self._refresh, refuse=self._final_error, is_final=self._final
+            failed,
+            refresh=self._commits.refresh_partition,
+            refuse=self._final_error,
+            is_final=self._commits.is_final,
         )
 
     def attempted(self) -> None:

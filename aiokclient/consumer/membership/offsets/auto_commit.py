@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from aiokclient.policy import Decision, Scope, classify
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    from aiokclient.clock import Clock
     from aiokclient.config.consumer import ConsumerConfig
     from aiokclient.consumer.membership.offsets.commits import Commits
     from aiokclient.consumer.state.subscription import SubscriptionState
@@ -37,9 +38,9 @@ class AutoCommit:
         config: ConsumerConfig,
         subscription: SubscriptionState,
         commits: Commits,
-        time: Callable[[], float],
+        clock: Clock,
     ) -> None:
-        self._log = LimitedLog(subscription.client_log, time)
+        self._log = LimitedLog(subscription.client_log, clock.monotonic)
         self.enabled = config.enable_auto_commit
         self._subscription = subscription
         self._commits = commits

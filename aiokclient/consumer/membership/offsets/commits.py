@@ -24,7 +24,7 @@ from aiokclient.cluster.metadata.snapshot import differ
 from aiokclient.cluster.requests.per_item import ItemResults, ask_within
 from aiokclient.consumer.membership.offsets import messages
 from aiokclient.consumer.membership.offsets.attempt import CommitAttempt, CommitOrder
-from aiokclient.consumer.membership.offsets.lost_records import LostRecords
+from aiokclient.consumer.membership.offsets.released import LostRecords
 from aiokclient.consumer.membership.rewind import requests as rewind_requests
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import (
@@ -46,11 +46,12 @@ from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from aiokclient.cluster.client import ClusterClient
+    from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.cluster.metadata.snapshot import ClusterMetadata
     from aiokclient.config.consumer import ConsumerConfig
+    from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
+    from aiokclient.consumer.membership.listener import ListenerCalls
     from aiokclient.consumer.state.partition import PartitionState
     from aiokclient.consumer.state.subscription import SubscriptionState
     from aiokclient.network.connection import BrokerConnection
@@ -95,18 +96,11 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Errors = dict[TopicPartition, KafkaError]
 
 
-def _nothing() -> None:
-    """Do nothing. The default for `check`."""
-
-
 class Commits:
     """The committed offsets of one group, for one consumer in it.
 
-    `member` returns the present identity of this consumer in the group; `wake` must be called when
-    it has changed. `joins` returns whether the consumer becomes a member without a call by the
-    application. `in_listener` returns whether the caller belongs to a call of the listener, for
-    which the group waits. `owner` returns the owner of the connection. `check` raises the error
-    with which the consumer has failed.
+    The coordinator knows the identity of the consumer in the group, and calls `wake` when it has
+    changed.
     """
 
     def __init__(
@@ -114,16 +108,15 @@ class Commits:
         cluster: ClusterClient,
         config: ConsumerConfig,
         subscription: SubscriptionState,
-        *,
-        member: Callable[[], GroupMetadata],
-        joins: Callable[[], bool],
-        in_listener: Callable[[], bool],
-        owner: Callable[[], Hashable],
-        check: Callable[[], None],
+        coordinator: ConsumerCoordinator,
+        listener_calls: ListenerCalls,
+        supervisor: Supervisor,
     ) -> None:
         assert config.group_id is not None
         self.group_id = config.group_id
-        self._member = member
+        self._coordinator = coordinator
+        self._listener_calls = listener_calls
+        self._supervisor = supervisor
         self._renamed = Wakeup()
         self._is_over = False
         """Whether this consumer will not be a member any more."""
@@ -131,10 +124,6 @@ class Commits:
         """Whether the group waits for this member to revoke partitions."""
         self._cluster = cluster
         self._subscription = subscription
-        self._owner = owner
-        self._joins = joins
-        self._in_listener = in_listener
-        self._check = check
         self._lost = LostRecords(subscription.partitions)
         self._log = LimitedLog(subscription.client_log, cluster.clock.monotonic)
         self._turn = asyncio.Lock()
@@ -208,8 +197,8 @@ class Commits:
 
         Raises the error with which the consumer has failed.
         """
-        while not self._member().member_id:
-            self._check()
+        while not self._coordinator.membership.metadata.member_id:
+            self._supervisor.check()
             await self._renamed.wait()
 
     async def until_renamed(self, until: float) -> bool:
@@ -236,8 +225,8 @@ class Commits:
         former = self._lost.former(offsets)
         offsets = {tp: to for tp, to in offsets.items() if tp not in former}
         # While a failed consumer is being closed, its listener is called and may still commit.
-        check = _nothing if self._in_listener() else self._check
-        refused = await self.store(offsets, timeout, check=check)
+        in_listener = self._listener_calls.is_inside()
+        refused = await self.store(offsets, timeout, check=not in_listener)
         gone = {tp: error for tp, error in refused.items() if _not_owned(error)}
         unstored = [*former, *self._lost.uncommitted(covers)]
         if gone or unstored:
@@ -245,7 +234,7 @@ class Commits:
             text = NOT_A_MEMBER if by_hand else None
             if self._lost.has_former([*gone, *unstored]):
                 text = OTHER_CLUSTER
-            if not self._in_listener():
+            if not in_listener:
                 self._lost.raised(unstored)
             raise _commit_failed([*dict.fromkeys([*gone, *unstored])], list(gone.values()), text)
         if refused:
@@ -258,13 +247,13 @@ class Commits:
         *,
         attempts: float = math.inf,
         rising: bool = False,
-        check: Callable[[], None] = _nothing,
+        check: bool = False,
     ) -> Errors:
         """Store these offsets; return the errors of those that could not be stored.
 
-        With `rising`, only offsets that are higher than the committed ones are stored. `check` is
-        called before each attempt, and an exception from it ends the attempts. Raises
-        ApiTimeoutError after `timeout` seconds.
+        With `rising`, only offsets that are higher than the committed ones are stored. With
+        `check`, the error with which the consumer has failed is raised before the next attempt.
+        Raises ApiTimeoutError after `timeout` seconds.
         """
         if not offsets:
             return {}
@@ -275,7 +264,8 @@ class Commits:
                 self._refuse_lost(attempt)
                 await self._known(attempt.left)
                 while not attempt.is_done():
-                    check()
+                    if check:
+                        self._supervisor.check()
                     self._refuse_lost(attempt)
                     if not attempt.is_done() and self._awaits_name():
                         # The lock is not held here, because the group may wait for another commit.
@@ -306,20 +296,22 @@ class Commits:
             noted,
             held,
             self._retry(timeout),
-            refresh=self._refresh,
-            final=self._is_final,
+            self,
             attempts=attempts,
             rising=rising,
             refusals=self._cluster.refusals,
             cluster_id=self._cluster.metadata.cluster_id,
         )
 
-    async def _attempt_all(self, attempt: CommitAttempt, check: Callable[[], None]) -> None:
+    async def _attempt_all(self, attempt: CommitAttempt, check: bool) -> None:
         """Repeat attempts until the commit is done, or has to wait for an identity."""
         while not (attempt.is_done() or self._awaits_name()):
-            check()
+            if check:
+                self._supervisor.check()
             self._leave_out_superseded(attempt)
-            self._refuse_lost(attempt, is_member=bool(self._member().member_id))
+            self._refuse_lost(
+                attempt, is_member=bool(self._coordinator.membership.metadata.member_id)
+            )
             if attempt.is_done():
                 return
             await self._store(attempt)
@@ -327,7 +319,7 @@ class Commits:
 
     async def _store(self, attempt: CommitAttempt) -> None:
         """Send the remaining offsets once, record the results, then back off."""
-        left, member = attempt.left, self._member()
+        left, member = attempt.left, self._coordinator.membership.metadata
         jumps = {tp: state.jumps for tp in left if (state := self._state(tp)) is not None}
         failed = await self._send(left, member)
         for tp, to in left.items():
@@ -338,7 +330,7 @@ class Commits:
             state = self._state(tp)
             if state is not None and jumps.get(tp) == state.jumps:
                 state.group.committed_to(to.offset)
-        delay_s = attempt.settle(failed, renamed=member != self._member())
+        delay_s = attempt.settle(failed, renamed=member != self._coordinator.membership.metadata)
         for tp, error in attempt.refused.items():
             if tp in failed and not _not_owned(error):
                 self._refused[tp] = str(error)  # An error would hold the variables of its caller.
@@ -350,9 +342,13 @@ class Commits:
 
         In a call of the listener it must not wait, because the group waits for the listener.
         """
-        if self._is_over or self._member().member_id or not self._subscription.subscription:
+        if (
+            self._is_over
+            or self._coordinator.membership.metadata.member_id
+            or not self._subscription.subscription
+        ):
             return False
-        return self._joins() and not self._in_listener()
+        return self._coordinator.can_become_member() and not self._listener_calls.is_inside()
 
     def _refuse_lost(self, attempt: CommitAttempt, *, is_member: bool = True) -> None:
         """Refuse partitions that are not owned.
@@ -451,8 +447,8 @@ class Commits:
             ask,
             self._retry(timeout),
             Scope.OFFSET_FETCH,
-            refresh=self._refresh,
-            check=self._check,
+            refresh=self.refresh_partition,
+            check=self._supervisor.check,
             api="OffsetFetch",
             needed="committed offset",
             refusals=self._cluster.refusals,
@@ -467,7 +463,7 @@ class Commits:
         try:
             await self._known(wanted)
             metadata = self._cluster.metadata
-            member = self._member()
+            member = self._coordinator.membership.metadata
 
             def build(connection: BrokerConnection) -> Request[Any]:
                 return messages.fetch_request(connection, member, wanted, metadata)
@@ -486,7 +482,9 @@ class Commits:
         metadata: ClusterMetadata,
     ) -> tuple[Any, int]:
         node_id = await self._cluster.coordinators.locate("group", self.group_id)
-        connection = await self._cluster.connect(node_id, Purpose.GROUP, self._owner())
+        connection = await self._cluster.connect(
+            node_id, Purpose.GROUP, self._coordinator.membership.connection_owner
+        )
         if differ(metadata.cluster_id, self._cluster.metadata.cluster_id):
             # The request would have ids and offsets of the former cluster.
             raise DisconnectedError(
@@ -513,20 +511,20 @@ class Commits:
         clock = self._cluster.clock
         return Retry(clock.monotonic() + timeout, self._backoff, clock)
 
-    def _refresh(self, tp: TopicPartition, error: KafkaError) -> bool:
+    def refresh_partition(self, tp: TopicPartition, error: KafkaError) -> bool:
         """Look up the coordinator and the topic again; return whether the partition may exist."""
         self._cluster.coordinators.forget("group", self.group_id)
         self._cluster.updater.request_update([tp.topic])
         return not self._cluster.metadata.lacks(*tp)
 
-    def _is_final(self, tp: TopicPartition, error: KafkaError) -> bool:
+    def is_final(self, tp: TopicPartition, error: KafkaError) -> bool:
         """Return whether an error is final, because neither side would continue.
 
         The coordinator waits for this member, which waits for the commit.
         """
         # The coordinator returns this code until this member has joined again.
         rejoins = error.code == RebalanceInProgressError.code
-        return rejoins and (self._is_awaited or self._in_listener())
+        return rejoins and (self._is_awaited or self._listener_calls.is_inside())
 
     def _state(self, tp: TopicPartition) -> PartitionState | None:
         return self._subscription.partitions.get(tp)

@@ -1,20 +1,32 @@
 """Records that were delivered and not committed when the group took their partitions.
 
+After the loss, a `commit()` has nothing left to store for these partitions. It must not report
+success, because the records will be delivered again, to this consumer or to another member
+(`LostRecords`). The same holds for all partitions after a change to another cluster. In the new
+cluster, an offset of the former cluster would skip records that were never read. So at first, a
+commit is accepted only for offsets of records that were delivered after the change. This ends for a
+partition when such a record is committed.
+
 A transaction must not commit them: the next owner of the partition reads them again, and would
-produce the same results in a transaction of its own. `TransactionalReads` looks here for partitions
-that were released since its transaction began. It also looks for partitions that were released
-earlier, if the application was still processing their records when the transaction began.
+produce the same results in a transaction of its own. `TransactionalReads` looks in
+`ReleasedOffsets` for partitions that were released since its transaction began. It also looks for
+partitions that were released earlier, if the application was still processing their records when
+the transaction began.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
-__all__ = ["ReleasedOffset", "ReleasedOffsets"]
+if TYPE_CHECKING:
+    from aiokclient.clock import Clock
+    from aiokclient.consumer.delivery.in_progress import InProgress
+
+__all__ = ["LostRecords", "ReleasedOffset", "ReleasedOffsets"]
 
 
 class ReleasedOffset(NamedTuple):
@@ -30,22 +42,13 @@ class ReleasedOffset(NamedTuple):
 
 
 class ReleasedOffsets:
-    """The partitions that one consumer released with uncommitted records.
+    """The partitions that one consumer released with uncommitted records."""
 
-    `holds(states)` returns whether records of these partitions are in progress. `time` is the
-    monotonic clock.
-    """
-
-    def __init__(
-        self,
-        group_id: str,
-        holds: Callable[[Iterable[PartitionState]], bool],
-        time: Callable[[], float],
-    ) -> None:
+    def __init__(self, group_id: str, in_progress: InProgress, clock: Clock) -> None:
         self.member = GroupMetadata(group_id)
         """The last identity with which this consumer was a member."""
-        self._holds = holds
-        self._time = time
+        self._in_progress = in_progress
+        self._clock = clock
         self._released: dict[TopicPartition, ReleasedOffset] = {}
 
     def renamed(self, member: GroupMetadata) -> None:
@@ -61,8 +64,8 @@ class ReleasedOffsets:
         for state in states:
             if state.uncommitted:
                 offset = state.to_commit(state.consumed)
-                busy = self._holds([state])
-                self._released[state.tp] = ReleasedOffset(offset, self.member, self._time(), busy)
+                busy, now = self._in_progress.holds([state]), self._clock.monotonic()
+                self._released[state.tp] = ReleasedOffset(offset, self.member, now, busy)
 
     def requested(self) -> None:
         """Record that the application requests records, so that none are in progress."""
@@ -83,3 +86,107 @@ class ReleasedOffsets:
         for tp, released in handled.items():
             if (known := self._released.get(tp)) is not None and known.at == released.at:
                 del self._released[tp]
+
+
+class LostRecords:
+    """The lost partitions of one consumer, with the offset up to which each was delivered.
+
+    `partitions` contains the partitions that the consumer has now.
+    """
+
+    def __init__(self, partitions: Mapping[TopicPartition, PartitionState]) -> None:
+        self._partitions = partitions
+        self._delivered: dict[TopicPartition, int] = {}
+        self._raised: set[TopicPartition] = set()
+        self._released: dict[TopicPartition, None] = {}
+        self._former: set[TopicPartition] = set()
+        """Partitions of which the application may still have records of a former cluster."""
+
+    def release(self, states: Iterable[PartitionState], *, lost: bool) -> None:
+        """Record that the group takes these partitions from the consumer.
+
+        Call it before they are removed, and after `SubscriptionState.settle()`.
+        """
+        for state in states:
+            self._released[state.tp] = None
+            if lost and state.uncommitted:
+                self._delivered[state.tp] = state.position
+                self._raised.discard(state.tp)
+
+    def cluster_replaced(self) -> None:
+        """Record that the client has moved to another cluster.
+
+        Call it before positions are discarded, and after `SubscriptionState.settle()`.
+        """
+        for state in self._partitions.values():
+            if state.located:
+                self._former.add(state.tp)
+                if state.uncommitted:
+                    self._delivered[state.tp] = state.position
+                    self._raised.discard(state.tp)
+
+    def former(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[TopicPartition]:
+        """Return the partitions whose given offsets may be offsets of a former cluster."""
+        self._settle_former()
+        return [tp for tp, to in offsets.items() if self._is_former(tp, to.offset)]
+
+    def has_former(self, tps: Iterable[TopicPartition]) -> bool:
+        """Return whether the application may have records of `tps` from a former cluster."""
+        return any(tp in self._former for tp in tps)
+
+    def _is_former(self, tp: TopicPartition, offset: int) -> bool:
+        state = self._partitions.get(tp)
+        if tp not in self._former:
+            return False
+        return not (state and state.located and state.origin <= offset <= state.position)
+
+    def _settle_former(self) -> None:
+        """Forget the former cluster for partitions that were read and committed in this one."""
+        for tp in list(self._former):
+            state = self._partitions.get(tp)
+            if state is not None and state.located and state.group.committed > state.origin:
+                self._former.discard(tp)
+                self._delivered.pop(tp, None)
+
+    def is_released(self, tp: TopicPartition) -> bool:
+        """Return whether the group has taken the partition from the consumer."""
+        return tp in self._released and tp not in self._partitions
+
+    def has_topic(self, topic: str) -> bool:
+        """Return whether the group has taken a partition of this topic from the consumer."""
+        return any(tp.topic == topic for tp in self._released)
+
+    def uncommitted(self, covered: Callable[[TopicPartition], bool]) -> list[TopicPartition]:
+        """Return the `covered` partitions of which delivered records were lost uncommitted.
+
+        A repeated commit would store nothing either. So each call returns a partition again, until
+        the application was told about the loss and then requests records. A partition that was
+        assigned again, and committed up to the same offset, is not returned.
+        """
+        self._settle_former()
+        found = []
+        for tp, offset in list(self._delivered.items()):
+            state = self._partitions.get(tp)
+            committed = -1 if state is None or tp in self._former else state.group.committed
+            if committed >= offset:
+                del self._delivered[tp]
+            elif covered(tp):
+                found.append(tp)
+        return found
+
+    def committed(self, tp: TopicPartition, offset: int) -> None:
+        """Record that the group has stored this offset of a partition that was lost."""
+        if 0 <= self._delivered.get(tp, -1) <= offset:
+            del self._delivered[tp]
+
+    def raised(self, tps: Iterable[TopicPartition]) -> None:
+        """Record that the application has been told about these partitions."""
+        self._raised.update(tps)
+
+    def requested(self) -> None:
+        """Forget losses that the application was told about. Called when it requests records."""
+        if self._raised:
+            for tp in self._raised:
+                self._delivered.pop(tp, None)
+            self._former -= self._raised
+            self._raised.clear()

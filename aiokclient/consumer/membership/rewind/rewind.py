@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.cluster.metadata.snapshot import differ
 from aiokclient.cluster.requests.attempts import LastAnswer
@@ -44,10 +44,12 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.consumer.delivery.in_progress import InProgress
+    from aiokclient.consumer.fetching.list_offsets import OffsetLookup
+    from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
     from aiokclient.consumer.membership.offsets.commits import Commits
     from aiokclient.consumer.state.subscription import SubscriptionState
 
-__all__ = ["Bounds", "GroupRewinder"]
+__all__ = ["GroupRewinder"]
 
 LOOK: Final = Backoff(0.05, 1.0)
 """Delays between the checks whether a request has been executed."""
@@ -56,15 +58,9 @@ STABLE: Final = "Stable"
 DEAD: Final = "Dead"
 """The state that older versions of DescribeGroups return for a group of the newer protocol."""
 
-Bounds: TypeAlias = Callable[[TopicPartition, float], Awaitable[tuple[int, int]]]
-"""A function that looks up the start and the end of a log, within a timeout in seconds."""
-
 
 class GroupRewinder:
-    """The rewind requests of this member, and the execution of the requests of all members.
-
-    `bounds` looks up the start and the end of a log.
-    """
+    """The rewind requests of this member, and the execution of the requests of all members."""
 
     def __init__(
         self,
@@ -72,8 +68,9 @@ class GroupRewinder:
         subscription: SubscriptionState,
         commits: Commits,
         in_progress: InProgress,
+        coordinator: ConsumerCoordinator,
         *,
-        bounds: Bounds,
+        offsets: OffsetLookup,
         patience_s: float,
         supervisor: Supervisor,
     ) -> None:
@@ -83,7 +80,8 @@ class GroupRewinder:
         self._subscription = subscription
         self._commits = commits
         self._in_progress = in_progress
-        self._bounds = bounds
+        self._coordinator = coordinator
+        self._offsets = offsets
         self._patience_s = patience_s
         self._supervisor = supervisor
         # The keys are the present states of partitions. A partition that is lost and assigned
@@ -96,7 +94,6 @@ class GroupRewinder:
         self,
         offsets: Mapping[TopicPartition, int],
         timeout: float,
-        rejoin: Callable[[str], None],
     ) -> dict[TopicPartition, int]:
         """Send a request, wait until all owners have sought and committed, and return the offsets.
 
@@ -116,7 +113,7 @@ class GroupRewinder:
                 self._require_cluster(cluster_id, left)
                 request_id = f"{clock.time_ms():012x}{clock.rng.getrandbits(32):08x}"
                 self.wanted[request_id] = dict(offsets)
-                rejoin("the group is to be rewound")
+                self._coordinator.membership.rejoin("the group is to be rewound")
                 await self._until_done(request_id, left, actual, cluster_id, last)
         except TimeoutError as error:
             if isinstance(error, KafkaError):
@@ -276,7 +273,7 @@ class GroupRewinder:
                 return None
         try:
             stored = (await self._commits.fetch([state.tp], self._patience_s))[state.tp]
-            log = await self._bounds(state.tp, self._patience_s)
+            log = await self._offsets.bounds(state.tp, self._patience_s)
         except KafkaError as error:
             extra = {"event": "group_rewind_failed", "topic": state.tp.topic}
             self._subscription.client_log.warning(

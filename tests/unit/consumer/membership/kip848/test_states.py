@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from aiokclient.clock import SystemClock
 from aiokclient.consumer.membership.kip848.member import Kip848Member
 from aiokclient.consumer.membership.kip848.schedule import FREE, HeartbeatSchedule
 from aiokclient.consumer.membership.kip848.states import (
@@ -175,8 +176,18 @@ def test_a_member_waits_for_its_group_from_joining_to_stable():
     assert member.rebalancing_since == 4.0
 
 
+class Linear:
+    """A backoff whose delays are the numbers of the attempts."""
+
+    def delay(self, attempt, rng):
+        return float(attempt)
+
+
+LINEAR, CLOCK = Linear(), SystemClock()
+
+
 def test_heartbeats_are_sent_at_the_interval_or_at_once_with_news():
-    schedule = HeartbeatSchedule(3.0, 10.0, lambda n: float(n))
+    schedule = HeartbeatSchedule(3.0, 10.0, LINEAR, CLOCK)
     assert schedule.next_at(has_news=False) == -math.inf
     schedule.sending(has_news=True)
     schedule.answered(100.0, 2000)
@@ -188,13 +199,13 @@ def test_heartbeats_are_sent_at_the_interval_or_at_once_with_news():
 
 @pytest.mark.parametrize(("wanted", "interval"), [(0, 3.0), (-1, 3.0), (1, 0.1), (60_000, 5.0)])
 def test_an_interval_that_no_coordinator_should_ask_for_is_bounded(wanted, interval):
-    schedule = HeartbeatSchedule(3.0, 10.0, lambda n: 0.0)
+    schedule = HeartbeatSchedule(3.0, 10.0, LINEAR, CLOCK)
     schedule.answered(100.0, wanted)
     assert schedule.next_at(has_news=False) == 100.0 + interval
 
 
 def test_a_coordinator_that_always_asks_for_something_is_answered_ever_more_slowly():
-    schedule = HeartbeatSchedule(3.0, 10.0, lambda n: float(n))
+    schedule = HeartbeatSchedule(3.0, 10.0, LINEAR, CLOCK)
     due = []
     for _ in range(FREE + 2):
         schedule.sending(has_news=True)
@@ -207,7 +218,7 @@ def test_a_coordinator_that_always_asks_for_something_is_answered_ever_more_slow
 
 
 def test_the_session_timeout_of_the_group_replaces_the_configured_one():
-    schedule = HeartbeatSchedule(3.0, 10.0, lambda n: 0.0)
+    schedule = HeartbeatSchedule(3.0, 10.0, LINEAR, CLOCK)
     assert not schedule.knows_session
     schedule.set_session(None)
     assert (schedule.knows_session, schedule.session_s) == (True, 10.0)

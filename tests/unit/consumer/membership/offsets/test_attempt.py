@@ -7,6 +7,7 @@ from aiokclient import OffsetAndMetadata, TopicPartition
 from aiokclient.consumer.membership.offsets.attempt import CommitAttempt, CommitOrder
 from aiokclient.errors import (
     CommitFailedError,
+    KafkaError,
     OffsetMetadataTooLargeError,
     RebalanceInProgressError,
     RequestTimedOutError,
@@ -24,17 +25,27 @@ class Clock:
         return 0.0
 
 
+class Commits:
+    """Commits that retry all partitions, except those of which a rebalance is known."""
+
+    def refresh_partition(self, tp: TopicPartition, error: KafkaError) -> bool:
+        return True
+
+    def is_final(self, tp: TopicPartition, error: KafkaError) -> bool:
+        return isinstance(error, RebalanceInProgressError)
+
+
 def attempt(attempts: float = 3) -> CommitAttempt:
     clock: Any = Clock()
     retry = Retry(10.0, Backoff(0.1, 1.0), clock)
     held = dict.fromkeys(OFFSETS)
+    commits: Any = Commits()
     return CommitAttempt(
         1,
         OFFSETS,
         held,
         retry,
-        refresh=lambda tp, error: True,
-        final=lambda tp, error: isinstance(error, RebalanceInProgressError),
+        commits,
         attempts=attempts,
         rising=False,
     )
