@@ -225,8 +225,8 @@ class ServerNull:
 
 
 """
-    checkout.insert("testing/broker/sasl.py", server.lstrip("\n"), before=rows)
-    checkout.insert("testing/broker/sasl.py", '"NULL": ServerNull,', after=rows)
+    checkout.insert("testing/broker/connections/sasl.py", server.lstrip("\n"), before=rows)
+    checkout.insert("testing/broker/connections/sasl.py", '"NULL": ServerNull,', after=rows)
     printed = checkout.run(
         "-c",
         """
@@ -261,7 +261,7 @@ asyncio.run(main())
     assert checkout.changed == {
         "network/sasl/null.py",
         "network/sasl/__init__.py",
-        "testing/broker/sasl.py",
+        "testing/broker/connections/sasl.py",
     }
 
 

@@ -21,10 +21,10 @@ from aiokclient.config.kinds import written
 from aiokclient.errors import IllegalStateError
 from aiokclient.testing.broker.broker import EmbeddedBroker
 from aiokclient.testing.broker.codes import Refused
+from aiokclient.testing.broker.connections.listener import Listener, TcpListener
 from aiokclient.testing.broker.groups.coordinator import GroupCoordinator, groups_of
 from aiokclient.testing.broker.groups.group import GroupView
 from aiokclient.testing.broker.handlers import TELEMETRY_APIS, handled
-from aiokclient.testing.broker.listener import Listener, TcpListener
 from aiokclient.testing.broker.node import Endpoint
 from aiokclient.testing.broker.requests import ReceivedRequest
 from aiokclient.testing.broker.security.listeners import DEFAULT, BrokerListener

@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import Final, Self, cast
 
 from aiokclient.network.transport import Address, TcpConnector
-from aiokclient.testing.broker.listener import BACKLOG, Acceptor
+from aiokclient.testing.broker.connections.listener import BACKLOG, Acceptor
 
 __all__ = ["FaultProxy", "ProxyConnector", "ProxyFaults"]
 

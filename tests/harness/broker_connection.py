@@ -5,7 +5,7 @@ from typing import Any
 
 from aiokclient.protocol.framing import ClientPipeline
 from aiokclient.testing import EmbeddedCluster
-from aiokclient.testing.broker.connection import BrokerProtocol
+from aiokclient.testing.broker.connections.connection import BrokerProtocol
 
 
 class FakeTransport(asyncio.Transport):

@@ -19,7 +19,7 @@ from typing import Any, Self
 import pytest
 
 from aiokclient.testing.broker.codes import Code, Refused
-from aiokclient.testing.broker.sasl import Challenge, Login
+from aiokclient.testing.broker.connections.sasl import Challenge, Login
 
 MUTUAL = "mutual"
 OFFER = b"\x01\0\0\0"

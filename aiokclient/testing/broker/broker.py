@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aiokclient.testing.broker.connection import BrokerProtocol
+from aiokclient.testing.broker.connections.connection import BrokerProtocol
 from aiokclient.testing.broker.node import Endpoint, Node
 
 if TYPE_CHECKING:
-    from aiokclient.testing.broker.listener import Listener, Listening
+    from aiokclient.testing.broker.connections.listener import Listener, Listening
     from aiokclient.testing.broker.state import ClusterState
 
 

@@ -16,9 +16,9 @@ from aiokclient.testing.broker.security.requirements import FAILED, NEEDED
 if TYPE_CHECKING:
     from aiokclient.protocol import ApiKey
     from aiokclient.protocol.schema import Response
+    from aiokclient.testing.broker.connections.sasl import Authentication
     from aiokclient.testing.broker.faults import Fault
     from aiokclient.testing.broker.node import Node
-    from aiokclient.testing.broker.sasl import Authentication
     from aiokclient.testing.broker.security.principal import Principal
     from aiokclient.testing.broker.state import ClusterState
 

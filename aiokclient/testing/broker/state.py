@@ -25,16 +25,15 @@ from aiokclient.testing.broker.configs import (
     Configs,
     ConfigValueError,
 )
+from aiokclient.testing.broker.connections.turns import Turns
 from aiokclient.testing.broker.faults import Faults
 from aiokclient.testing.broker.node import Node
-from aiokclient.testing.broker.placement import string_hash
 from aiokclient.testing.broker.requests import RequestLog
 from aiokclient.testing.broker.security.state import Security
 from aiokclient.testing.broker.telemetry.subscriptions import MetricsSubscriptions
-from aiokclient.testing.broker.topics import BrokerTopic, Partition
-from aiokclient.testing.broker.turns import Turns
+from aiokclient.testing.broker.topics.topics import BrokerTopic, Partition, string_hash
+from aiokclient.testing.broker.topics.views import ClusterView, HeldCluster
 from aiokclient.testing.broker.versions import BrokerVersions
-from aiokclient.testing.broker.views import ClusterView, HeldCluster
 from aiokclient.testing.runner import Watch
 from aiokclient.types import is_topic_name
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 if TYPE_CHECKING:
     from aiokclient.testing.broker.broker import EmbeddedBroker
     from aiokclient.testing.broker.state import ClusterState
-    from aiokclient.testing.broker.topics import BrokerTopic, Partition
+    from aiokclient.testing.broker.topics.topics import BrokerTopic, Partition
     from aiokclient.testing.runner import Runner
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from aiokclient.testing.broker.broker import EmbeddedBroker
-from aiokclient.testing.broker.listener import Listener
+from aiokclient.testing.broker.connections.listener import Listener
 from aiokclient.testing.broker.state import ClusterState
-from aiokclient.testing.broker.views import held
+from aiokclient.testing.broker.topics.views import held
 from aiokclient.testing.controls.base import Controls
 from aiokclient.testing.runner import Runner
 

@@ -13,7 +13,7 @@ from aiokclient.record.batch import (
     walk,
 )
 from aiokclient.testing.broker.state import Refused
-from aiokclient.testing.broker.topics import NO_LEADER, Partition
+from aiokclient.testing.broker.topics.topics import NO_LEADER, Partition
 from aiokclient.testing.controls.base import Controls
 from aiokclient.types import ConsumerRecord, ProducerRecord, RecordMetadata
 

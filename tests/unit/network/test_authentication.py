@@ -29,8 +29,8 @@ from aiokclient.network.transport import TcpConnector
 from aiokclient.protocol import ApiKey
 from aiokclient.protocol.messages import ListGroupsRequest, MetadataRequest
 from aiokclient.testing import BrokerListener, EmbeddedCluster
-from aiokclient.testing.broker import sasl as server
 from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.connections import sasl as server
 
 SECRET = b"sesame"
 

@@ -20,7 +20,7 @@ from aiokclient.protocol.messages import (
 from aiokclient.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from aiokclient.testing import EmbeddedCluster
 from aiokclient.testing.broker.handlers import describe_configs as describe
-from aiokclient.testing.broker.log import PartitionLog
+from aiokclient.testing.broker.topics.log import PartitionLog
 
 MANY = 30_000
 

@@ -24,8 +24,8 @@ from aiokclient.protocol.messages.add_partitions_to_txn import (
 )
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code, Refused
-from aiokclient.testing.broker.producers import BUMPS_AT
 from aiokclient.testing.broker.security.acls import AclOperation, AclResource
+from aiokclient.testing.broker.topics.producers import BUMPS_AT
 from aiokclient.testing.broker.transactions.coordinator import transactions_of
 from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
 from aiokclient.types import TopicPartition

@@ -26,8 +26,8 @@ from aiokclient.testing.broker.codes import Code, brief
 from aiokclient.testing.broker.groups import consumer_member
 from aiokclient.testing.broker.groups.consumer_group import ConsumerGroup
 from aiokclient.testing.broker.groups.coordinator import groups_of
-from aiokclient.testing.broker.operations import authorized
 from aiokclient.testing.broker.security.acls import AclResource
+from aiokclient.testing.broker.security.request_checks import authorized
 from aiokclient.testing.broker.state import ClusterState
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from aiokclient.protocol.messages import CreateAclsRequest, CreateAclsResponse
 from aiokclient.protocol.messages.create_acls import AclCreation, AclCreationResult
-from aiokclient.testing.broker.acl_requests import DISABLED, checked_acl, is_known
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.security.acls import Acl
+from aiokclient.testing.broker.security.request_checks import DISABLED, checked_acl, is_known
 
 
 async def handle(call: Call) -> Answer:

@@ -16,7 +16,7 @@ from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.security.acls import AclOperation, AclResource
 from aiokclient.testing.broker.security.principal import USER, Principal
-from aiokclient.testing.broker.token_requests import refusal
+from aiokclient.testing.broker.security.request_checks import refusal
 
 _OF_OTHERS = 3
 """The first version in which the owner can be another user than the client."""

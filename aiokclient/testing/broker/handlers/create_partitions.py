@@ -17,7 +17,7 @@ from aiokclient.protocol.messages.create_partitions import (
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.state import ClusterState, Refused
-from aiokclient.testing.broker.topics import BrokerTopic
+from aiokclient.testing.broker.topics.topics import BrokerTopic
 
 _STRICT_QUOTAS = 3
 

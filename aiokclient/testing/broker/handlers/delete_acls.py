@@ -12,10 +12,10 @@ from aiokclient.protocol.messages.delete_acls import (
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
 )
-from aiokclient.testing.broker.acl_requests import DISABLED, is_known
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.security.acls import Acl, AclFilter, Authorizer
+from aiokclient.testing.broker.security.request_checks import DISABLED, is_known
 
 
 async def handle(call: Call) -> Answer:

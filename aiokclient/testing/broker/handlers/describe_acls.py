@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from aiokclient.protocol.messages import DescribeAclsRequest, DescribeAclsResponse
 from aiokclient.protocol.messages.describe_acls import AclDescription, DescribeAclsResource
-from aiokclient.testing.broker.acl_requests import DISABLED, is_known
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.security.acls import AclFilter
+from aiokclient.testing.broker.security.request_checks import DISABLED, is_known
 
 
 def handle(call: Call) -> Reply:

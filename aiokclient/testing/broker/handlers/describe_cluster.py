@@ -11,7 +11,7 @@ from aiokclient.protocol.messages import DescribeClusterRequest, DescribeCluster
 from aiokclient.protocol.messages.describe_cluster import DescribeClusterBroker
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.operations import authorized_on_cluster
+from aiokclient.testing.broker.security.request_checks import authorized_on_cluster
 
 _BROKERS, _CONTROLLERS = 1, 2
 

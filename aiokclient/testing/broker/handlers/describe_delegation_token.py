@@ -17,8 +17,8 @@ from aiokclient.protocol.messages.describe_delegation_token import (
 )
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.security.acls import AclOperation, AclResource
+from aiokclient.testing.broker.security.request_checks import refusal
 from aiokclient.testing.broker.security.tokens import DelegationToken
-from aiokclient.testing.broker.token_requests import refusal
 
 _OF_OTHERS = 3
 

@@ -11,8 +11,8 @@ from aiokclient.protocol.messages.describe_groups import DescribedGroup
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code, brief
 from aiokclient.testing.broker.groups.coordinator import groups_of
-from aiokclient.testing.broker.operations import authorized
 from aiokclient.testing.broker.security.acls import AclResource
+from aiokclient.testing.broker.security.request_checks import authorized
 
 _NOT_FOUND = 6
 

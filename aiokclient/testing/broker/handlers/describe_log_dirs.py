@@ -20,7 +20,7 @@ from aiokclient.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from aiokclient.testing.broker.call import Answer, Call
-from aiokclient.testing.broker.topics import Partition
+from aiokclient.testing.broker.topics.topics import Partition
 
 _VOLUME = 1 << 40
 _ALL = 1 << 62

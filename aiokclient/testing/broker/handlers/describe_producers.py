@@ -16,7 +16,7 @@ from aiokclient.protocol.messages.describe_producers import (
 )
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.producers import ProducerStates
+from aiokclient.testing.broker.topics.producers import ProducerStates
 from aiokclient.types import is_topic_name
 
 

@@ -14,9 +14,9 @@ from aiokclient.protocol.messages import (
 from aiokclient.protocol.messages import describe_topic_partitions as parts
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.operations import authorized
 from aiokclient.testing.broker.security.acls import AclResource
-from aiokclient.testing.broker.topics import NO_LEADER, Partition
+from aiokclient.testing.broker.security.request_checks import authorized
+from aiokclient.testing.broker.topics.topics import NO_LEADER, Partition
 from aiokclient.types import is_topic_name
 
 _MOST = 2000

@@ -48,7 +48,7 @@ from aiokclient.testing.broker.sessions import (
     PartitionKey,
     TopicKey,
 )
-from aiokclient.testing.broker.topics import Partition
+from aiokclient.testing.broker.topics.topics import Partition
 from aiokclient.testing.disposal import discard
 
 _READ_COMMITTED = 1

@@ -30,8 +30,8 @@ from aiokclient.protocol.messages.list_offsets import (
 )
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.log import TimestampOffset
-from aiokclient.testing.broker.topics import Partition
+from aiokclient.testing.broker.topics.log import TimestampOffset
+from aiokclient.testing.broker.topics.topics import Partition
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _TIERED, _PENDING = range(-1, -7, -1)
 _SINCE: Mapping[int, int] = {

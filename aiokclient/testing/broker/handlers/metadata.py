@@ -31,11 +31,11 @@ from aiokclient.protocol.messages.metadata import (
 )
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.operations import authorized, authorized_on_cluster
 from aiokclient.testing.broker.security.acls import AclOperation, AclResource
+from aiokclient.testing.broker.security.request_checks import authorized, authorized_on_cluster
 from aiokclient.testing.broker.state import Refused
-from aiokclient.testing.broker.topics import NO_LEADER
-from aiokclient.testing.broker.views import PartitionView, TopicView
+from aiokclient.testing.broker.topics.topics import NO_LEADER
+from aiokclient.testing.broker.topics.views import PartitionView, TopicView
 from aiokclient.types import is_topic_name
 
 _NO_ID = UUID(int=0)

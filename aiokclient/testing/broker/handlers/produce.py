@@ -47,9 +47,9 @@ from aiokclient.record.header import ATTRIBUTES_AT, MAGIC_AT, TRANSACTIONAL
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.security.acls import AclResource
-from aiokclient.testing.broker.topics import Appended, BrokerTopic, Partition
+from aiokclient.testing.broker.topics.topics import Appended, BrokerTopic, Partition
+from aiokclient.testing.broker.topics.validation import MAGIC, check_batch, stored_batch, the_batch
 from aiokclient.testing.broker.transactions.produce import ProduceVerification
-from aiokclient.testing.broker.validation import MAGIC, check_batch, stored_batch, the_batch
 
 if TYPE_CHECKING:
     from aiokclient.protocol.schema import Response

@@ -14,7 +14,7 @@ from aiokclient.protocol.messages import (
 )
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Refused
-from aiokclient.testing.broker.token_requests import refusal
+from aiokclient.testing.broker.security.request_checks import refusal
 
 
 def handle(call: Call) -> Reply:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from aiokclient.protocol.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Refused
-from aiokclient.testing.broker.sasl import AuthenticationStep
+from aiokclient.testing.broker.connections.sasl import AuthenticationStep
 
 
 def handle(call: Call) -> Reply:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from aiokclient.protocol.messages import SaslHandshakeRequest, SaslHandshakeResponse
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code, Refused
-from aiokclient.testing.broker.sasl import AuthenticationStep
+from aiokclient.testing.broker.connections.sasl import AuthenticationStep
 
 _HEADERS_SINCE = 1
 

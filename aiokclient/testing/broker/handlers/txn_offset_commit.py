@@ -29,8 +29,8 @@ from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.groups.coordinator import groups_of
 from aiokclient.testing.broker.groups.group import Group
 from aiokclient.testing.broker.groups.offsets import Committed
-from aiokclient.testing.broker.producers import Verification
 from aiokclient.testing.broker.security.acls import AclResource
+from aiokclient.testing.broker.topics.producers import Verification
 from aiokclient.testing.broker.transactions.coordinator import transactions_of
 from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
 from aiokclient.testing.broker.transactions.verification import Support, ask, support_of

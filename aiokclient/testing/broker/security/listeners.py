@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from aiokclient.testing.broker.sasl import MECHANISMS
+from aiokclient.testing.broker.connections.sasl import MECHANISMS
 from aiokclient.testing.broker.security.jwt import TokenRules
 from aiokclient.testing.broker.security.scram import LEAST_ITERATIONS
 

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from aiokclient.testing.broker.sasl import Accounts, Authentication, Login
+from aiokclient.testing.broker.connections.sasl import Accounts, Authentication, Login
 from aiokclient.testing.broker.security.acls import Authorizer
 from aiokclient.testing.broker.security.jwt import checked
 from aiokclient.testing.broker.security.listeners import DEFAULT, BrokerListener

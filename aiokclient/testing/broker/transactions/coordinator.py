@@ -30,7 +30,7 @@ from aiokclient.types import TopicPartition
 if TYPE_CHECKING:
     from aiokclient.testing.broker.node import Node
     from aiokclient.testing.broker.state import ClusterState
-    from aiokclient.testing.broker.topics import Partition
+    from aiokclient.testing.broker.topics.topics import Partition
 
 FIRST_PRODUCER_ID = 1000
 _BUMPING_VERSION = 5

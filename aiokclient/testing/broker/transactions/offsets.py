@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.groups.coordinator import groups_of
-from aiokclient.testing.broker.placement import string_hash
-from aiokclient.testing.broker.producers import ProducerStates, Verification
+from aiokclient.testing.broker.topics.producers import ProducerStates, Verification
+from aiokclient.testing.broker.topics.topics import string_hash
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.producers import Verification
-from aiokclient.testing.broker.topics import Appended, Partition
+from aiokclient.testing.broker.topics.producers import Verification
+from aiokclient.testing.broker.topics.topics import Appended, Partition
+from aiokclient.testing.broker.topics.validation import the_batch
 from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
 from aiokclient.testing.broker.transactions.verification import Support, ask, support_of
-from aiokclient.testing.broker.validation import the_batch
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:

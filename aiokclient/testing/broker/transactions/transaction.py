@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from aiokclient.testing.broker.codes import Code, Refused
-from aiokclient.testing.broker.producers import BUMPS_AT
+from aiokclient.testing.broker.topics.producers import BUMPS_AT
 from aiokclient.testing.broker.transactions.states import (
     ENDING,
     TABLE,

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from aiokclient.testing.broker.codes import Code, Refused
-from aiokclient.testing.broker.producers import BUMPS_AT, Verification
+from aiokclient.testing.broker.topics.producers import BUMPS_AT, Verification
 from aiokclient.testing.broker.transactions.coordinator import transactions_of
 from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
 from aiokclient.types import TopicPartition

@@ -23,7 +23,7 @@ from aiokclient.network.sasl import ChallengeError, Compute, Login
 from aiokclient.network.sasl.gssapi import Gssapi
 from aiokclient.network.sasl.kerberos import NoTicketError
 from aiokclient.testing import BrokerListener, EmbeddedCluster
-from aiokclient.testing.broker.sasl import MECHANISMS
+from aiokclient.testing.broker.connections.sasl import MECHANISMS
 
 KDC_UNREACHABLE = FakeGssError(851968, 2529639068, "Cannot contact any KDC\nfor realm TEST")
 NOT_FOUND = FakeGssError(851968, 2529638919, "Server not found in Kerberos database")

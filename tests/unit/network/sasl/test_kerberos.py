@@ -15,7 +15,7 @@ from aiokclient.errors import SaslAuthenticationError, TicketError
 from aiokclient.network.sasl import ChallengeError, Compute, Login
 from aiokclient.network.sasl.gssapi import Gssapi
 from aiokclient.testing import BrokerListener, EmbeddedCluster
-from aiokclient.testing.broker.sasl import MECHANISMS
+from aiokclient.testing.broker.connections.sasl import MECHANISMS
 
 pytestmark = needs_kerberos
 

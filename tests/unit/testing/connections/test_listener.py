@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from aiokclient.testing.broker.listener import TcpListener
+from aiokclient.testing.broker.connections.listener import TcpListener
 
 
 class Greeting(asyncio.Protocol):
@@ -69,7 +69,7 @@ async def read(loop: asyncio.AbstractEventLoop, client: socket.socket) -> bytes:
 
 
 async def test_connections_are_accepted_again_when_descriptors_are_free(monkeypatch, caplog):
-    monkeypatch.setattr("aiokclient.testing.broker.listener.RETRY_S", 0.001)
+    monkeypatch.setattr("aiokclient.testing.broker.connections.listener.RETRY_S", 0.001)
     server = GreetingServer()
     await server.listening.serve()
     loop = asyncio.get_running_loop()

@@ -36,9 +36,9 @@ from aiokclient.protocol import ApiKey
 from aiokclient.protocol.framing import DecodedRequest, FrameReader, ServerFraming
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Refused
+from aiokclient.testing.broker.connections.sasl import AuthenticationStep
 from aiokclient.testing.broker.faults import Alter, Delay, Drop, Fault, Throttle
 from aiokclient.testing.broker.handlers import handler_of
-from aiokclient.testing.broker.sasl import AuthenticationStep
 from aiokclient.testing.broker.security import quotas as quotas_
 from aiokclient.testing.disposal import discard_messages
 

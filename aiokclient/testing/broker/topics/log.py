@@ -19,7 +19,7 @@ from typing import NamedTuple
 from aiokclient.record.batch import RecordBatch, walk
 from aiokclient.record.compression import DEFAULT_LIMIT
 from aiokclient.record.stream import RecordStream
-from aiokclient.testing.broker.producers import ProducerStates
+from aiokclient.testing.broker.topics.producers import ProducerStates
 
 UNDEFINED = -1
 _PIECE = 1 << 20

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aiokclient.testing.broker.turns import Turns
+from aiokclient.testing.broker.connections.turns import Turns
 
 
 class Busy:

@@ -23,7 +23,7 @@ from aiokclient.record.header import (
 from aiokclient.record.stream import RecordStream
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.configs import TOPIC_OPTIONS
-from aiokclient.testing.broker.topics import Appended, BrokerTopic
+from aiokclient.testing.broker.topics.topics import Appended, BrokerTopic
 
 MAGIC = 2
 _LENGTH = slice(8, 12)

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokclient.record.batch import RecordBatch, RecordBatchBuilder, walk, with_offset
-from aiokclient.testing.broker.log import EpochCache, PartitionLog
+from aiokclient.testing.broker.topics.log import EpochCache, PartitionLog
 
 sizes = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 300)), min_size=1, max_size=30)
 

@@ -21,8 +21,8 @@ from aiokclient.record.batch import (
 )
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.configs import Configs
-from aiokclient.testing.broker.log import PartitionLog
-from aiokclient.testing.broker.producers import TRUSTED, Verification
+from aiokclient.testing.broker.topics.log import PartitionLog
+from aiokclient.testing.broker.topics.producers import TRUSTED, Verification
 
 NO_LEADER = -1
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -291,3 +291,11 @@ class BrokerTopic:
             partition.deleted = True
             partition.notify(ANYTHING)
             partition.log = PartitionLog()
+
+
+def string_hash(key: str) -> int:
+    """Return Java's hash code of a string, made positive. It is the same in every process."""
+    value = 0
+    for unit in key:
+        value = (31 * value + ord(unit)) & 0xFFFFFFFF
+    return value & 0x7FFFFFFF
