@@ -91,6 +91,7 @@ class Engine:
             self._cluster_replaced,
         )
         self._config = config
+        self._accept = accept
         self._supervisor = supervisor
         self._expiry = Expiry(config, cluster, self.accumulator, self._identity_error)
         self._responses = Responses(
@@ -112,13 +113,13 @@ class Engine:
             self._poke_all,
             self._fail_without_id,
         )
-        self.transactions = None if status is None else self._make_transactions(status, accept)
+        self.transactions = None if status is None else self._make_transactions(status)
         self._ends: list[Callable[[], None]] = []
         self._end_measures = self._measure(measures)
 
     def _identity_error(self) -> KafkaError | None:
         """Return the last error of the requests without which batches have no identity."""
-        ids = self._ids if self.transactions is None else self.transactions.ids
+        ids = self._ids if self.transactions is None else self.transactions.partitions
         return ids.last_error
 
     def _measure(self, measures: Measures) -> Callable[[], None]:
@@ -126,25 +127,21 @@ class Engine:
         measures.present("metadata.age", lambda: self.cluster.updater.age)
         return self.cluster.measures.add(measures)
 
-    def _make_transactions(
-        self, status: TransactionStatus, accept: Callable[[bool], object]
-    ) -> TransactionManager:
+    def accept_records(self, accept: bool) -> None:
+        """Make the producer accept records, or refuse them."""
+        self._accept(accept)
+
+    def _make_transactions(self, status: TransactionStatus) -> TransactionManager:
         # Most producers have no transactions, so `transaction.manager` is imported only if needed.
         from aiokclient.producer.transaction.manager import TransactionManager
 
         return TransactionManager(
-            self._config,
-            self.cluster,
-            self._supervisor,
-            status,
-            self.accumulator,
-            self.flush,
-            self.failures.take,
-            accept,
+            self, self._config, self.cluster, self._supervisor, status, self.accumulator
         )
 
     def _postpone(self, batch: QueuedBatch, error: KafkaError) -> bool:
-        return self.transactions is not None and self.transactions.postpone(batch, error)
+        transactions = self.transactions
+        return transactions is not None and transactions.batches.postpone_batch(batch, error)
 
     def start(self) -> None:
         """Follow the metadata, and request a producer id in the background.
@@ -235,7 +232,7 @@ class Engine:
                 self._supervisor,
                 self.accumulator,
                 self._responses,
-                self._ids if transactions is None else transactions.ids,
+                self._ids if transactions is None else transactions.partitions,
                 self._requests(),
             )
         return sender
@@ -245,7 +242,7 @@ class Engine:
         if self.transactions is None:
             return ProduceRequests(acks, timeout_ms)
         transactional_id = self.transactions.status.transactional_id
-        highest = self.transactions.ids.highest_produce
+        highest = self.transactions.partitions.highest_produce
         return TransactionalProduceRequests(acks, timeout_ms, transactional_id, highest)
 
     def _want(self, topic: str) -> None:
@@ -317,5 +314,4 @@ def _transaction_status(config: ProducerConfig, cluster: ClusterClient) -> Trans
         return None
     from aiokclient.producer.transaction.status import TransactionStatus
 
-    now = cluster.clock.monotonic
-    return TransactionStatus(config.transactional_id, config.transaction_timeout_ms, now)
+    return TransactionStatus(config.transactional_id, config.transaction_timeout_ms, cluster.clock)

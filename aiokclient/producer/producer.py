@@ -366,7 +366,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
             manager.require_open("commit_transaction()")
             raise manager.status.misuse("commit_transaction()")
         try:
-            await manager.commit(seconds, last.fix_offsets)
+            await manager.commit(seconds, last)
         except asyncio.CancelledError:
             last.settle_cancelled_commit()
             raise

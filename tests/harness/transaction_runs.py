@@ -10,6 +10,7 @@ import pytest
 from world import World, simulate
 
 from aiokclient import GroupMetadata, Producer, TopicPartition, TransactionOutcome
+from aiokclient.clock import SystemClock
 from aiokclient.errors import AbortableError, ApplicationRecoverableError
 from aiokclient.testing.simulation.network import Weather
 
@@ -20,6 +21,17 @@ TOPICS = {"t": len(PARTITIONS)}
 SLOW = Weather(latency_s=(0.005, 0.02))
 MEMBER = GroupMetadata("g")
 OFFSET = TopicPartition("in", 0)
+
+
+class SetClock(SystemClock):
+    """A clock with the monotonic time that a test sets."""
+
+    def __init__(self, now: float) -> None:
+        super().__init__()
+        self.now = now
+
+    def monotonic(self) -> float:
+        return self.now
 
 
 class Run:

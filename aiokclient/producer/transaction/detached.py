@@ -23,30 +23,22 @@ transactional id. So a request is sent only in the cluster in which the transact
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from aiokclient.errors import ClusterChangedError, InvalidTxnStateError, KafkaError
-from aiokclient.network.pool import Purpose
 from aiokclient.policy import Decision, Scope, as_transaction_error, classify
 from aiokclient.producer.transaction.requests import TransactionRequests
-from aiokclient.producer.transaction.states import BROKEN, TransactionEvent, TransactionState
 from aiokclient.producer.transaction.status import (
     CurrentTransaction,
     ProducerIdentity,
     TransactionOutcome,
-    TransactionStatus,
-    abortable,
 )
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
 
-__all__ = ["DetachedTransaction", "detach", "end_detached"]
-
+__all__ = ["DetachedTransaction", "end_detached"]
 
 HINTS = {
     Decision.RETRY: "Call end_transaction() again, which finds out what happened.",
@@ -85,49 +77,22 @@ class DetachedTransaction:
         for field, value in zip(fields(self), values, strict=True):
             object.__setattr__(self, field.name, value)
 
-
-async def detach(
-    status: TransactionStatus,
-    cluster_id: str | None,
-    flush: Callable[[], Awaitable[None]],
-    check: Callable[[], None],
-) -> DetachedTransaction:
-    """Detach the open transaction of a producer after `flush()` has waited for its records.
-
-    `cluster_id` is that of its cluster. `check()` raises the most severe error of the transaction,
-    if it has one.
-    """
-    status.require(TransactionState.IN_TRANSACTION, call="detach()")
-    current = status.current
-    status.step(TransactionEvent.DETACH)
-    try:
-        await flush()
-    except asyncio.CancelledError:
-        if status.state is TransactionState.DETACHING and status.current is current:
-            status.step(TransactionEvent.NOT_DETACHED)
-        raise
-    moved = status.state is not TransactionState.DETACHING and status.state not in BROKEN
-    if moved or status.current is not current:
-        raise abortable("The producer was restarted or closed before the transaction was detached.")
-    check()
-    status.step(TransactionEvent.DETACHED)
-    current.note_detached()
-    return DetachedTransaction(
-        status.transactional_id,
-        *current.identity,
-        current.level,
-        not current.written,
-        cluster_id,
-    )
-
-
-class EndOptions(NamedTuple):
-    """The options for the requests about one transactional id; see `TransactionOptions`."""
-
-    transactional_id: str | None
-    transaction_timeout_ms: int
-    request_timeout_ms: int
-    default_api_timeout_ms: int
+    def _require_cluster(self, cluster: ClusterClient) -> None:
+        """Raise ClusterChangedError if the client is in another cluster than the transaction."""
+        present = cluster.metadata.cluster_id
+        if self.cluster_id is None or present is None or self.cluster_id == present:
+            return
+        error = ClusterChangedError(
+            f"The transaction of {self.transactional_id!r} was begun in the cluster "
+            f"{self.cluster_id}, and this client is in the cluster {present}.",
+            old_cluster_id=self.cluster_id,
+            new_cluster_id=present,
+        )
+        error.what = "A transaction can be ended only in its own cluster."
+        error.hint = (
+            "Use a client of that cluster, or repeat the work of the transaction in this one."
+        )
+        raise error
 
 
 async def end_detached(
@@ -137,21 +102,13 @@ async def end_detached(
 
     See `Client.end_transaction` for its errors. After a cancellation, it can be called again.
     """
-    _require_cluster(transaction, cluster)
+    transaction._require_cluster(cluster)
     if transaction.is_empty:
         return _outcome(commit)
     clock, config = cluster.clock, cluster.config
     deadline = clock.monotonic() + timeout
     requests = TransactionRequests(
-        EndOptions(
-            transaction.transactional_id,
-            0,
-            config.request_timeout_ms,
-            config.default_api_timeout_ms,
-        ),
-        cluster,
-        Purpose.CONTROL,
-        check=partial(_require_cluster, transaction, cluster),
+        transaction.transactional_id, config, cluster, detached=transaction
     )
     identity = ProducerIdentity(transaction.producer_id, transaction.epoch)
     current = CurrentTransaction(await _level(requests, transaction, timeout), None)
@@ -165,29 +122,13 @@ async def end_detached(
         try:
             return await end(commit)
         except KafkaError as error:
-            # The coordinator refuses an outcome other than that of the transaction.
+            # With this code, the coordinator refuses an outcome other than the transaction's.
             if error.code != InvalidTxnStateError.code:
                 raise
         return await end(not commit)
     except KafkaError as error:
         raised = _explained(error)
         raise raised from raised.__cause__
-
-
-def _require_cluster(transaction: DetachedTransaction, cluster: ClusterClient) -> None:
-    """Raise ClusterChangedError if the client is in another cluster than the transaction."""
-    of_handle, present = transaction.cluster_id, cluster.metadata.cluster_id
-    if of_handle is None or present is None or of_handle == present:
-        return
-    error = ClusterChangedError(
-        f"The transaction of {transaction.transactional_id!r} was begun in the cluster "
-        f"{of_handle}, and this client is in the cluster {present}.",
-        old_cluster_id=of_handle,
-        new_cluster_id=present,
-    )
-    error.what = "A transaction can be ended only in its own cluster."
-    error.hint = "Use a client of that cluster, or repeat the work of the transaction in this one."
-    raise error
 
 
 async def _level(

@@ -3,7 +3,7 @@
 A commit or an abort must not stop halfway, so each is an `Operation` that does not depend on the
 call that began it. The call waits for it, and only stops waiting when it is cancelled or its time
 is up. An abort runs in a task of its own, and a commit only when it needs one (see
-`direct_commit`).
+`DirectCommit`).
 
 What a commit commits is fixed when it begins. A commit whose caller was cancelled goes on,
 shielded, for a limited time. If EndTxn was not sent by then, the commit is given up and becomes an
@@ -11,16 +11,15 @@ abort, so that it can never end without its offsets. If EndTxn was sent, the com
 background.
 
 A commit without a response may have been applied. The abort after it finds that out, see
-`end_requests`. If the coordinator has ended the transaction at its timeout, or another producer has
-taken over, the outcome stays unknown.
+`TransactionRequests.find_outcome`. If the coordinator has ended the transaction at its timeout, or
+another producer has taken over, the outcome stays unknown.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.cluster.metadata.snapshot import differ
@@ -31,16 +30,11 @@ from aiokclient.errors import (
     TransactionFailedError,
 )
 from aiokclient.policy import Decision, Scope, as_transaction_error, classify
-from aiokclient.producer.transaction.detached import DetachedTransaction, detach
-from aiokclient.producer.transaction.direct_commit import Commit, DirectCommit, LastOffsets
-from aiokclient.producer.transaction.drain import Drain
-from aiokclient.producer.transaction.end_requests import EndRequests
-from aiokclient.producer.transaction.identities import TransactionalIds
-from aiokclient.producer.transaction.level_check import LevelCheck
+from aiokclient.producer.transaction.batches import TransactionBatches
+from aiokclient.producer.transaction.commit import Commit, DirectCommit, Operation
+from aiokclient.producer.transaction.detached import DetachedTransaction
 from aiokclient.producer.transaction.marker_pause import MarkerPause
-from aiokclient.producer.transaction.meters import TransactionMeters
 from aiokclient.producer.transaction.offsets import Offsets, TransactionOffsets
-from aiokclient.producer.transaction.operation import Operation
 from aiokclient.producer.transaction.partitions import TransactionPartitions
 from aiokclient.producer.transaction.requests import IMPLICIT, TransactionRequests
 from aiokclient.producer.transaction.states import BROKEN, TransactionEvent, TransactionState
@@ -54,10 +48,16 @@ from aiokclient.producer.transaction.status import (
 )
 
 if TYPE_CHECKING:
+    from aiokclient.clock import Clock
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.config.producer import ProducerConfig
+    from aiokclient.measures import Measures, Timed
+    from aiokclient.metrics import Counter, Histogram, Metrics
     from aiokclient.producer.batching.accumulator import Accumulator
+    from aiokclient.producer.engine import Engine
+    from aiokclient.producer.transaction.offsets import ConsumerReads
+    from aiokclient.producer.transaction.transaction import Transaction
     from aiokclient.types import GroupMetadata
 
 __all__ = ["TransactionManager"]
@@ -79,56 +79,92 @@ FAILING = OPEN | {_S.FATAL_ERROR}
 """The states in which the errors of a transaction's requests are events."""
 
 
-class TransactionManager:
-    """The transactions of one producer.
+class TransactionMeters:
+    """The metrics of one producer's transactions. Each is created when it is first needed."""
 
-    `flush` waits until all batches have their outcome. `retrieve` marks all failures of deliveries
-    as retrieved. `accept(True)` makes the producer accept records, and `accept(False)` refuse
-    them.
-    """
+    def __init__(self, metrics: Metrics, measures: Measures) -> None:
+        self._metrics = metrics
+        self._measures = measures
+        self._counters: dict[TransactionOutcome, tuple[Counter, Counter]] = {}
+        self._durations: dict[str, tuple[Histogram, Counter]] = {}
+
+    def count_end(self, outcome: TransactionOutcome | None) -> None:
+        """Count a transaction that ended."""
+        assert outcome is not None
+        counters = self._counters.get(outcome)
+        if counters is None:
+            counters = self._counters[outcome] = (
+                self._metrics.counter("producer.transactions", outcome=outcome.value),
+                self._measures.quantity("transactions", outcome=outcome.value),
+            )
+        for counter in counters:
+            counter.add()
+
+    def observe_duration(self, call: str, seconds: float) -> None:
+        """Observe the duration of a "commit" or an "abort"."""
+        meters = self._durations.get(call)
+        if meters is None:
+            name = f"producer.transaction.{call}.seconds"
+            meters = self._durations[call] = (
+                self._metrics.histogram(name, unit="s"),
+                self._measures.quantity(f"{call}.seconds"),
+            )
+        histogram, sum_s = meters
+        histogram.observe(seconds)
+        sum_s.add(seconds)
+
+    def time_block(self, name: str, clock: Clock) -> Timed:
+        """Return a context manager that adds the duration of its block to a counter."""
+        return self._measures.timed(name, clock.monotonic)
+
+    def count_restart(self) -> None:
+        """Count a restart."""
+        self._metrics.counter("producer.transaction.restarts").add()
+
+
+class TransactionManager:
+    """The transactions of one producer."""
 
     def __init__(
         self,
+        engine: Engine,
         config: ProducerConfig,
         cluster: ClusterClient,
         supervisor: Supervisor,
         status: TransactionStatus,
         accumulator: Accumulator,
-        flush: Callable[[], Awaitable[None]],
-        retrieve: Callable[[], object],
-        accept: Callable[[bool], object],
     ) -> None:
+        assert config.transactional_id is not None
         self.status = status
+        self._engine = engine
         self._config = config
         self._clock = cluster.clock
         self._meters = TransactionMeters(cluster.metrics, accumulator.meters.measures)
         self._supervisor = supervisor
-        self._flush = flush
-        self._retrieve = retrieve
-        self._accept = accept
         self._accumulator = accumulator
-        self._requests = TransactionRequests(config, cluster)
-        self._ends = EndRequests(self._requests)
-        self._drain = Drain(accumulator, status)
+        self._requests = TransactionRequests(
+            config.transactional_id,
+            config,
+            cluster,
+            transaction_timeout_ms=config.transaction_timeout_ms,
+        )
+        self.batches = TransactionBatches(accumulator, status, self._requests, supervisor)
         self._offsets = TransactionOffsets(config, cluster, self._requests, status)
-        self._partitions = TransactionPartitions(
+        self.partitions = TransactionPartitions(
             config,
             cluster.clock,
             accumulator.callbacks,
             supervisor,
             self._requests,
             status,
-            self._drain.refuse,
+            self.batches,
         )
-        self._level_check = LevelCheck(self._requests, status, supervisor, accumulator)
         self.pause = MarkerPause()
-        self.ids = TransactionalIds(status, self._partitions)
         self._direct = DirectCommit(
             accumulator, cluster.clock, status, self._requests, self, self._default_s
         )
         self._flush_s = config.delivery_timeout_ms / 1000 + FLUSH_GRACE_S
         self._shielded_s = config.transaction_timeout_ms / 1000
-        self.postpone = self._level_check.postpone
         self._offset_calls: set[asyncio.Future[None]] = set()
         """The calls of `send_offsets` in progress. The end of the transaction waits for them."""
         self._ending: Operation | None = None
@@ -148,7 +184,7 @@ class TransactionManager:
         """Whether the last begin failed before it opened a transaction, so that there is nothing to
         abort."""
         self._started.set()
-        status.listen(self._changed)
+        status.manager = self
 
     # -- starting
 
@@ -156,7 +192,7 @@ class TransactionManager:
         """Get a producer id, which fences older producers with the same transactional id."""
         self.status.step(_E.INITIALIZE)
         try:
-            with self._meters.timed("init.seconds", self._clock):
+            with self._meters.time_block("init.seconds", self._clock):
                 await self._initialize(timeout)
         except KafkaError as error:
             if classify(error, Scope.INIT_PRODUCER_ID).again:
@@ -180,7 +216,9 @@ class TransactionManager:
     async def _initialize(self, timeout: float) -> None:
         deadline = self._clock.monotonic() + timeout
         try:
-            await self._level_check.prepare_restart(timeout)
+            await self._requests.store_lower_level(
+                self.status.current, self.status.identity, timeout
+            )
             identity = await self._requests.initialize(ProducerIdentity(), self._left(deadline))
         except BaseException:
             self.status.not_restarted()
@@ -232,15 +270,15 @@ class TransactionManager:
             text = "The producer was restarted before the transaction was aborted."
             error = TransactionFailedError(text) if was_aborting else abortable(RESTARTED)
             self._ending.cancel(error)
-        self._drain.restart()
-        self._retrieve()
+        self.batches.drop_all()
+        self._engine.failures.take()
         try:
             await self._settle_before_restart(current, deadline)
         except BaseException:
             status.not_restarted()
             status.step(_E.NOT_INITIALIZED)
             raise
-        self._meters.restarted()
+        self._meters.count_restart()
         try:
             await self._initialize(self._left(deadline))
         except KafkaError as error:
@@ -255,11 +293,11 @@ class TransactionManager:
         if current.undecided:
             try:
                 async with asyncio.timeout(self._left(deadline) / 2):
-                    outcome, _ = await self._ends.find_outcome(current)
+                    outcome, _ = await self._requests.find_outcome(current)
             except (KafkaError, TimeoutError):
                 outcome = TransactionOutcome.UNKNOWN
         current.end(outcome)
-        self._meters.ended(outcome)
+        self._meters.count_end(outcome)
 
     # -- one transaction
 
@@ -267,7 +305,7 @@ class TransactionManager:
         """Open a transaction. Wait for the abort of the previous one if it is in progress."""
         status = self.status
         if not self._started.is_set():
-            with self._meters.timed("begin.seconds", self._clock):
+            with self._meters.time_block("begin.seconds", self._clock):
                 await self._wait_for_start()
         await self.wait_for_previous()
         if status.state is _S.ABORTABLE_ERROR:
@@ -275,9 +313,9 @@ class TransactionManager:
         status.require(_S.READY, call="begin_transaction()")
         if differ(self._cluster_id, self._cluster.metadata.cluster_id):
             await self._renew(ProducerIdentity())
-        self._partitions.begin()
-        self._offsets.begin()
-        self._level_check.begin()
+        self.partitions.forget_partitions()
+        self._offsets.forget_groups()
+        self.batches.forget_batches()
         level = self._requests.level
         if self._used_at_old_level and level >= IMPLICIT:
             level = await self._upgraded(level)
@@ -346,7 +384,7 @@ class TransactionManager:
             if not patience.expired():
                 raise
             self._begin_refused = True
-            cause = self._requests.cause()
+            cause = self._requests.last_error()
             raise abortable(
                 "The producer has not started yet: no coordinator has returned a producer id "
                 f"within {self._default_s:.1f} s.",
@@ -360,7 +398,7 @@ class TransactionManager:
         is no end in time.
         """
         if self.is_ending_alone:
-            with self._meters.timed("begin.seconds", self._clock):
+            with self._meters.time_block("begin.seconds", self._clock):
                 await self._await_previous()
 
     @property
@@ -381,7 +419,7 @@ class TransactionManager:
             raise abortable(
                 f"The coordinator did not complete the {'commit' if abandoned else 'abort'} of "
                 f"the previous transaction within {self._default_s:.1f} s.",
-                self._requests.cause(),
+                self._requests.last_error(),
             )
         if abandoned:
             await ending.result(0.0)
@@ -390,7 +428,7 @@ class TransactionManager:
         """Raise an error if no transaction is open. `call` is the call that needs one."""
         self.status.require(_S.IN_TRANSACTION, call=call)
 
-    def require_cluster(self, cluster_id: str | None) -> None:
+    def _require_cluster(self, cluster_id: str | None) -> None:
         """Raise an abortable error if a consumer of the transaction reads from another cluster.
 
         That can happen for a moment if the bootstrap servers now belong to another cluster.
@@ -408,8 +446,8 @@ class TransactionManager:
         ended = asyncio.get_running_loop().create_future()
         self._offset_calls.add(ended)
         try:
-            with self._meters.timed("offsets.seconds", self._clock):
-                await self._offsets.send(offsets, member, timeout)
+            with self._meters.time_block("offsets.seconds", self._clock):
+                await self._offsets.send_offsets(offsets, member, timeout)
         except KafkaError as error:
             raised = self._failed(error, Scope.TXN_OFFSET_COMMIT, current)
             raise raised from raised.__cause__
@@ -426,27 +464,24 @@ class TransactionManager:
 
     # -- commit
 
-    async def commit(
-        self, timeout: float | None, fix_offsets: Callable[[], LastOffsets | None] = lambda: None
-    ) -> None:
+    async def commit(self, timeout: float | None, transaction: Transaction) -> None:
         """Commit the open transaction; see `Producer.commit_transaction`.
 
-        `fix_offsets()` is called once, when the commit begins. It returns the function for the
-        offsets of added consumers, or None.
+        The offsets of its added consumers are fixed when the commit begins.
         """
         if self.status.state is not _S.IN_TRANSACTION:
             if self.status.state in BROKEN:
-                self._retrieve()
+                self._engine.failures.take()
             self.status.require(_S.IN_TRANSACTION, call="commit_transaction()")
         self.status.step(_E.COMMIT)
         now = self._clock.monotonic()
-        commit = Commit(self.status.current, now, timeout, self._flush_s, fix_offsets())
+        commit = Commit(self.status.current, now, timeout, self._flush_s, transaction.fix_offsets())
         self._ending = commit.operation
         if self._direct_is_possible():
-            self._direct.begin(commit)
+            self._direct.begin_commit(commit)
         else:
             self._accumulator.demand_all()
-            self.go_on(commit)
+            self.continue_commit(commit)
         try:
             await commit.operation.result(self._shielded_s)
         except asyncio.CancelledError:
@@ -468,7 +503,7 @@ class TransactionManager:
             self._begin_abort(accept_commit=True)
 
     def _direct_is_possible(self) -> bool:
-        """Return whether a commit can begin without a task of its own; see `CommitEnds`."""
+        """Return whether a commit can begin without a task of its own; see `DirectCommit`."""
         return not (
             self._bump_needed
             or self.status.current.is_epoch_unsafe
@@ -477,13 +512,13 @@ class TransactionManager:
             or self._accumulator.undesignated
         )
 
-    def go_on(self, commit: Commit, earlier: KafkaError | None = None) -> None:
-        """Do a commit, or its remaining steps, in a task; see `CommitEnds`."""
+    def continue_commit(self, commit: Commit, earlier: KafkaError | None = None) -> None:
+        """Do a commit, or its remaining steps, in a task; see `DirectCommit`."""
         self._spawn("commit", commit.operation, self._commit, commit, earlier)
 
     def records_settled(self) -> None:
         """Check the records of a commit again, because a produce response has arrived."""
-        self._direct.advance()
+        self._direct.send_end_if_ready()
 
     async def _commit(self, commit: Commit, earlier: KafkaError | None) -> None:
         current, scope = commit.current, Scope.TXN_OFFSET_COMMIT
@@ -492,11 +527,11 @@ class TransactionManager:
             await self._flush_by(commit)
             commit.operation.require_running()
             self._raise_failure(current)
-            commit.end_by(self._clock.monotonic() + self._default_s)
+            commit.set_end_deadline(self._clock.monotonic() + self._default_s)
         try:
-            if earlier is None and commit.last_offsets is not None:
-                for offsets, reads in commit.last_offsets():
-                    await self._offsets.send(offsets, reads, self._left(commit.deadline))
+            if earlier is None:
+                for offsets, reads in self._offsets_of(commit.reads):
+                    await self._offsets.send_offsets(offsets, reads, self._left(commit.deadline))
                     commit.operation.require_running()
             scope = Scope.TRANSACTION
             if earlier is None:
@@ -521,11 +556,11 @@ class TransactionManager:
             except KafkaError as error:
                 commit.operation.require_running()
                 self._lost_epoch(error)
-                self._meters.ended(TransactionOutcome.COMMITTED)
+                self._meters.count_end(TransactionOutcome.COMMITTED)
                 return
             await self._requests.refresh_level()
             commit.operation.require_running()
-        self.committed(commit, following)
+        self.end_commit(commit, following)
 
     def _lost_epoch(self, error: KafkaError) -> KafkaError:
         """Make the producer unusable, because the next transaction has no epoch."""
@@ -535,14 +570,14 @@ class TransactionManager:
         raised.__cause__ = error
         return self.status.failed(raised, Scope.TRANSACTION)
 
-    def committed(self, commit: Commit, following: ProducerIdentity) -> None:
-        """End a transaction that was committed; see `CommitEnds`."""
+    def end_commit(self, commit: Commit, following: ProducerIdentity) -> None:
+        """End a transaction that was committed; see `DirectCommit`."""
         self.status.adopt(following)
         self._end(TransactionOutcome.COMMITTED, _E.COMMITTED)
-        self._meters.took("commit", self._clock.monotonic() - commit.began)
+        self._meters.observe_duration("commit", self._clock.monotonic() - commit.began)
 
-    def late(self, commit: Commit) -> None:
-        """Fail a commit whose EndTxn was not answered in time; see `CommitEnds`."""
+    def fail_late_commit(self, commit: Commit) -> None:
+        """Fail a commit whose EndTxn was not answered in time; see `DirectCommit`."""
         waited_s = self._clock.monotonic() - commit.began
         error = ApiTimeoutError(
             f"There was no successful response within {waited_s:.1f} s.", api="EndTxn"
@@ -557,16 +592,25 @@ class TransactionManager:
             current.end(TransactionOutcome.UNKNOWN)
         return raised
 
+    def _offsets_of(
+        self, all_reads: Sequence[ConsumerReads]
+    ) -> list[tuple[Offsets, ConsumerReads]]:
+        """Return the offsets that were fixed. Raise an error for a consumer of another cluster."""
+        for reads in all_reads:
+            self._require_cluster(reads.cluster_id)
+        fixed = [(reads.offsets(), reads) for reads in all_reads]
+        return [(offsets, reads) for offsets, reads in fixed if offsets]
+
     async def _flush_by(self, commit: Commit) -> None:
         try:
             async with asyncio.timeout(self._left(commit.deadline)):
-                await self._flush()
+                await self._engine.flush()
                 await self._await_offset_calls()
         except TimeoutError:
             waited_s = self._clock.monotonic() - commit.began
             text = f"The records and offsets were not all acknowledged within {waited_s:.1f} s."
-            cause = self._accumulator.last_answer() or self._partitions.cause()
-            late = abortable(text, cause or self._offsets.cause())
+            cause = self._accumulator.last_answer() or self.partitions.last_error
+            late = abortable(text, cause or self._offsets.last_refusal())
             self._failed(late, Scope.TRANSACTION, commit.current)
 
     async def _await_offset_calls(self) -> None:
@@ -578,7 +622,7 @@ class TransactionManager:
         """Raise the most severe error of the transaction, if it has one."""
         error = self.status.fatal or current.error
         if error is not None:
-            self._retrieve()
+            self._engine.failures.take()
             raise repeated(error)
 
     def _raise_fatal(self) -> None:
@@ -591,12 +635,32 @@ class TransactionManager:
     async def detach(self, timeout: float | None) -> DetachedTransaction:
         """Flush the open transaction for another process to end it; see `Transaction.detach`."""
         if self.status.state in BROKEN:
-            self._retrieve()
-        current, now = self.status.current, self._clock.monotonic()
-        # The wait for the records has the same limits and errors as in a commit.
-        wait = partial(self._flush_by, Commit(current, now, timeout, self._flush_s, None))
-        check = partial(self._raise_failure, current)
-        return await detach(self.status, self._cluster_id, wait, check)
+            self._engine.failures.take()
+        status, current, now = self.status, self.status.current, self._clock.monotonic()
+        status.require(_S.IN_TRANSACTION, call="detach()")
+        status.step(_E.DETACH)
+        try:
+            # The wait for the records has the same limits and errors as in a commit.
+            await self._flush_by(Commit(current, now, timeout, self._flush_s))
+        except asyncio.CancelledError:
+            if status.state is _S.DETACHING and status.current is current:
+                status.step(_E.NOT_DETACHED)
+            raise
+        moved = status.state is not _S.DETACHING and status.state not in BROKEN
+        if moved or status.current is not current:
+            raise abortable(
+                "The producer was restarted or closed before the transaction was detached."
+            )
+        self._raise_failure(current)
+        status.step(_E.DETACHED)
+        current.note_detached()
+        return DetachedTransaction(
+            status.transactional_id,
+            *current.identity,
+            current.level,
+            not current.written,
+            self._cluster_id,
+        )
 
     # -- abort
 
@@ -653,18 +717,18 @@ class TransactionManager:
 
     async def _abort(self, operation: Operation, accept_commit: bool) -> None:
         current, began = self.status.current, self._clock.monotonic()
-        await self._drain.abort()
+        await self.batches.drain()
         await self._await_offset_calls()
-        await self._offsets.settled(current)
+        await self._offsets.wait_for_responses(current)
         operation.require_running()
-        self._retrieve()
+        self._engine.failures.take()
         self._raise_fatal()
         try:
             outcome, following = TransactionOutcome.ABORTED, current.identity
             if current.undecided:
-                outcome, following = await self._ends.find_outcome(current)
+                outcome, following = await self._requests.find_outcome(current)
             elif current.written:
-                following = await self._ends.send_abort(current)
+                following = await self._requests.abort(current)
             operation.require_running()
         except KafkaError as error:
             if operation.over:
@@ -679,7 +743,7 @@ class TransactionManager:
                 following = await self._bumped(current, following)
             except KafkaError as error:
                 operation.require_running()
-                self._meters.ended(outcome)
+                self._meters.count_end(outcome)
                 raised = self._lost_epoch(error)
                 raise raised from raised.__cause__
             operation.require_running()
@@ -688,11 +752,11 @@ class TransactionManager:
             operation.require_running()
         if outcome is TransactionOutcome.COMMITTED and not accept_commit:
             current.end(outcome)
-            self._meters.ended(outcome)
+            self._meters.count_end(outcome)
             raise self._found_committed()
         self._raise_fatal()
         self._end(outcome, _E.ABORTED if outcome is TransactionOutcome.ABORTED else _E.COMMITTED)
-        self._meters.took("abort", self._clock.monotonic() - began)
+        self._meters.observe_duration("abort", self._clock.monotonic() - began)
 
     # -- ends
 
@@ -701,7 +765,7 @@ class TransactionManager:
     ) -> ProducerIdentity:
         """Return the identity for the next transaction. EndTxn has returned `following`."""
         if following == current.identity and self._needs_epoch():
-            following = await self._ends.renew_epoch(following)
+            following = await self._requests.renew_epoch(following)
         self._bump_needed = False
         return following
 
@@ -715,10 +779,10 @@ class TransactionManager:
         """
         current = self.status.current
         is_unsafe = current.level >= IMPLICIT or current.is_epoch_unsafe
-        return self._bump_needed or is_unsafe or self._partitions.has_gap()
+        return self._bump_needed or is_unsafe or self.partitions.has_gap()
 
     def _end(self, outcome: TransactionOutcome, event: TransactionEvent) -> None:
-        self._meters.ended(outcome)
+        self._meters.count_end(outcome)
         if self.status.current.written:
             self.pause.ended(self._clock.monotonic())
         self.status.end(outcome, event)
@@ -729,8 +793,7 @@ class TransactionManager:
         if not self._supervisor.running:
             operation.end(ClosedError("The producer was closed."))
             return
-        name = f"transaction {name}"
-        self._supervisor.spawn(operation.run, partial(work, *args), name=name)
+        self._supervisor.spawn(operation.run, work, *args, name=f"transaction {name}")
 
     def _required_ending(self) -> Operation:
         assert self._ending is not None
@@ -757,9 +820,9 @@ class TransactionManager:
             return as_transaction_error(error, scope)
         return self.status.failed(error, scope)
 
-    def _changed(self, old: TransactionState, new: TransactionState) -> None:
+    def on_state_change(self, old: TransactionState, new: TransactionState) -> None:
         if new is _S.IN_TRANSACTION or old is _S.IN_TRANSACTION:
-            self._accept(new is _S.IN_TRANSACTION)
+            self._engine.accept_records(new is _S.IN_TRANSACTION)
         if new in BROKEN:
             self._broke(new)
 
@@ -767,10 +830,10 @@ class TransactionManager:
         current = self.status.current
         if new is _S.ABORTABLE_ERROR and current.level < IMPLICIT:
             self._bump_needed = True
-        self._drain.begin()
-        self._direct.leave()
+        self.batches.drop_later()
+        self._direct.continue_in_task()
         if new is _S.FATAL_ERROR and current.give_up():
-            self._meters.ended(current.outcome)
+            self._meters.count_end(current.outcome)
 
     # -- closing
 
@@ -795,6 +858,6 @@ class TransactionManager:
     def stop(self) -> None:
         """Handle no more errors, and close the connection to the coordinator."""
         if self.status.close():
-            self._meters.ended(self.status.current.outcome)
+            self._meters.count_end(self.status.current.outcome)
         self._direct.stop()
         self._requests.release()

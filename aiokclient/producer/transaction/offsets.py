@@ -109,18 +109,18 @@ class TransactionOffsets:
         self._unanswered: set[asyncio.Future[Any]] = set()
         """The responses that have not arrived yet, also those that nobody waits for any more."""
 
-    def cause(self) -> KafkaError | None:
+    def last_refusal(self) -> KafkaError | None:
         """Return why the offsets in progress were not accepted so far, if that is known."""
         group_id = self._sending_for
         if group_id is None:
             return None
         return self._cluster.calls.cause_to(Coordinator("group", group_id))
 
-    def begin(self) -> None:
+    def forget_groups(self) -> None:
         """Forget the groups of the previous transaction."""
         self._groups.clear()
 
-    async def settled(self, transaction: CurrentTransaction) -> None:
+    async def wait_for_responses(self, transaction: CurrentTransaction) -> None:
         """Wait until every request that was sent has its response, or has none in time.
 
         An abandoned request must not arrive after the end of the transaction. At levels 0 and 1,
@@ -129,7 +129,7 @@ class TransactionOffsets:
         if self._unanswered and transaction.level < IMPLICIT:
             await asyncio.wait(self._unanswered)
 
-    async def send(
+    async def send_offsets(
         self, offsets: Offsets, owner: GroupMetadata | ConsumerReads, timeout: float
     ) -> None:
         """Add offsets to the open transaction, within `timeout` seconds.
@@ -161,7 +161,7 @@ class TransactionOffsets:
             if not transaction.is_open or self._status.state is TransactionState.RESTARTING:
                 raise abortable("The transaction ended before its offsets were sent.")
             wanted = {tp: offsets[tp] for tp in tps}
-            return await self._ask(transaction, wanted, member, retry, last)
+            return await self._send_once(transaction, wanted, member, retry, last)
 
         def refresh(tp: TopicPartition, error: KafkaError) -> bool:
             self._cluster.coordinators.forget("group", member.group_id)
@@ -202,7 +202,7 @@ class TransactionOffsets:
             if self._status.current is transaction:
                 self._groups.add(group_id)
 
-    async def _ask(
+    async def _send_once(
         self,
         transaction: CurrentTransaction,
         offsets: Offsets,
@@ -211,9 +211,8 @@ class TransactionOffsets:
         last: LastAnswer,
     ) -> Errors:
         errors = await self._request(transaction, offsets, member, retry.remaining_s, last)
-        codes = {error.code for error in errors.values()}
-        unsupported = UnsupportedVersionError.code in codes
-        if unsupported and await self._requests.was_downgraded(transaction, member.group_id):
+        is_old = any(error.code == UnsupportedVersionError.code for error in errors.values())
+        if is_old and await self._requests.was_downgraded(transaction, member.group_id):
             await self._add_group(transaction, member.group_id, retry.remaining_s)
             errors = await self._request(transaction, offsets, member, retry.remaining_s, last)
         return errors
@@ -226,7 +225,7 @@ class TransactionOffsets:
         timeout: float,
         last: LastAnswer,
     ) -> Errors:
-        request = self._message(transaction.identity, offsets, member)
+        request = self._request_for(transaction.identity, offsets, member)
         unnamed = any(topic.topic_id == NO_ID for topic in request.topics)
 
         def highest() -> int | None:
@@ -254,7 +253,7 @@ class TransactionOffsets:
         )
         return self._errors(offsets, request, response)
 
-    def _message(
+    def _request_for(
         self, identity: ProducerIdentity, offsets: Offsets, member: GroupMetadata
     ) -> TxnOffsetCommitRequest:
         metadata = self._cluster.metadata

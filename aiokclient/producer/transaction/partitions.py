@@ -1,5 +1,13 @@
-"""The partitions of a transaction, which levels 0 and 1 add before the first batch is sent.
+"""The partitions of a transaction, and the identities and sequences of its batches.
 
+All partitions have the producer id and the epoch that the coordinator returned. If they have
+changed since the last batch of a partition, its sequences begin at 0. Within one epoch, sequences
+continue from one transaction to the next (levels 0 and 1 of `transaction.version`).
+
+Nothing is sent outside a transaction, nor after an error: the batches that were not sent by then
+are dropped when the transaction is aborted.
+
+Levels 0 and 1 add each partition to the transaction before its first batch is sent.
 A batch waits until its partition was added. Partitions that are found to be missing in the same
 iteration of the event loop are added by one request. If the coordinator refuses one of them, it
 adds none: the others are added by another request at once, so that no partition delays another.
@@ -8,7 +16,7 @@ adds none: the others are added by another request at once, so that no partition
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from aiokclient.cluster.requests.attempts import LastAnswer
@@ -20,7 +28,7 @@ from aiokclient.errors import (
     error_for,
 )
 from aiokclient.policy import Backoff, Retry, Scope
-from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.batching.sequences import SequenceState
 from aiokclient.producer.transaction.requests import IMPLICIT, TransactionRequests, blocked
 from aiokclient.producer.transaction.status import CurrentTransaction, TransactionStatus
@@ -31,20 +39,20 @@ if TYPE_CHECKING:
     from aiokclient.clock import Clock
     from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.config.producer import ProducerConfig
+    from aiokclient.producer.transaction.batches import TransactionBatches
     from aiokclient.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 
-__all__ = ["TransactionPartitions"]
+__all__ = ["OLD_PRODUCE", "TransactionPartitions"]
 
 API = "AddPartitionsToTxn"
+OLD_PRODUCE = 11
+"""The highest version of Produce at levels 0 and 1. Later versions add partitions implicitly."""
 
 Errors = dict[TopicPartition, KafkaError]
 
 
 class TransactionPartitions:
-    """The partitions that were added to the open transaction.
-
-    `refused(queue, error)` is called for a partition that cannot be added.
-    """
+    """The partitions of the open transaction, which give their batches identities."""
 
     def __init__(
         self,
@@ -54,30 +62,31 @@ class TransactionPartitions:
         supervisor: Supervisor,
         requests: TransactionRequests,
         status: TransactionStatus,
-        refused: Callable[[PartitionQueue, KafkaError], None],
+        batches: TransactionBatches,
     ) -> None:
         self._clock = clock
         self._callbacks = callbacks
         self._supervisor = supervisor
         self._requests = requests
         self._status = status
-        self._refused = refused
+        self._batches = batches
         self._backoff = Backoff.of(config)
         self._added: dict[TopicPartition, PartitionQueue] = {}
         self._adding: dict[TopicPartition, PartitionQueue] = {}
         self._missing: dict[TopicPartition, PartitionQueue] = {}
         self._last = LastAnswer()
 
-    def begin(self) -> None:
+    def forget_partitions(self) -> None:
         """Forget the partitions of the previous transaction."""
         self._added.clear()
         self._adding.clear()
         self._missing.clear()
         self._last = LastAnswer()
 
-    def cause(self) -> KafkaError | None:
-        """Return why partitions were not added so far, if that is known."""
-        return self._last.error or self._requests.cause()
+    @property
+    def last_error(self) -> KafkaError | None:
+        """Why partitions, without which batches have no identity, were not added so far."""
+        return self._last.error or self._requests.last_error()
 
     def has_gap(self) -> bool:
         """Return whether a batch was lost, so that a partition cannot continue in this epoch."""
@@ -85,7 +94,29 @@ class TransactionPartitions:
             queue.sequences.state is SequenceState.RESTARTING for queue in self._added.values()
         )
 
-    def contains(self, queue: PartitionQueue) -> bool:
+    def identify(self, queue: PartitionQueue, batch: QueuedBatch, *, by_name: bool) -> bool:
+        """Set the identity of a batch that is about to be sent. Return False if it must wait."""
+        status = self._status
+        if not status.may_send or not self._has_partition(queue):
+            return False
+        if batch.identity is not None:
+            return True
+        sequences = queue.sequences
+        identity = status.current.identity
+        if (sequences.producer_id, sequences.epoch) != identity:
+            sequences.adopt(*identity)
+        batch.identify(sequences.assign(batch.count))
+        status.current.note_written()
+        return True
+
+    def highest_produce(self) -> int | None:
+        """Return the highest version of Produce that the open transaction permits.
+
+        None means that it permits any version.
+        """
+        return None if self._status.current.level >= IMPLICIT else OLD_PRODUCE
+
+    def _has_partition(self, queue: PartitionQueue) -> bool:
         """Return whether batches of a partition may be sent. If not, add the partition."""
         if self._status.current.level >= IMPLICIT:
             return True
@@ -116,7 +147,7 @@ class TransactionPartitions:
         async def ask(tps: list[TopicPartition]) -> Errors:
             if is_over():
                 return {}
-            errors = await self._ask(transaction, tps)
+            errors = await self._add_once(transaction, tps)
             if transaction.refused:
                 errors = {
                     tp: blocked(error) if error.code == ConcurrentTransactionsError.code else error
@@ -133,7 +164,7 @@ class TransactionPartitions:
 
         def refuse(tp: TopicPartition, error: KafkaError) -> None:
             if not is_over():
-                self._refused(queues[tp], error)
+                self._batches.fail_partition(queues[tp], error)
 
         def refresh(tp: TopicPartition, error: KafkaError) -> bool:
             self._requests.forget_coordinator()
@@ -148,7 +179,7 @@ class TransactionPartitions:
             for tp in loop.left:
                 refuse(tp, error)
 
-    async def _ask(self, transaction: CurrentTransaction, tps: list[TopicPartition]) -> Errors:
+    async def _add_once(self, transaction: CurrentTransaction, tps: list[TopicPartition]) -> Errors:
         """Send the request. If the coordinator refuses partitions, send it again without them."""
         errors: Errors = {}
         left: Iterable[TopicPartition] = tps
@@ -156,12 +187,13 @@ class TransactionPartitions:
             response = await self._requests.add_partitions(
                 left, transaction.identity, math.inf, lambda response: None
             )
-            found = self._errors(response)
-            skipped = [tp for tp in found if found[tp].code == OperationNotAttemptedError.code]
-            refused = {tp: error for tp, error in found.items() if tp not in skipped}
+            answers = self._errors(response)
+            # With this code, a partition was not added because another one was refused.
+            skipped = [tp for tp in answers if answers[tp].code == OperationNotAttemptedError.code]
+            refused = {tp: error for tp, error in answers.items() if tp not in skipped}
             errors |= refused
             if not refused:
-                errors |= found
+                errors |= answers
                 break
             left = skipped
         return errors

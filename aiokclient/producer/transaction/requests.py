@@ -10,21 +10,28 @@ that is downgraded while a transaction is open refuses its requests with the cod
 The level is then read again, and the transaction goes on with the requests of the lower level.
 
 A coordinator that refused a request with UNSUPPORTED_VERSION because of a downgrade usually refuses
-all later ones for the transactional id, too, with CONCURRENT_TRANSACTIONS. Waiting would not help,
-so the transaction then fails at once. Without such a refusal, CONCURRENT_TRANSACTIONS means that
-the last transaction is not complete yet. `Patience` limits how long an abort waits for that.
+all later ones, too, with CONCURRENT_TRANSACTIONS. Waiting would not help, so the transaction then
+fails at once. Without such a refusal, CONCURRENT_TRANSACTIONS means that the last transaction is
+not complete yet. `Patience` limits how long an abort waits for that.
+
+An abort is not given up. It is repeated after every error that only an abort could correct, and so
+is the request for the epoch of the next transaction. A commit that was not answered is found out by
+an abort: if the transaction is committed, the coordinator refuses the abort, and accepts a
+repetition of the commit.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import (
     ConcurrentTransactionsError,
+    InvalidTxnStateError,
     KafkaError,
     TransactionAbortableError,
     TransactionFailedError,
@@ -38,6 +45,7 @@ from aiokclient.policy import Decision, Scope, classify
 from aiokclient.producer.transaction.status import (
     CurrentTransaction,
     ProducerIdentity,
+    TransactionOutcome,
     abortable,
 )
 from aiokclient.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -53,9 +61,12 @@ from aiokclient.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from aiokclient.clock import Clock
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.requests.attempts import RefusalLog
+    from aiokclient.config.client import ClientConfig
     from aiokclient.network.connection import BrokerConnection
+    from aiokclient.producer.transaction.detached import DetachedTransaction
     from aiokclient.protocol.schema import Request, Response
 
 __all__ = ["FEATURE", "IMPLICIT", "Patience", "TransactionRequests", "blocked"]
@@ -90,6 +101,8 @@ BLOCKED = (
     "transaction. Restart the producer. The restart may fail until another broker is the "
     "coordinator."
 )
+RETRY_ABORT_S = 0.1
+"""Seconds until an abort is sent again after an error that only an abort could correct."""
 BUMPS_FROM = 3
 """The first version of InitProducerId that increases the epoch of a known producer (KIP-360)."""
 
@@ -123,17 +136,16 @@ def raise_if_blocked(transaction: CurrentTransaction, error: KafkaError) -> None
 class Patience:
     """The time for which a coordinator may answer that it cannot end a transaction."""
 
-    def __init__(self, limit_s: float, now: Callable[[], float]) -> None:
-        """`now()` returns the monotonic time."""
+    def __init__(self, limit_s: float, clock: Clock) -> None:
         self._limit_s = limit_s
-        self._now = now
+        self._clock = clock
         self._since: float | None = None
         """The time of the first of the latest errors that all had codes of `UNENDED`.
 
         It is None if the last error had another code, or if there was no error yet.
         """
 
-    def met(self, error: KafkaError) -> None:
+    def handle_error(self, error: KafkaError) -> None:
         """Handle an error before a retry. Raise TransactionFailedError once the time is over.
 
         While the coordinator cannot be reached, or is loading, the time does not count.
@@ -141,7 +153,7 @@ class Patience:
         if error.code not in UNENDED:
             self._since = None
             return
-        now = self._now()
+        now = self._clock.monotonic()
         if self._since is None:
             self._since = now
         elif now - self._since >= self._limit_s:
@@ -155,44 +167,32 @@ class Patience:
             ) from error
 
 
-class TransactionOptions(Protocol):
-    """The options on which the requests depend."""
-
-    @property
-    def transactional_id(self) -> str | None: ...
-    @property
-    def transaction_timeout_ms(self) -> int: ...
-    @property
-    def request_timeout_ms(self) -> int: ...
-    @property
-    def default_api_timeout_ms(self) -> int: ...
-
-
 class TransactionRequests:
     """The requests of a transactional producer to its coordinator."""
 
     def __init__(
         self,
-        config: TransactionOptions,
+        transactional_id: str,
+        config: ClientConfig,
         cluster: ClusterClient,
-        purpose: Purpose = Purpose.TRANSACTION,
-        check: Callable[[], None] = lambda: None,
+        *,
+        transaction_timeout_ms: int = 0,
+        detached: DetachedTransaction | None = None,
     ) -> None:
-        """Use a dedicated connection, or with `Purpose.CONTROL` a shared one.
+        """Use a dedicated connection, or to end a detached transaction a shared one.
 
-        `check()` is called before each request is sent, and may raise a KafkaError instead.
+        `transaction_timeout_ms` is for a producer, which sends InitProducerId.
         """
-        assert config.transactional_id is not None
-        self._id = config.transactional_id
-        self._timeout_ms = config.transaction_timeout_ms
+        self._id = transactional_id
+        self._timeout_ms = transaction_timeout_ms
         self._request_s = config.request_timeout_ms / 1000
-        longest_ms = max(config.transaction_timeout_ms, config.default_api_timeout_ms)
+        longest_ms = max(transaction_timeout_ms, config.default_api_timeout_ms)
         self._patience_s = longest_ms / 1000
         self._cluster = cluster
         self._target = Coordinator("transaction", self._id)
-        self._purpose = purpose
-        self._check = check
-        self._owner = self if purpose is Purpose.TRANSACTION else None
+        self._detached = detached
+        self._purpose = Purpose.TRANSACTION if detached is None else Purpose.CONTROL
+        self._owner = self if detached is None else None
         self._latest: BrokerConnection | None = None
         """The connection of the last commit by `commit_now`; None after the commit failed."""
         self._features: Mapping[str, int] | None = None
@@ -205,7 +205,7 @@ class TransactionRequests:
         """The log of refusals after which requests are repeated."""
         return self._cluster.refusals
 
-    def cause(self) -> KafkaError | None:
+    def last_error(self) -> KafkaError | None:
         """Return why the requests in progress have not succeeded so far, if that is known."""
         if not self._cluster.reached:
             return self._cluster.last_error()
@@ -275,9 +275,9 @@ class TransactionRequests:
 
     # -- the requests
 
-    def patience(self) -> Patience:
+    def new_patience(self) -> Patience:
         """Return a new limit for the time that the coordinator takes for an abort."""
-        return Patience(self._patience_s, self._cluster.clock.monotonic)
+        return Patience(self._patience_s, self._cluster.clock)
 
     async def initialize(
         self, identity: ProducerIdentity, timeout: float, patience: Patience | None = None
@@ -298,7 +298,7 @@ class TransactionRequests:
 
         async def before_retry(error: KafkaError) -> None:
             if patience is not None:
-                patience.met(error)
+                patience.handle_error(error)
 
         answer = await self._send(
             request, Scope.INIT_PRODUCER_ID, timeout, before_retry=before_retry
@@ -348,7 +348,7 @@ class TransactionRequests:
                 await self.lower_level(transaction)
             raise_if_blocked(transaction, error)
             if patience is not None:
-                patience.met(error)
+                patience.handle_error(error)
 
         try:
             answer = await self._send(
@@ -362,8 +362,8 @@ class TransactionRequests:
         except KafkaError as error:
             if commit and not again and classify(error, Scope.TRANSACTION) in REFUSED:
                 transaction.note_decided()
-            unsupported = error.code == UnsupportedVersionError.code
-            if unsupported and await self.was_downgraded(transaction):
+            is_old = error.code == UnsupportedVersionError.code
+            if is_old and await self.was_downgraded(transaction):
                 raise blocked(error) from error
             raise
         transaction.note_decided()
@@ -408,6 +408,57 @@ class TransactionRequests:
             producer_epoch=identity.epoch,
             committed=commit,
         )
+
+    async def renew_epoch(self, identity: ProducerIdentity) -> ProducerIdentity:
+        """Return the identity with the next epoch. Repeat the request as an abort is repeated."""
+        patience = self.new_patience()
+        while True:
+            try:
+                return await self.initialize(identity, math.inf, patience)
+            except KafkaError as error:
+                _require_repeatable(error, patience)
+            await asyncio.sleep(RETRY_ABORT_S)
+
+    async def _end_finally(
+        self, transaction: CurrentTransaction, *, commit: bool
+    ) -> ProducerIdentity:
+        """End a transaction. Repeat the request after an error that only an abort could correct."""
+        patience, identity = self.new_patience(), transaction.identity
+        while True:
+            try:
+                return await self.end(
+                    transaction, identity, commit=commit, timeout=math.inf, patience=patience
+                )
+            except KafkaError as error:
+                _require_repeatable(error, patience)
+            await asyncio.sleep(RETRY_ABORT_S)
+
+    async def abort(self, transaction: CurrentTransaction) -> ProducerIdentity:
+        """Send the abort until the coordinator accepts or refuses it."""
+        try:
+            return await self._end_finally(transaction, commit=False)
+        except KafkaError as error:
+            # No transaction is open, so the abort has succeeded, unless the coordinator is known to
+            # have a part of the transaction, or a commit was sent.
+            is_expected = not (transaction.added or transaction.undecided)
+            if error.code == InvalidTxnStateError.code and is_expected:
+                return transaction.identity
+            raise
+
+    async def find_outcome(
+        self, transaction: CurrentTransaction
+    ) -> tuple[TransactionOutcome, ProducerIdentity]:
+        """Abort a transaction whose commit was not answered, or find out that it is committed.
+
+        Raises the coordinator's error if the outcome stays unknown.
+        """
+        try:
+            return TransactionOutcome.ABORTED, await self.abort(transaction)
+        except KafkaError as error:
+            if classify(error, Scope.TRANSACTION) is not Decision.RECOVER:
+                raise
+        following = await self._end_finally(transaction, commit=True)
+        return TransactionOutcome.COMMITTED, following
 
     async def lower_level(
         self, transaction: CurrentTransaction, *, older_than_s: float = DOWNGRADE_RECHECK_S
@@ -477,7 +528,31 @@ class TransactionRequests:
         )
         await self._send(request, Scope.TRANSACTION, timeout, before_retry=before_retry)
 
-    async def abort_empty(
+    async def store_lower_level(
+        self, refused: CurrentTransaction, identity: ProducerIdentity, timeout: float
+    ) -> None:
+        """Make the coordinator store the lower level, if it refused a request since a downgrade.
+
+        A downgraded coordinator also refuses InitProducerId for a transactional id that it has
+        stored at level 2. After it has refused one request for an id, it refuses all others, until
+        another broker becomes the coordinator of the id. Before its first refusal, it accepts
+        requests of a lower level with the current producer id and epoch, and then stores the id at
+        that level. So this begins and aborts an empty transaction of level 0 before a restart.
+
+        `refused` is the transaction, and `identity` the current identity of the producer. Raises
+        ApiTimeoutError after `timeout` seconds, and the error with which the coordinator refuses
+        the transaction of the lower level, unless a new epoch corrects the error.
+        """
+        if refused.part is None:
+            return
+        try:
+            await self._abort_empty(refused.part, identity, timeout)
+        except KafkaError as error:
+            if classify(error, Scope.TRANSACTION) is not Decision.RECOVER:
+                raise
+            # Another producer has taken over, so the coordinator has stored the lower level.
+
+    async def _abort_empty(
         self, part: TopicPartition | str, identity: ProducerIdentity, timeout: float
     ) -> None:
         """Begin a transaction of level 0 with a partition or a group, and abort it."""
@@ -501,7 +576,8 @@ class TransactionRequests:
     ) -> R:
         def permitted() -> int | None:
             # This is called directly before the request is sent, so nothing changes in between.
-            self._check()
+            if self._detached is not None:
+                self._detached._require_cluster(self._cluster)
             return highest()
 
         return await self._cluster.request(
@@ -514,6 +590,13 @@ class TransactionRequests:
             highest=permitted,
             **options,
         )
+
+
+def _require_repeatable(error: KafkaError, patience: Patience) -> None:
+    """Raise an error of an abort unless only another abort could correct it."""
+    if classify(error, Scope.TRANSACTION) is not Decision.ABORT:
+        raise error
+    patience.handle_error(error)
 
 
 def _following(answer: EndTxnResponse, identity: ProducerIdentity) -> ProducerIdentity:

@@ -1,15 +1,14 @@
 """The state of a transactional producer, with its current transaction and its errors. Sans-IO.
 
 Every part of the producer that needs to know whether it may send, or that has an error to report,
-uses this object. `TransactionManager` listens to its changes, and reacts to them.
+uses this object. `TransactionManager` reacts to its changes.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aiokclient.errors import (
     IllegalStateError,
@@ -35,6 +34,10 @@ from aiokclient.producer.transaction.states import (
     TransitionError,
 )
 from aiokclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.clock import Clock
+    from aiokclient.producer.transaction.manager import TransactionManager
 
 __all__ = [
     "CurrentTransaction",
@@ -209,13 +212,13 @@ class CurrentTransaction:
 
 
 class TransactionStatus:
-    """The state of a transactional producer. `changed(old, new)` is called after each change."""
+    """The state of a transactional producer."""
 
-    def __init__(self, transactional_id: str, timeout_ms: int, now: Callable[[], float]) -> None:
-        """`timeout_ms` is `transaction_timeout_ms`; `now()` returns the monotonic time."""
+    def __init__(self, transactional_id: str, timeout_ms: int, clock: Clock) -> None:
+        """`timeout_ms` is `transaction_timeout_ms`."""
         self.transactional_id = transactional_id
         self._timeout_ms = timeout_ms
-        self._now = now
+        self._clock = clock
         self.state = TransactionState.UNINITIALIZED
         self.identity = ProducerIdentity()
         self.current = CurrentTransaction(0, None)
@@ -223,11 +226,8 @@ class TransactionStatus:
         self.fatal: KafkaError | None = None
         """The error that made the producer unusable, until a restart."""
         self.closed = False
-        self._changed: Callable[[TransactionState, TransactionState], None] = lambda old, new: None
-
-    def listen(self, changed: Callable[[TransactionState, TransactionState], None]) -> None:
-        """Call `changed(old, new)` after each change of the state."""
-        self._changed = changed
+        self.manager: TransactionManager | None = None
+        """The owner, which reacts to each change of the state."""
 
     def close(self) -> bool:
         """Ignore errors from now on, because the producer is being closed.
@@ -258,7 +258,8 @@ class TransactionStatus:
             raise TransitionError(old, event)
         if new is not old:
             self.state = new
-            self._changed(old, new)
+            if self.manager is not None:
+                self.manager.on_state_change(old, new)
 
     def begin(self, level: int, now: float) -> CurrentTransaction:
         """Open a transaction."""
@@ -290,7 +291,7 @@ class TransactionStatus:
         current = self.current
         if current.begun is None or current.outcome is not None or error.code is None:
             return
-        took_s = self._now() - current.begun
+        took_s = self._clock.monotonic() - current.begun
         fatal = classify(error, Scope.TRANSACTION) is Decision.RECOVER
         if fatal and took_s * 1000 >= self._timeout_ms:
             error.message = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -13,7 +12,7 @@ from aiokclient.background import ended, new_task
 from aiokclient.cluster.requests.read_order import read_order
 from aiokclient.errors import ClosedError, IllegalStateError, KafkaError
 from aiokclient.errors.local import ArgumentTypeError
-from aiokclient.producer.transaction.offsets import ConsumerReads, Offsets
+from aiokclient.producer.transaction.offsets import ConsumerReads
 from aiokclient.producer.transaction.states import TransactionState
 from aiokclient.producer.transaction.status import (
     CurrentTransaction,
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aiokclient.producer._pure.delivery import Delivery
+    from aiokclient.producer.producer import Producer
     from aiokclient.producer.transaction.detached import DetachedTransaction
-    from aiokclient.producer.transaction.direct_commit import LastOffsets
     from aiokclient.producer.transaction.manager import TransactionManager
 
 __all__ = ["Transaction", "TransactionalConsumer"]
@@ -63,41 +62,13 @@ class TransactionalConsumer(Protocol):
         """
 
 
-class TransactionOwner(Protocol):
-    """The producer of a transaction."""
-
-    def send(
-        self,
-        topic: str,
-        value: Any = None,
-        key: Any = None,
-        partition: int | None = None,
-        timestamp: int | None = None,
-        headers: Headers = (),
-    ) -> Delivery:
-        """Send a record."""
-
-    def send_arrow(self, topic: str | None, batch: Any) -> Sequence[Delivery]:
-        """Send all rows of an Arrow record batch, or none."""
-
-    @property
-    def last_transaction(self) -> Transaction | None:
-        """The open transaction, or the last one."""
-
-    def _began(self, transaction: Transaction) -> None:
-        """Store the transaction that has just begun."""
-
-    def _check(self) -> None:
-        """Raise an error if the producer has failed, or was closed."""
-
-
 class Transaction:
     """One transaction of a producer; `producer.transaction()` returns it.
 
     `outcome` is None while it is open, and then a `TransactionOutcome`.
     """
 
-    def __init__(self, producer: TransactionOwner, manager: TransactionManager) -> None:
+    def __init__(self, producer: Producer[Any, Any], manager: TransactionManager) -> None:
         # The producer refers to its last transaction, so a strong reference would be a cycle.
         self._owner = weakref.ref(producer)
         self._manager = manager
@@ -146,7 +117,7 @@ class Transaction:
         return self._producer.send_arrow(topic, batch)
 
     @property
-    def _producer(self) -> TransactionOwner:
+    def _producer(self) -> Producer[Any, Any]:
         producer = self._owner()
         if producer is None:
             raise ClosedError("The producer of this transaction was dropped.")
@@ -184,8 +155,7 @@ class Transaction:
         `Producer.send_offsets_to_transaction`.
         """
         self._require_open("send_offsets()")
-        producer: Any = self._producer
-        await producer.send_offsets_to_transaction(offsets, group_metadata, timeout)
+        await self._producer.send_offsets_to_transaction(offsets, group_metadata, timeout)
 
     async def detach(self, timeout: float | None = None) -> DetachedTransaction:
         """Leave the open transaction to another process, and return its handle.
@@ -240,7 +210,7 @@ class Transaction:
             if state in ENDED:
                 self._require_requested_end()
                 return
-            await self._manager.commit(None, self.fix_offsets)
+            await self._manager.commit(None, self)
         except KafkaError:
             worse = await self.abandon()
             if worse is not None:
@@ -289,23 +259,12 @@ class Transaction:
         self._number = read_order().begin_transaction()
         self._producer._began(self)
 
-    def fix_offsets(self) -> LastOffsets | None:
-        """Fix what the added consumers have read, because the commit begins.
-
-        Return the function that returns it when it is sent, or None if no consumer was added.
-        """
+    def fix_offsets(self) -> list[ConsumerReads]:
+        """Fix what the added consumers have read, because the commit begins. Return their reads."""
         all_reads = [reads for _, reads in self._consumers]
         for reads in all_reads:
             reads.fix_offsets()
-        return partial(self._last_offsets, all_reads) if all_reads else None
-
-    def _last_offsets(
-        self, all_reads: Sequence[ConsumerReads]
-    ) -> list[tuple[Offsets, ConsumerReads]]:
-        for reads in all_reads:
-            self._manager.require_cluster(reads.cluster_id)
-        found = [(reads.offsets(), reads) for reads in all_reads]
-        return [(offsets, reads) for offsets, reads in found if offsets]
+        return all_reads
 
     def committed(self) -> None:
         """Handle a successful commit."""

@@ -7,7 +7,7 @@ from typing import Any
 from aiokclient.clock import SystemClock
 from aiokclient.measures import Measures
 from aiokclient.metrics import Metrics
-from aiokclient.producer.transaction.meters import TransactionMeters
+from aiokclient.producer.transaction.manager import TransactionMeters
 from aiokclient.producer.transaction.status import TransactionOutcome
 
 
@@ -34,7 +34,7 @@ def test_transactions_are_counted_by_their_outcome() -> None:
     meters = TransactionMeters(metrics, measures)
     for outcome, count in zip(TransactionOutcome, (3, 2, 1), strict=True):
         for _ in range(count):
-            meters.ended(outcome)
+            meters.count_end(outcome)
     snapshot = metrics.snapshot()
     expected = {"committed": 3, "aborted": 2, "unknown": 1}
     for outcome_name, count in expected.items():
@@ -47,9 +47,9 @@ def test_transactions_are_counted_by_their_outcome() -> None:
 def test_durations_of_commits_and_aborts_are_observed_apart() -> None:
     metrics, measures = Metrics(), Measures()
     meters = TransactionMeters(metrics, measures)
-    meters.took("commit", 0.25)
-    meters.took("commit", 0.5)
-    meters.took("abort", 4.0)
+    meters.observe_duration("commit", 0.25)
+    meters.observe_duration("commit", 0.5)
+    meters.observe_duration("abort", 4.0)
     snapshot: Any = metrics.snapshot()
     commits = snapshot["producer.transaction.commit.seconds"]
     aborts = snapshot["producer.transaction.abort.seconds"]
@@ -63,7 +63,7 @@ def test_a_timed_block_adds_its_duration() -> None:
     measures = Measures()
     meters = TransactionMeters(Metrics(), measures)
     for _ in range(3):
-        with meters.timed("offsets.seconds", SteppingClock()):
+        with meters.time_block("offsets.seconds", SteppingClock()):
             pass
     assert pushed(measures, "offsets.seconds") == {(): 6.0}
 
@@ -72,6 +72,6 @@ def test_restarts_are_counted() -> None:
     metrics = Metrics()
     meters = TransactionMeters(metrics, Measures())
     assert "producer.transaction.restarts" not in metrics.snapshot()
-    meters.restarted()
-    meters.restarted()
+    meters.count_restart()
+    meters.count_restart()
     assert metrics.snapshot()["producer.transaction.restarts"] == 2

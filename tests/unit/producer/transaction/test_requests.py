@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from transaction_runs import MEMBER, OFFSET
+from transaction_runs import MEMBER, OFFSET, SetClock
 from world import World, simulate
 
 from aiokclient import TransactionOutcome
@@ -37,45 +37,35 @@ from aiokclient.types import TopicPartition
 UNENDED = (ConcurrentTransactionsError, TransactionAbortableError, UnknownProducerIdError)
 
 
-class Time:
-    """The monotonic time, which the test sets."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.mark.parametrize("error", UNENDED)
 def test_patience_ends_when_the_coordinator_has_refused_to_end_for_the_whole_time(
     error: type[KafkaError],
 ) -> None:
-    time = Time()
-    patience = Patience(60.0, time)
+    clock = SetClock(100.0)
+    patience = Patience(60.0, clock)
     for now in (100.0, 130.0, 159.9):
-        time.now = now
-        patience.met(error(api="EndTxn", broker=1))
-    time.now = 160.0
+        clock.now = now
+        patience.handle_error(error(api="EndTxn", broker=1))
+    clock.now = 160.0
     with pytest.raises(TransactionFailedError, match=r"For 60\.0 s, the coordinator") as caught:
-        patience.met(error(api="EndTxn", broker=1))
+        patience.handle_error(error(api="EndTxn", broker=1))
     assert (caught.value.api, caught.value.broker) == ("EndTxn", 1)
     assert isinstance(caught.value.__cause__, error)
 
 
 def test_patience_begins_again_after_another_error() -> None:
-    time = Time()
-    patience = Patience(60.0, time)
-    patience.met(ConcurrentTransactionsError())
-    time.now = 159.0
-    patience.met(CoordinatorLoadInProgressError())
-    time.now = 200.0
-    patience.met(ConcurrentTransactionsError())
-    time.now = 259.9
-    patience.met(TransactionAbortableError())
-    time.now = 260.0
+    clock = SetClock(100.0)
+    patience = Patience(60.0, clock)
+    patience.handle_error(ConcurrentTransactionsError())
+    clock.now = 159.0
+    patience.handle_error(CoordinatorLoadInProgressError())
+    clock.now = 200.0
+    patience.handle_error(ConcurrentTransactionsError())
+    clock.now = 259.9
+    patience.handle_error(TransactionAbortableError())
+    clock.now = 260.0
     with pytest.raises(TransactionFailedError):
-        patience.met(ConcurrentTransactionsError())
+        patience.handle_error(ConcurrentTransactionsError())
 
 
 @pytest.mark.parametrize(
@@ -152,13 +142,13 @@ def test_options_of_times_are_milliseconds() -> None:
             assert producer._engine is not None
             assert producer._engine.transactions is not None
             requests = producer._engine.transactions._requests
-            patience = requests.patience()
-            patience.met(ConcurrentTransactionsError())
+            patience = requests.new_patience()
+            patience.handle_error(ConcurrentTransactionsError())
             await asyncio.sleep(8.9)
-            patience.met(ConcurrentTransactionsError())
+            patience.handle_error(ConcurrentTransactionsError())
             await asyncio.sleep(0.1001)
             with pytest.raises(TransactionFailedError):
-                patience.met(ConcurrentTransactionsError())
+                patience.handle_error(ConcurrentTransactionsError())
 
     simulate(scenario, topics={"t": 1})
 

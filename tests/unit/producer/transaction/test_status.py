@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
+from transaction_runs import SetClock
 
 from aiokclient.errors import (
     IllegalStateError,
@@ -29,12 +32,32 @@ COMMITTED, ABORTED, UNKNOWN = TransactionOutcome
 PARTITION = TopicPartition("t", 0)
 
 
+Changes = list[tuple[TransactionState, TransactionState]]
+
+
+class RecordingManager:
+    """A stand-in for the manager, which records the changes of the state."""
+
+    def __init__(self) -> None:
+        self.changes: Changes = []
+
+    def on_state_change(self, old: TransactionState, new: TransactionState) -> None:
+        self.changes.append((old, new))
+
+
+def recorded_changes(status: TransactionStatus) -> Changes:
+    """Return a list that gets each change of the state."""
+    manager = RecordingManager()
+    status.manager = cast(Any, manager)
+    return manager.changes
+
+
 def begun(level: int = 2) -> CurrentTransaction:
     return CurrentTransaction(level, 5.0, ProducerIdentity(7, 3))
 
 
 def status_in(state: TransactionState, now: float = 0.0) -> TransactionStatus:
-    status = TransactionStatus("t-1", 60_000, lambda: now)
+    status = TransactionStatus("t-1", 60_000, SetClock(now))
     status.state = state
     return status
 
@@ -193,8 +216,7 @@ def test_records_are_sent_only_in_an_open_transaction(state: TransactionState) -
 
 def test_a_begin_opens_a_transaction_with_the_identity_of_the_producer() -> None:
     status = status_in(TransactionState.READY)
-    changes: list[tuple[TransactionState, TransactionState]] = []
-    status.listen(lambda old, new: changes.append((old, new)))
+    changes = recorded_changes(status)
     status.adopt(ProducerIdentity(7, 3))
     assert not status.current.is_open
     current = status.begin(1, 5.0)
@@ -212,8 +234,7 @@ def test_a_begin_opens_a_transaction_with_the_identity_of_the_producer() -> None
 
 def test_a_step_that_keeps_the_state_is_not_a_change() -> None:
     status = status_in(TransactionState.ABORTABLE_ERROR)
-    changes: list[object] = []
-    status.listen(lambda old, new: changes.append((old, new)))
+    changes = recorded_changes(status)
     status.step(TransactionEvent.FAILED_ABORTABLE)
     assert changes == []
 
@@ -315,7 +336,7 @@ def test_a_repeated_error_keeps_its_cause_and_not_its_traceback() -> None:
 
 
 def test_a_new_producer_has_no_identity_and_no_transaction() -> None:
-    status = TransactionStatus("t-1", 60_000, lambda: 0.0)
+    status = TransactionStatus("t-1", 60_000, SetClock(0.0))
     assert status.transactional_id == "t-1"
     assert status.state is TransactionState.UNINITIALIZED
     assert status.identity == (-1, -1)

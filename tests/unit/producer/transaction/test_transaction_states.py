@@ -1,6 +1,7 @@
 """Tests of each row of the table of a transactional producer, and that the table is complete."""
 
 import pytest
+from transaction_runs import SetClock
 
 from aiokclient.errors import (
     ERRORS_BY_CODE,
@@ -91,7 +92,7 @@ def rows() -> dict[tuple[TransactionState, TransactionEvent], TransactionState]:
 
 
 def in_state(state: TransactionState) -> TransactionStatus:
-    status = TransactionStatus("t-1", 60_000, lambda: 90.0)
+    status = TransactionStatus("t-1", 60_000, SetClock(90.0))
     status.state = state
     return status
 
