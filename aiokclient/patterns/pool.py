@@ -1,4 +1,10 @@
-"""Named items of work, assigned to the processes of a group."""
+"""Named items of work, assigned to the processes of a group.
+
+Items are assigned so that few items move: each item stays with its worker if the worker is still a
+member. Items without a worker are assigned to the worker with the least load, the heaviest items
+first. Then items move from the worker with the most load to another one, as long as that balances
+the two. If nothing has changed, nothing moves.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,7 @@ import json
 import math
 from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.errors import ConfigError, ProtocolError
@@ -14,7 +20,6 @@ from aiokclient.errors.local import ConfigTypeError
 from aiokclient.group.generation import GroupGeneration, GroupProtocol
 from aiokclient.group.member import GroupMember
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
-from aiokclient.patterns.spread import Claim, spread
 from aiokclient.types import shortened
 
 __all__ = ["WorkItems", "work_pool"]
@@ -65,22 +70,22 @@ class Spreading(GroupProtocol):
         return json.dumps(said).encode()
 
     def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        shares = spread({member: claim(said) for member, said in members.items()})
+        shares = spread_items({member: decode_claim(said) for member, said in members.items()})
         return {member: json.dumps(names).encode() for member, names in shares.items()}
 
-    def got(self, generation: GroupGeneration) -> WorkItems:
+    def take_items(self, generation: GroupGeneration) -> WorkItems:
         """Return the items of a generation, and keep them as the claim for the next one."""
         names = tuple(json.loads(generation.assignment or b"[]"))
         self.held, self.generation = names, generation.generation_id
         return WorkItems(generation, names)
 
 
-def claim(said: bytes) -> Claim:
+def decode_claim(said: bytes) -> Claim:
     """Decode the claim of a worker. Raises ProtocolError for a member that is not a worker."""
     try:
-        found: dict[str, Any] = json.loads(said)
-        items = {str(name): _weight(weight) for name, weight in dict(found["items"]).items()}
-        return Claim(items, tuple(map(str, found["held"])), int(found["generation"]))
+        decoded: dict[str, Any] = json.loads(said)
+        items = {str(name): _weight(weight) for name, weight in dict(decoded["items"]).items()}
+        return Claim(items, tuple(map(str, decoded["held"])), int(decoded["generation"]))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ProtocolError(
             f"A member of the group sent {said[:100]!r}, which is not the claim of a worker. "
@@ -113,7 +118,7 @@ def work_pool(
     weight have the wrong type, the error is also a TypeError.
     """
     GroupMemberConfig.hide(options)
-    spreading = Spreading(weighed(items))
+    spreading = Spreading(checked_items(items))
     member = GroupMember(
         group, protocol_type=PROTOCOL_TYPE, protocols=[spreading], client=client, **options
     )
@@ -123,10 +128,10 @@ def work_pool(
 async def _items(member: GroupMember, spreading: Spreading) -> AsyncGenerator[WorkItems, None]:
     async with member:
         async for generation in member.generations():
-            yield spreading.got(generation)
+            yield spreading.take_items(generation)
 
 
-def weighed(items: Mapping[str, float]) -> dict[str, float]:
+def checked_items(items: Mapping[str, float]) -> dict[str, float]:
     """Return a copy of the items.
 
     Raises ConfigError for a weight that is not positive and finite, and ConfigTypeError for items,
@@ -156,3 +161,87 @@ def _weight(given: Any) -> float:
     if not (math.isfinite(given) and given > 0):
         raise ValueError
     return given
+
+
+class Claim(NamedTuple):
+    """The claim of a worker: the items that it lists, with their weights, and those that it holds.
+
+    The held items were assigned in `generation`. If two workers hold an item, the higher generation
+    counts.
+    """
+
+    items: Mapping[str, float]
+    held: tuple[str, ...] = ()
+    generation: int = -1
+
+
+def spread_items(claims: Mapping[str, Claim]) -> dict[str, list[str]]:
+    """Return the items of each worker, sorted. Only a worker that lists an item gets it.
+
+    If workers list different weights for an item, the greatest one counts.
+    """
+    weights: dict[str, float] = {}
+    for claim in claims.values():
+        for item, weight in claim.items.items():
+            weights[item] = max(weight, weights.get(item, weight))
+    workers = {item: [w for w in sorted(claims) if item in claims[w].items] for item in weights}
+    shares = _Shares(sorted(claims), weights, workers)
+    holders = _find_holders(claims)
+    for item in sorted(weights):
+        if item in holders:
+            shares.give_item(item, holders[item])
+    for item in sorted(weights, key=lambda item: (-weights[item], item)):
+        if item not in holders:
+            shares.give_item(item, shares.lightest_worker(workers[item]))
+    shares.even_out()
+    return {worker: sorted(items) for worker, items in shares.items.items()}
+
+
+def _find_holders(claims: Mapping[str, Claim]) -> dict[str, str]:
+    holders: dict[str, str] = {}
+    for worker in sorted(claims, key=lambda worker: (claims[worker].generation, worker)):
+        claim = claims[worker]
+        holders.update({item: worker for item in claim.held if item in claim.items})
+    return holders
+
+
+class _Shares:
+    def __init__(
+        self, names: list[str], weights: Mapping[str, float], workers: Mapping[str, list[str]]
+    ) -> None:
+        self.items: dict[str, list[str]] = {name: [] for name in names}
+        self._load = dict.fromkeys(names, 0.0)
+        self._weights = weights
+        self._workers = workers
+
+    def give_item(self, item: str, worker: str) -> None:
+        self.items[worker].append(item)
+        self._load[worker] += self._weights[item]
+
+    def lightest_worker(self, workers: list[str]) -> str:
+        return min(workers, key=lambda worker: (self._load[worker], len(self.items[worker])))
+
+    def even_out(self) -> None:
+        while any(self._relieve_worker(worker) for worker in self._heaviest_first()):
+            pass
+
+    def _heaviest_first(self) -> list[str]:
+        return sorted(self.items, key=lambda worker: (-self._load[worker], worker))
+
+    def _relieve_worker(self, worker: str) -> bool:
+        """Move the item that balances the load best. Return whether there was such an item."""
+        best: tuple[float, str, str] | None = None
+        for item in self.items[worker]:
+            weight, to = self._weights[item], self.lightest_worker(self._workers[item])
+            gap = self._load[worker] - self._load[to]
+            # The decrease of the sum of squares. A tiny decrease is only a rounding error.
+            gain = weight * (gap - weight)
+            if gain > 1e-9 * max(weight, 1.0) and (best is None or gain > best[0]):
+                best = (gain, item, to)
+        if best is None:
+            return False
+        _, item, to = best
+        self.items[worker].remove(item)
+        self._load[worker] -= self._weights[item]
+        self.give_item(item, to)
+        return True

@@ -112,7 +112,7 @@ class TransformStream(Generic[K, V]):
         self._producer = producer
         self._max_records = max_records
         self._max_wait = max_wait
-        self._entered = False
+        self._is_entered = False
         self._loop: TransformLoop[K, V] | None = None
         """The iterator for calls of `anext` on the stream itself."""
         self._transaction: Transaction | None = None
@@ -132,7 +132,7 @@ class TransformStream(Generic[K, V]):
         if last is not None and last.is_ending_alone:
             # Its outcome decides where the consumer continues.
             self._transaction = last
-        self._entered = True
+        self._is_entered = True
         return self
 
     async def __aexit__(
@@ -141,7 +141,7 @@ class TransformStream(Generic[K, V]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._entered = False
+        self._is_entered = False
         self._loop = None
         transaction, self._transaction = self._transaction, None
         if transaction is None:
@@ -164,31 +164,31 @@ class TransformStream(Generic[K, V]):
             self._loop = TransformLoop(self)
         return await anext(self._loop)
 
-    def _read(self) -> RecordBatches[K, V]:
+    def _open_batches(self) -> RecordBatches[K, V]:
         """Return an iterator over the lists of records for one loop."""
-        if not self._entered:
+        if not self._is_entered:
             raise IllegalStateError("Enter the stream first: async with transform(...) as stream.")
         return self._consumer.batches(self._max_records, self._max_wait)
 
-    async def _following(self, read: RecordBatches[K, V]) -> TransformBatch[K, V]:
-        """Commit the last batch, and return the next one, which `read` reads."""
-        if not self._entered:
+    async def _next_batch(self, batches: RecordBatches[K, V]) -> TransformBatch[K, V]:
+        """Commit the last batch, and return the next one, which `batches` reads."""
+        if not self._is_entered:
             raise IllegalStateError("Enter the stream first: async with transform(...) as stream.")
         while True:
             try:
-                await self._commit()
+                await self._commit_last_batch()
             except KafkaError as error:
-                await self._recover(error)
+                await self._recover_from(error)
                 continue
-            records = await anext(read)
+            records = await anext(batches)
             try:
-                transaction = await self._begin()
+                transaction = await self._begin_transaction()
             except KafkaError as error:
-                await self._recover(error)
+                await self._recover_from(error)
                 continue
             return TransformBatch(records, transaction)
 
-    async def _begin(self) -> Transaction:
+    async def _begin_transaction(self) -> Transaction:
         """Begin the transaction of the records that were just read."""
         try:
             await self._producer.begin_transaction()
@@ -201,7 +201,7 @@ class TransformStream(Generic[K, V]):
         transaction.add(self._consumer)
         return transaction
 
-    async def _commit(self) -> None:
+    async def _commit_last_batch(self) -> None:
         """Commit the transaction of the last batch, or finish what a cancellation interrupted."""
         if self._error is not None:
             raise self._error
@@ -218,7 +218,7 @@ class TransformStream(Generic[K, V]):
         self._transaction = None
         self._retry.succeeded()
 
-    async def _recover(self, error: KafkaError) -> None:
+    async def _recover_from(self, error: KafkaError) -> None:
         """Make the producer usable after an error. Raise an error that the stream cannot handle."""
         self._error, attempts = error, 0
         while self._error is not None:
@@ -232,19 +232,21 @@ class TransformStream(Generic[K, V]):
             await asyncio.sleep(self._retry.pause_s())
             attempts += 1
             try:
-                await (self._restart() if self._must_restart else self._abort())
+                await (
+                    self._restart_producer() if self._must_restart else self._abort_transaction()
+                )
             except KafkaError as following:
                 self._error = following
             else:
                 self._error = None
 
-    async def _abort(self) -> None:
+    async def _abort_transaction(self) -> None:
         if self._transaction is not None:
             await self._producer.abort_transaction()
             if not self._transaction.is_ending_alone:
                 self._transaction = None
 
-    async def _restart(self) -> None:
+    async def _restart_producer(self) -> None:
         await self._producer.restart()
         self._must_restart = False
         self._transaction = None
@@ -257,19 +259,19 @@ class TransformLoop(Generic[K, V]):
     that the loop has ended.
     """
 
-    __slots__ = ("_read", "_stream")
+    __slots__ = ("_batches", "_stream")
 
     def __init__(self, stream: TransformStream[K, V]) -> None:
         self._stream = stream
-        self._read: RecordBatches[K, V] | None = None
+        self._batches: RecordBatches[K, V] | None = None
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> TransformBatch[K, V]:
-        if self._read is None:
-            self._read = self._stream._read()
-        return await self._stream._following(self._read)
+        if self._batches is None:
+            self._batches = self._stream._open_batches()
+        return await self._stream._next_batch(self._batches)
 
 
 def transform(
@@ -307,10 +309,10 @@ def transform(
     from aiokclient.consumer import Consumer
     from aiokclient.producer import Producer
 
-    for given, kind in ((consumer, Consumer), (producer, Producer)):
-        if not isinstance(given, kind):
-            name = type(given).__name__
-            raise ArgumentTypeError(f"transform() takes a {kind.__name__} here, not {name}.")
+    for client, expected in ((consumer, Consumer), (producer, Producer)):
+        if not isinstance(client, expected):
+            name = type(client).__name__
+            raise ArgumentTypeError(f"transform() takes a {expected.__name__} here, not {name}.")
     require_count("max_records", max_records)
     if seconds(max_wait, "max_wait") < 0:
         raise IllegalStateError(f"max_wait must be at least 0 seconds, not {max_wait}.")

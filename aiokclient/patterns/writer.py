@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+import weakref
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any, Unpack, cast
+from typing import Any, NamedTuple, Unpack, cast
 
 import anyio
 
 from aiokclient.client import Client
 from aiokclient.cluster.lifecycle.parent import Parent
-from aiokclient.config.producer import ProducerConfig
+from aiokclient.config.client import ClientConfig
+from aiokclient.config.producer import ProducerConfig, ProducerOptions
 from aiokclient.errors import ClosedError, NotWriterError
 from aiokclient.group.handler import Generation, MemberInfo
 from aiokclient.group.member import MemberLifecycle
-from aiokclient.group.options import GroupMemberConfig
-from aiokclient.patterns.options import WriterOptions, split
+from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
 from aiokclient.producer import Producer
 
 __all__ = ["single_writer"]
@@ -33,6 +35,42 @@ FORMER = b"former"
 
 The member joins again while its body ends, and must not be chosen: it would not write.
 """
+
+
+class WriterOptions(ProducerOptions[Any, Any], GroupMemberOptions, total=False):
+    """The keyword options of a single writer."""
+
+
+class OptionSplit(NamedTuple):
+    """Options, separated by the client that they belong to."""
+
+    client: dict[str, Any]
+    member: dict[str, Any]
+    producer: dict[str, Any]
+
+
+def split_options(options: Mapping[str, Any], client: Parent | None) -> OptionSplit:
+    """Split options between a new client, a group member, and a producer.
+
+    The options of connections go to the new client. If `client` is given, there is no new client,
+    and they go to the member and to the producer. Unknown options go to the producer, which raises
+    ConfigError for them.
+    """
+    shared = _option_names(ClientConfig)
+    member = _option_names(GroupMemberConfig) - shared
+    of_client = {name: value for name, value in options.items() if name in shared}
+    to_both = {} if client is None else of_client
+    of_member = {name: value for name, value in options.items() if name in member}
+    rest = {n: v for n, v in options.items() if n not in shared and n not in member}
+    return OptionSplit(
+        {} if client is not None else of_client, {**to_both, **of_member}, {**to_both, **rest}
+    )
+
+
+def _option_names(config: type[ClientConfig]) -> set[str]:
+    names = {field.name for field in dataclasses.fields(config)}
+    # The pattern sets these two options itself.
+    return names - {"group_id", "protocol_type"}
 
 
 class WriterBody:
@@ -52,7 +90,7 @@ class WriterBody:
         if self._task is not None and not self._task.done():
             self._scope.cancel()
 
-    def leave(self, error: BaseException | None) -> bool:
+    def leave_body(self, error: BaseException | None) -> bool:
         """Leave the body with an error, or without. Return whether the error was its cancellation.
 
         Synchronous.
@@ -146,7 +184,7 @@ class Candidacy:
 
     # -- the program's side -----------------------------------------------------------------
 
-    async def chosen(self) -> None:
+    async def wait_until_chosen(self) -> None:
         """Wait until this member is the writer. Raises the error by which the group refuses it."""
         while not (self._chosen and self._confirmed):
             if self._error is not None:
@@ -157,7 +195,7 @@ class Candidacy:
             self._changed.clear()
             await self._changed.wait()
 
-    def writing(self) -> WriterBody:
+    def enter_body(self) -> WriterBody:
         """Enter the body of the writer in the current task, and return it."""
         self._body = WriterBody()
         return self._body
@@ -170,14 +208,15 @@ class WriterProducer(Producer[Any, Any]):
     a former writer that does not know of its successor yet would fence the successor.
     """
 
-    confirm: Callable[[], Awaitable[None]]
+    candidate: Candidate
+    """The member of the group that lets this producer write."""
 
     async def restart(self) -> None:
         """Begin again with a new epoch, after the coordinator has confirmed the writer.
 
         See `Producer.restart`. Raises NotWriterError if this process is no longer the writer.
         """
-        await self.confirm()
+        await self.candidate.confirm_writer()
         await super().restart()
 
 
@@ -189,7 +228,7 @@ class Candidate(MemberLifecycle):
     ) -> None:
         super().__init__(config, client)
         self.candidacy = Candidacy()
-        self._producer = producer
+        self._producer = weakref.ref(producer)
 
     def _make_handler(self) -> Candidacy:
         return self.candidacy
@@ -200,42 +239,44 @@ class Candidate(MemberLifecycle):
             stop_producer, self.candidacy, self._producer, name="the end of the writer"
         )
 
-    async def chosen(self) -> None:
+    async def wait_until_chosen(self) -> None:
         """Wait until this member is the writer.
 
         Raises the error by which the group refuses the member, or the error that failed the member.
         """
         try:
-            await self.candidacy.chosen()
+            await self.candidacy.wait_until_chosen()
         except ClosedError:
             if self._failure is not None:
                 raise self._failure from None
             raise
 
-    async def confirm(self) -> None:
+    async def confirm_writer(self) -> None:
         """Wait until the coordinator has answered a heartbeat that was sent after this call.
 
         Raises NotWriterError if this member is no longer the writer.
         """
         since = self._cluster.clock.monotonic()
-        while not self.candidacy.over and self._answered_at() < since:
+        while not self.candidacy.over and self._last_answer_at() < since:
             with anyio.move_on_after(CONFIRM_S):
                 await self.candidacy.stopped.wait()
         if self.candidacy.over:
-            raise self.no_writer()
+            raise self.not_writer_error()
 
-    def _answered_at(self) -> float:
+    def _last_answer_at(self) -> float:
         return -math.inf if self._engine is None else self._engine.last_answer_at
 
-    def no_writer(self) -> NotWriterError:
+    def not_writer_error(self) -> NotWriterError:
         """Return the error to raise when this member is no longer the writer."""
         return NotWriterError(resource=f"group {self._config.group_id}")
 
 
-async def stop_producer(candidacy: Candidacy, producer: Producer[Any, Any]) -> None:
+async def stop_producer(candidacy: Candidacy, reference: weakref.ref[Producer[Any, Any]]) -> None:
     """Close the producer as soon as it must not write anymore, before the next writer begins."""
     await candidacy.stopped.wait()
-    await producer.close(0)
+    producer = reference()
+    if producer is not None:
+        await producer.close(0)
 
 
 def single_writer(
@@ -266,14 +307,14 @@ def single_writer(
     the generations of a member.
     """
     GroupMemberConfig.hide(options, ProducerConfig)
-    parts = split(options, client)
+    parts = split_options(options, client)
     own = Client(**parts.client) if client is None else None
     shared: Parent = client or cast(Parent, own)
     producer = WriterProducer(client=shared, **parts.producer)
     naming = {"group_id": group, "protocol_type": PROTOCOL_TYPE}
     config = GroupMemberConfig.build({**parts.member, **naming}, client=shared.config)
     candidate = Candidate(config, shared, producer)
-    producer.confirm = candidate.confirm
+    producer.candidate = candidate
     return _writing(candidate, producer, own)
 
 
@@ -286,19 +327,19 @@ async def _writing(
             await stack.enter_async_context(own)
         await stack.enter_async_context(candidate)
         candidacy = candidate.candidacy
-        await candidate.chosen()
-        body = candidacy.writing()
+        await candidate.wait_until_chosen()
+        body = candidacy.enter_body()
         try:
             async with producer:
                 yield producer
         except BaseException as error:
-            if not body.leave(error):
+            if not body.leave_body(error):
                 if isinstance(error, ClosedError) and candidacy.over:
-                    raise candidate.no_writer() from error
+                    raise candidate.not_writer_error() from error
                 raise
         else:
-            body.leave(None)
+            body.leave_body(None)
         finally:
             candidacy.left.set()
         if candidacy.over:
-            raise candidate.no_writer()
+            raise candidate.not_writer_error()

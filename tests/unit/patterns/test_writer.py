@@ -21,8 +21,8 @@ async def writing() -> tuple[Candidacy, WriterBody]:
     candidacy = Candidacy()
     candidacy.on_confirmed_changed(True)
     await candidacy.began(generation(WRITER))
-    await candidacy.chosen()
-    return candidacy, candidacy.writing()
+    await candidacy.wait_until_chosen()
+    return candidacy, candidacy.enter_body()
 
 
 async def is_cancelled(body: WriterBody) -> bool:
@@ -30,8 +30,8 @@ async def is_cancelled(body: WriterBody) -> bool:
     try:
         await asyncio.sleep(0)
     except asyncio.CancelledError as error:
-        return body.leave(error)
-    return body.leave(None)
+        return body.leave_body(error)
+    return body.leave_body(None)
 
 
 def members(**claims: bytes) -> list[MemberInfo]:
@@ -109,7 +109,7 @@ async def test_writer_stops_when_the_coordinator_is_silent_and_does_not_begin_ag
 @pytest.mark.parametrize("first", ["chosen", "confirmed"])
 async def test_wait_for_the_turn_needs_the_choice_and_its_confirmation(first: str) -> None:
     candidacy = Candidacy()
-    waiting = asyncio.ensure_future(candidacy.chosen())
+    waiting = asyncio.ensure_future(candidacy.wait_until_chosen())
     await asyncio.sleep(0)
     if first == "chosen":
         await candidacy.began(generation(WRITER))
@@ -128,7 +128,7 @@ async def test_wait_for_the_turn_needs_the_choice_and_its_confirmation(first: st
 
 async def test_wait_for_the_turn_raises_an_error_once_and_can_be_repeated() -> None:
     candidacy = Candidacy()
-    waiting = asyncio.ensure_future(candidacy.chosen())
+    waiting = asyncio.ensure_future(candidacy.wait_until_chosen())
     await asyncio.sleep(0)
     candidacy.report_error(GroupAuthorizationError("no"))
     async with asyncio.timeout(10):
@@ -138,12 +138,12 @@ async def test_wait_for_the_turn_raises_an_error_once_and_can_be_repeated() -> N
     candidacy.on_confirmed_changed(True)
     await candidacy.began(generation(WRITER))
     async with asyncio.timeout(10):
-        await candidacy.chosen()
+        await candidacy.wait_until_chosen()
 
 
 async def test_wait_for_the_turn_ends_when_the_member_is_closed() -> None:
     candidacy = Candidacy()
-    waiting = asyncio.ensure_future(candidacy.chosen())
+    waiting = asyncio.ensure_future(candidacy.wait_until_chosen())
     await asyncio.sleep(0)
     candidacy.close()
     async with asyncio.timeout(10):
@@ -169,9 +169,9 @@ async def test_end_waits_for_nothing_when_there_was_no_body() -> None:
 
 async def test_body_keeps_an_error_that_is_not_its_cancellation() -> None:
     body = WriterBody()
-    assert not body.leave(ValueError("mine"))
+    assert not body.leave_body(ValueError("mine"))
     body = WriterBody()
-    assert not body.leave(None)
+    assert not body.leave_body(None)
 
 
 async def test_body_is_cancelled_from_the_outside_as_any_task() -> None:
@@ -180,7 +180,7 @@ async def test_body_is_cancelled_from_the_outside_as_any_task() -> None:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError as error:
-            if not body.leave(error):
+            if not body.leave_body(error):
                 raise
 
     task = asyncio.ensure_future(wait())
@@ -197,5 +197,5 @@ async def test_body_of_a_task_that_has_ended_is_not_cancelled() -> None:
     body = await asyncio.ensure_future(enter())
     body.cancel()
     assert not body._scope.cancel_called
-    assert not body.leave(None)
-    assert not body.leave(asyncio.CancelledError()), "not by the task that has entered it"
+    assert not body.leave_body(None)
+    assert not body.leave_body(asyncio.CancelledError()), "not by the task that has entered it"
