@@ -1,4 +1,4 @@
-"""The metrics of a producer.
+"""The metrics of a producer and of its transactions.
 
 Written batches are collected in a list first, and are counted when the metrics are read.
 """
@@ -9,15 +9,17 @@ from collections.abc import Sequence
 from operator import add, truediv
 from typing import TYPE_CHECKING, NamedTuple
 
-from aiokclient.measures import Measures, Reading
-from aiokclient.metrics import BYTES, Counter, Labels, Metrics
+from aiokclient.measures import Measures, Reading, Timed
+from aiokclient.metrics import BYTES, Counter, Histogram, Labels, Metrics
 from aiokclient.producer.batching.stages import BatchStage
 
 if TYPE_CHECKING:
+    from aiokclient.clock import Clock
     from aiokclient.producer.batching.queue import QueuedBatch
     from aiokclient.producer.delivery.delivery import DeliveryBatch
+    from aiokclient.producer.transaction.status import TransactionOutcome
 
-__all__ = ["ProducerMeters"]
+__all__ = ["ProducerMeters", "TransactionMeters"]
 
 NOTED = 64
 """Number of collected batches at which they are counted even if nobody reads the metrics."""
@@ -171,3 +173,46 @@ def _by_topic(topics: Sequence[str], *columns: Sequence[int]) -> dict[str, list[
         found = sums.get(topic)
         sums[topic] = values if found is None else list(map(add, found, values))
     return sums
+
+
+class TransactionMeters:
+    """The metrics of one producer's transactions. Each is created when it is first needed."""
+
+    def __init__(self, metrics: Metrics, measures: Measures) -> None:
+        self._metrics = metrics
+        self._measures = measures
+        self._counters: dict[TransactionOutcome, tuple[Counter, Counter]] = {}
+        self._durations: dict[str, tuple[Histogram, Counter]] = {}
+
+    def count_end(self, outcome: TransactionOutcome | None) -> None:
+        """Count a transaction that ended."""
+        assert outcome is not None
+        counters = self._counters.get(outcome)
+        if counters is None:
+            counters = self._counters[outcome] = (
+                self._metrics.counter("producer.transactions", outcome=outcome.value),
+                self._measures.quantity("transactions", outcome=outcome.value),
+            )
+        for counter in counters:
+            counter.add()
+
+    def observe_duration(self, call: str, seconds: float) -> None:
+        """Observe the duration of a "commit" or an "abort"."""
+        meters = self._durations.get(call)
+        if meters is None:
+            name = f"producer.transaction.{call}.seconds"
+            meters = self._durations[call] = (
+                self._metrics.histogram(name, unit="s"),
+                self._measures.quantity(f"{call}.seconds"),
+            )
+        histogram, sum_s = meters
+        histogram.observe(seconds)
+        sum_s.add(seconds)
+
+    def time_block(self, name: str, clock: Clock) -> Timed:
+        """Return a context manager that adds the duration of its block to a counter."""
+        return self._measures.timed(name, clock.monotonic)
+
+    def count_restart(self) -> None:
+        """Count a restart."""
+        self._metrics.counter("producer.transaction.restarts").add()

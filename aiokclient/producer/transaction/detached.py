@@ -23,22 +23,27 @@ transactional id. So a request is sent only in the cluster in which the transact
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.errors import ClusterChangedError, InvalidTxnStateError, KafkaError
 from aiokclient.policy import Decision, Scope, as_transaction_error, classify
 from aiokclient.producer.transaction.requests import TransactionRequests
+from aiokclient.producer.transaction.states import BROKEN, TransactionEvent, TransactionState
 from aiokclient.producer.transaction.status import (
     CurrentTransaction,
     ProducerIdentity,
     TransactionOutcome,
+    abortable,
 )
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
+    from aiokclient.producer.transaction.commit import Commit
+    from aiokclient.producer.transaction.manager import TransactionManager
 
-__all__ = ["DetachedTransaction", "end_detached"]
+__all__ = ["DetachedTransaction", "detach", "end_detached"]
 
 HINTS = {
     Decision.RETRY: "Call end_transaction() again, which finds out what happened.",
@@ -93,6 +98,37 @@ class DetachedTransaction:
             "Use a client of that cluster, or repeat the work of the transaction in this one."
         )
         raise error
+
+
+async def detach(
+    manager: TransactionManager, commit: Commit, cluster_id: str | None
+) -> DetachedTransaction:
+    """Detach the open transaction of a producer after its records were written.
+
+    `commit` has the time limits, and `cluster_id` is that of the producer's cluster.
+    """
+    status, current = manager.status, commit.current
+    status.require(TransactionState.IN_TRANSACTION, call="detach()")
+    status.step(TransactionEvent.DETACH)
+    try:
+        await manager.flush_records(commit)
+    except asyncio.CancelledError:
+        if status.state is TransactionState.DETACHING and status.current is current:
+            status.step(TransactionEvent.NOT_DETACHED)
+        raise
+    moved = status.state is not TransactionState.DETACHING and status.state not in BROKEN
+    if moved or status.current is not current:
+        raise abortable("The producer was restarted or closed before the transaction was detached.")
+    manager.raise_failure(current)
+    status.step(TransactionEvent.DETACHED)
+    current.note_detached()
+    return DetachedTransaction(
+        status.transactional_id,
+        *current.identity,
+        current.level,
+        not current.written,
+        cluster_id,
+    )
 
 
 async def end_detached(

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.cluster.metadata.snapshot import differ
@@ -30,9 +30,10 @@ from aiokclient.errors import (
     TransactionFailedError,
 )
 from aiokclient.policy import Decision, Scope, as_transaction_error, classify
+from aiokclient.producer.meters import TransactionMeters
 from aiokclient.producer.transaction.batches import TransactionBatches
 from aiokclient.producer.transaction.commit import Commit, DirectCommit, Operation
-from aiokclient.producer.transaction.detached import DetachedTransaction
+from aiokclient.producer.transaction.detached import DetachedTransaction, detach
 from aiokclient.producer.transaction.marker_pause import MarkerPause
 from aiokclient.producer.transaction.offsets import Offsets, TransactionOffsets
 from aiokclient.producer.transaction.partitions import TransactionPartitions
@@ -48,15 +49,11 @@ from aiokclient.producer.transaction.status import (
 )
 
 if TYPE_CHECKING:
-    from aiokclient.clock import Clock
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.config.producer import ProducerConfig
-    from aiokclient.measures import Measures, Timed
-    from aiokclient.metrics import Counter, Histogram, Metrics
     from aiokclient.producer.batching.accumulator import Accumulator
     from aiokclient.producer.engine import Engine
-    from aiokclient.producer.transaction.offsets import ConsumerReads
     from aiokclient.producer.transaction.transaction import Transaction
     from aiokclient.types import GroupMetadata
 
@@ -77,49 +74,6 @@ OPEN = frozenset({_S.IN_TRANSACTION, _S.COMMITTING, _S.DETACHING, _S.ABORTING, _
 """The states in which a coordinator may have a part of a transaction."""
 FAILING = OPEN | {_S.FATAL_ERROR}
 """The states in which the errors of a transaction's requests are events."""
-
-
-class TransactionMeters:
-    """The metrics of one producer's transactions. Each is created when it is first needed."""
-
-    def __init__(self, metrics: Metrics, measures: Measures) -> None:
-        self._metrics = metrics
-        self._measures = measures
-        self._counters: dict[TransactionOutcome, tuple[Counter, Counter]] = {}
-        self._durations: dict[str, tuple[Histogram, Counter]] = {}
-
-    def count_end(self, outcome: TransactionOutcome | None) -> None:
-        """Count a transaction that ended."""
-        assert outcome is not None
-        counters = self._counters.get(outcome)
-        if counters is None:
-            counters = self._counters[outcome] = (
-                self._metrics.counter("producer.transactions", outcome=outcome.value),
-                self._measures.quantity("transactions", outcome=outcome.value),
-            )
-        for counter in counters:
-            counter.add()
-
-    def observe_duration(self, call: str, seconds: float) -> None:
-        """Observe the duration of a "commit" or an "abort"."""
-        meters = self._durations.get(call)
-        if meters is None:
-            name = f"producer.transaction.{call}.seconds"
-            meters = self._durations[call] = (
-                self._metrics.histogram(name, unit="s"),
-                self._measures.quantity(f"{call}.seconds"),
-            )
-        histogram, sum_s = meters
-        histogram.observe(seconds)
-        sum_s.add(seconds)
-
-    def time_block(self, name: str, clock: Clock) -> Timed:
-        """Return a context manager that adds the duration of its block to a counter."""
-        return self._measures.timed(name, clock.monotonic)
-
-    def count_restart(self) -> None:
-        """Count a restart."""
-        self._metrics.counter("producer.transaction.restarts").add()
 
 
 class TransactionManager:
@@ -428,17 +382,6 @@ class TransactionManager:
         """Raise an error if no transaction is open. `call` is the call that needs one."""
         self.status.require(_S.IN_TRANSACTION, call=call)
 
-    def _require_cluster(self, cluster_id: str | None) -> None:
-        """Raise an abortable error if a consumer of the transaction reads from another cluster.
-
-        That can happen for a moment if the bootstrap servers now belong to another cluster.
-        """
-        if differ(cluster_id, self._cluster.metadata.cluster_id):
-            raise abortable(
-                "A consumer that was added to the transaction reads from another cluster. Its "
-                "offsets are not valid in the cluster of the producer."
-            )
-
     async def send_offsets(self, offsets: Offsets, member: GroupMetadata, timeout: float) -> None:
         """Add offsets to the open transaction. A cancellation makes it abortable."""
         self.require_open("send_offsets_to_transaction()")
@@ -524,19 +467,19 @@ class TransactionManager:
         current, scope = commit.current, Scope.TXN_OFFSET_COMMIT
         following = current.identity
         if earlier is None:
-            await self._flush_by(commit)
+            await self.flush_records(commit)
             commit.operation.require_running()
-            self._raise_failure(current)
+            self.raise_failure(current)
             commit.set_end_deadline(self._clock.monotonic() + self._default_s)
         try:
             if earlier is None:
-                for offsets, reads in self._offsets_of(commit.reads):
+                for offsets, reads in self._offsets.offsets_of(commit.reads):
                     await self._offsets.send_offsets(offsets, reads, self._left(commit.deadline))
                     commit.operation.require_running()
             scope = Scope.TRANSACTION
             if earlier is None:
                 # An error of another task may have come in the meantime.
-                self._raise_failure(current)
+                self.raise_failure(current)
             if current.written:
                 left_s = self._left(commit.deadline)
                 following = await self._requests.end(
@@ -592,16 +535,8 @@ class TransactionManager:
             current.end(TransactionOutcome.UNKNOWN)
         return raised
 
-    def _offsets_of(
-        self, all_reads: Sequence[ConsumerReads]
-    ) -> list[tuple[Offsets, ConsumerReads]]:
-        """Return the offsets that were fixed. Raise an error for a consumer of another cluster."""
-        for reads in all_reads:
-            self._require_cluster(reads.cluster_id)
-        fixed = [(reads.offsets(), reads) for reads in all_reads]
-        return [(offsets, reads) for offsets, reads in fixed if offsets]
-
-    async def _flush_by(self, commit: Commit) -> None:
+    async def flush_records(self, commit: Commit) -> None:
+        """Wait for the records and the offsets. After the deadline, fail the transaction."""
         try:
             async with asyncio.timeout(self._left(commit.deadline)):
                 await self._engine.flush()
@@ -618,7 +553,7 @@ class TransactionManager:
         if self._offset_calls:
             await asyncio.wait(self._offset_calls)
 
-    def _raise_failure(self, current: CurrentTransaction) -> None:
+    def raise_failure(self, current: CurrentTransaction) -> None:
         """Raise the most severe error of the transaction, if it has one."""
         error = self.status.fatal or current.error
         if error is not None:
@@ -636,31 +571,9 @@ class TransactionManager:
         """Flush the open transaction for another process to end it; see `Transaction.detach`."""
         if self.status.state in BROKEN:
             self._engine.failures.take()
-        status, current, now = self.status, self.status.current, self._clock.monotonic()
-        status.require(_S.IN_TRANSACTION, call="detach()")
-        status.step(_E.DETACH)
-        try:
-            # The wait for the records has the same limits and errors as in a commit.
-            await self._flush_by(Commit(current, now, timeout, self._flush_s))
-        except asyncio.CancelledError:
-            if status.state is _S.DETACHING and status.current is current:
-                status.step(_E.NOT_DETACHED)
-            raise
-        moved = status.state is not _S.DETACHING and status.state not in BROKEN
-        if moved or status.current is not current:
-            raise abortable(
-                "The producer was restarted or closed before the transaction was detached."
-            )
-        self._raise_failure(current)
-        status.step(_E.DETACHED)
-        current.note_detached()
-        return DetachedTransaction(
-            status.transactional_id,
-            *current.identity,
-            current.level,
-            not current.written,
-            self._cluster_id,
-        )
+        current, now = self.status.current, self._clock.monotonic()
+        # The wait for the records has the same limits and errors as in a commit.
+        return await detach(self, Commit(current, now, timeout, self._flush_s), self._cluster_id)
 
     # -- abort
 

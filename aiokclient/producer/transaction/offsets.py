@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
+from aiokclient.cluster.metadata.snapshot import differ
 from aiokclient.cluster.requests.attempts import LastAnswer, is_refusal
 from aiokclient.cluster.requests.per_item import ask_within
 from aiokclient.cluster.targets import Coordinator
@@ -119,6 +120,24 @@ class TransactionOffsets:
     def forget_groups(self) -> None:
         """Forget the groups of the previous transaction."""
         self._groups.clear()
+
+    def offsets_of(self, all_reads: Sequence[ConsumerReads]) -> list[tuple[Offsets, ConsumerReads]]:
+        """Return the offsets that were fixed. Raise an error for a consumer of another cluster."""
+        for reads in all_reads:
+            self._require_cluster(reads.cluster_id)
+        fixed = [(reads.offsets(), reads) for reads in all_reads]
+        return [(offsets, reads) for offsets, reads in fixed if offsets]
+
+    def _require_cluster(self, cluster_id: str | None) -> None:
+        """Raise an abortable error if a consumer of the transaction reads from another cluster.
+
+        That can happen for a moment if the bootstrap servers now belong to another cluster.
+        """
+        if differ(cluster_id, self._cluster.metadata.cluster_id):
+            raise abortable(
+                "A consumer that was added to the transaction reads from another cluster. Its "
+                "offsets are not valid in the cluster of the producer."
+            )
 
     async def wait_for_responses(self, transaction: CurrentTransaction) -> None:
         """Wait until every request that was sent has its response, or has none in time.

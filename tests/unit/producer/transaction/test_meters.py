@@ -7,7 +7,7 @@ from typing import Any
 from aiokclient.clock import SystemClock
 from aiokclient.measures import Measures
 from aiokclient.metrics import Metrics
-from aiokclient.producer.transaction.manager import TransactionMeters
+from aiokclient.producer.meters import TransactionMeters
 from aiokclient.producer.transaction.status import TransactionOutcome
 
 
