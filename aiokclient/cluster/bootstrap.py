@@ -34,8 +34,8 @@ from aiokclient.log.kept_errors import bare
 from aiokclient.network.cluster_check import confirms, identifying_request
 from aiokclient.network.diagnosis import ClosedEarlyError, UnresolvedError
 from aiokclient.network.pool import ConnectionPool, Purpose
-from aiokclient.network.resolution import delayed_by, resolve
 from aiokclient.network.setup import RUNGS
+from aiokclient.network.transport import delayed_by, resolve
 from aiokclient.policy import Backoff, Retry, ends_start, refuses_login
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 

@@ -34,8 +34,7 @@ from aiokclient.errors import (
     error_for,
 )
 from aiokclient.log.texts import bounded
-from aiokclient.network.connected_broker import ConnectedBroker
-from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.connection import BrokerConnection, ConnectedBroker
 from aiokclient.network.login import Sasl
 from aiokclient.network.sasl import (
     MAX_CHALLENGE,

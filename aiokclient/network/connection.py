@@ -20,6 +20,11 @@ There is no task here: the transport, the timer, and the callers drive the conne
 Nothing is written to a transport that is closing. A transport can be closing one iteration of the
 event loop before it reports that. asyncio's `writelines` would then watch the file descriptor of a
 socket that is about to be closed, and break the next connection with the same descriptor.
+
+Responses are delivered in the order of their requests. Decoding a large one, such as the metadata
+of a hundred thousand partitions, would block the event loop. Therefore it is decoded in a thread,
+and later responses wait for it. Responses whose size comes from records are decoded immediately,
+because records are not copied.
 """
 
 from __future__ import annotations
@@ -29,8 +34,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from aiokclient import threads
+from aiokclient.config.kinds import written
 from aiokclient.errors import (
     ApiTimeoutError,
     DisconnectedError,
@@ -40,24 +47,281 @@ from aiokclient.errors import (
 )
 from aiokclient.log.kept_errors import bare
 from aiokclient.metrics import Metrics
-from aiokclient.network.arrivals import Arrivals
-from aiokclient.network.connected_broker import ConnectedBroker
-from aiokclient.network.connection_end import ConnectionEnd
-from aiokclient.network.forks import detach_in_forks
-from aiokclient.network.held import HeldRequests
+from aiokclient.network.diagnosis import not_kafka
 from aiokclient.network.read_threshold import ReadThreshold
-from aiokclient.network.segments import JOINED, write_segments
-from aiokclient.network.sent import AwaitedRequest, CallbackRequest, OnResponse, PendingRequest
-from aiokclient.network.setup_frames import SetupFrames
+from aiokclient.network.sent import (
+    AwaitedRequest,
+    CallbackRequest,
+    HeldRequests,
+    OnResponse,
+    PendingRequest,
+)
 from aiokclient.network.traffic import Traffic
+from aiokclient.network.transport import JOINED, detach_in_forks, write_segments
 from aiokclient.network.wake_timer import WakeTimer
-from aiokclient.protocol.framing import ClientPipeline, FrameReader, OversizedFrameError
+from aiokclient.protocol.api import negotiate
+from aiokclient.protocol.framing import ClientPipeline, FrameReader, InFlight, OversizedFrameError
 
 if TYPE_CHECKING:
+    from aiokclient.errors import ConnectionSetupError
     from aiokclient.protocol.fields import Buffer
     from aiokclient.protocol.schema import Request
 
-__all__ = ["BrokerConnection"]
+__all__ = [
+    "Arrivals",
+    "BrokerConnection",
+    "ConnectedBroker",
+    "ConnectionEnd",
+    "LARGE",
+    "SetupFrames",
+]
+
+
+class ConnectedBroker:
+    """The broker of one connection. What it supports is known once the connection is ready.
+
+    `node_id` is the broker id (negative for a bootstrap server), and `address` the address as
+    configured or advertised. `api_versions` maps each API key that the broker supports to its
+    lowest and highest version, and `features` maps the finalized features of the cluster to their
+    levels. `session_lifetime_ms` is the time in milliseconds for which the broker accepts the
+    authentication, or 0 for no limit.
+    """
+
+    __slots__ = (
+        "_negotiated",
+        "address",
+        "api_versions",
+        "features",
+        "node_id",
+        "session_lifetime_ms",
+    )
+
+    def __init__(self, node_id: int, host: str, port: int) -> None:
+        self.node_id = node_id
+        self.address = written((host, port))
+        self.api_versions: Mapping[int, tuple[int, int]] = {}
+        self.features: Mapping[str, int] = {}
+        self.session_lifetime_ms = 0
+        self._negotiated: dict[type[Request[Any]], int] = {}
+
+    def rename(self, node_id: int) -> None:
+        """Set the broker id, once it is known which broker the bootstrap server is."""
+        self.node_id = node_id
+
+    def supports(
+        self,
+        api_versions: Mapping[int, tuple[int, int]],
+        features: Mapping[str, int],
+        session_lifetime_ms: int,
+    ) -> None:
+        """Store the properties that the broker reported while the connection was set up."""
+        self.api_versions = api_versions
+        self.features = features
+        self.session_lifetime_ms = session_lifetime_ms
+        self._negotiated.clear()
+
+    def renew(self, session_lifetime_ms: int) -> None:
+        """Store the lifetime of the session, in milliseconds, after a repeated authentication."""
+        self.session_lifetime_ms = session_lifetime_ms
+
+    def learn_levels(self, features: Mapping[str, int]) -> None:
+        """Store the levels of the finalized features, which may change while the broker runs."""
+        self.features = features
+
+    def version_of(self, request: type[Request[Any]]) -> int:
+        """Return the version in which a request is sent to this broker.
+
+        Raises UnsupportedVersionError, which names the versions of both sides, if they have none
+        in common.
+        """
+        version = self._negotiated.get(request)
+        if version is None:
+            try:
+                version = negotiate(request, self.api_versions.get(request.api_key))
+            except KafkaError as error:
+                error.broker = self.node_id
+                raise
+            self._negotiated[request] = version
+        return version
+
+
+HEAD = 16
+"""The number of first bytes that are kept, to recognize another protocol on the port."""
+
+
+class SetupFrames:
+    """The frames of a setup: one from the client, then one from the broker, and so on."""
+
+    __slots__ = ("_address", "_frame", "_head")
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._head = b""
+        self._frame: asyncio.Future[Buffer] | None = None
+
+    def expect(self) -> asyncio.Future[Buffer]:
+        """Return a future of the next received frame."""
+        self._frame = asyncio.get_running_loop().create_future()
+        return self._frame
+
+    def bytes_received(self, data: memoryview) -> None:
+        """Store the first bytes from the broker."""
+        if len(self._head) < HEAD:
+            self._head += bytes(data[:HEAD])
+
+    def frame_received(self, frame: Buffer) -> None:
+        """Complete the future of `expect`. Raises ProtocolError if no frame is expected."""
+        if self._frame is None or self._frame.done():
+            raise ProtocolError(
+                "The broker sent a response that matches no request. The connection was closed.",
+                broker=self._address,
+            )
+        self._frame.set_result(frame)
+
+    def not_a_frame(self) -> ConnectionSetupError:
+        """Return the error for bytes that are not a frame of Kafka."""
+        return not_kafka(self._address, self._head)
+
+    def end(self, reason: KafkaError | None) -> None:
+        """Fail the future of `expect`, because the connection is closed."""
+        if self._frame is not None and not self._frame.done():
+            closed = f"The connection to {self._address} was closed."
+            self._frame.set_exception(reason or DisconnectedError(closed))
+            # Mark the error as retrieved: the setup may have been cancelled.
+            self._frame.exception()
+
+
+LARGE = 128 * 1024
+"""The size in bytes from which a response is decoded in a thread, unless most of it is records,
+which are not copied."""
+
+
+class Arrivals:
+    """The decoder of the responses of one connection. It decodes large responses in threads.
+
+    `deliver(response, size)` is called for each response in order, with the size of its frame in
+    bytes. `failed(error)` is called once if a response cannot be decoded. Nothing is delivered
+    after that.
+    """
+
+    def __init__(
+        self,
+        pipeline: ClientPipeline,
+        deliver: Callable[[Any, int], None],
+        failed: Callable[[ProtocolError], None],
+    ) -> None:
+        self._pipeline = pipeline
+        self._deliver: Callable[[Any, int], None] = deliver
+        self._failed: Callable[[ProtocolError], None] = failed
+        self._waiting: deque[tuple[asyncio.Future[Any], int]] = deque()
+
+    def __len__(self) -> int:
+        """Return the number of responses that have arrived and are not delivered yet."""
+        return len(self._waiting)
+
+    def frame(self, frame: Buffer) -> None:
+        """Process the frame of the next response."""
+        try:
+            asked = self._pipeline.match(frame)
+            large = len(frame) >= LARGE and not asked.request.response_class.has_records()
+            if not large and not self._waiting:
+                self._deliver(asked.decode(frame), len(frame))
+                return
+        except ProtocolError as error:
+            self._failed(error)
+            return
+        self._later(asked, frame, large)
+
+    def end(self) -> None:
+        """Deliver nothing any more, and drop the references to `deliver` and `failed`."""
+        self._waiting.clear()
+        self._deliver = self._failed = _ignore
+
+    def _later(self, asked: InFlight, frame: Buffer, large: bool) -> None:
+        if large:
+            work: asyncio.Future[Any] = threads.run(asked.decode, frame)
+        else:
+            work = asyncio.get_running_loop().create_future()
+            try:
+                work.set_result(asked.decode(frame))
+            except ProtocolError as error:
+                work.set_exception(error)
+        self._waiting.append((work, len(frame)))
+        work.add_done_callback(self._decoded)
+
+    def _decoded(self, work: asyncio.Future[Any]) -> None:
+        if not work.cancelled():
+            work.exception()  # Mark the exception as retrieved. It is handled below, in order.
+        while self._waiting and self._waiting[0][0].done():
+            first, size = self._waiting.popleft()
+            error = None if first.cancelled() else first.exception()
+            if error is not None:
+                # Later responses could no longer be matched with their requests.
+                self._waiting.clear()
+                self._failed(error if isinstance(error, ProtocolError) else _not_decoded(error))
+            elif not first.cancelled():
+                self._deliver(first.result(), size)
+
+
+def _ignore(*_outcome: object) -> None:
+    """Do nothing, because the connection is lost."""
+
+
+def _not_decoded(error: BaseException) -> ProtocolError:
+    """Return the error for a connection if decoding a response has raised an unexpected error."""
+    failure = ProtocolError(f"A response could not be decoded: {error!r}.")
+    failure.__cause__ = error
+    return failure
+
+
+C = TypeVar("C")
+
+
+class ConnectionEnd(Generic[C]):
+    """The reason why a connection was closed, and the callbacks that are then called.
+
+    `reason` is None while the connection is open, and if it was closed on purpose.
+    """
+
+    __slots__ = ("_callbacks", "_released", "reason")
+
+    def __init__(self) -> None:
+        self.reason: KafkaError | None = None
+        self._callbacks: list[Callable[[C, KafkaError | None], None]] = []
+        self._released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_close(self, callback: Callable[[C, KafkaError | None], None]) -> Callable[[], None]:
+        """Add a callback, and return a function that removes it."""
+        callbacks = self._callbacks
+        callbacks.append(callback)
+        return lambda: callbacks.remove(callback) if callback in callbacks else None
+
+    def because(self, reason: KafkaError | None) -> None:
+        """Store why the connection is being closed."""
+        self.reason = reason
+
+    def report(self, connection: C) -> None:
+        """Call the callbacks."""
+        for callback in list(self._callbacks):
+            callback(connection, self.reason)
+
+    def released(self) -> None:
+        """Record that the transport has released the socket and every buffer."""
+        if not self._released.done():
+            self._released.set_result(None)
+
+    async def wait(self) -> None:
+        """Wait until the transport has released the socket and every buffer."""
+        await asyncio.shield(self._released)
+
+    def failure(self, api: str, node_id: int) -> DisconnectedError:
+        """Return the error of a request that gets no response."""
+        reason = self.reason
+        why = reason.message if reason is not None else "The connection is closed."
+        failure = DisconnectedError(why, api=api, broker=node_id)
+        failure.__cause__ = None if isinstance(reason, DisconnectedError) else reason
+        return failure
+
 
 SETUP_FRAME_LIMIT = 1024 * 1024
 """The largest frame accepted until the connection is ready."""

@@ -41,7 +41,7 @@ from aiokclient.log.kept_errors import bare
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.event_hub import EventKind
 from aiokclient.network.login import Sasl
-from aiokclient.network.missing_login import advise_login
+from aiokclient.network.probe import advise_login
 from aiokclient.network.setup import TLS_HANDSHAKE, ConnectionSettings, open_connection
 from aiokclient.policy import Backoff, refuses_login
 from aiokclient.protocol.api import ApiKey

@@ -32,7 +32,7 @@ from aiokclient.protocol.schema import Struct
 
 if TYPE_CHECKING:
     from aiokclient.errors import KafkaError
-    from aiokclient.network.connected_broker import ConnectedBroker
+    from aiokclient.network.connection import ConnectedBroker
     from aiokclient.network.sent import PendingRequest
     from aiokclient.protocol.fields import Buffer
 

@@ -1,22 +1,51 @@
-"""Name resolution and connecting, as an interface that a simulation can replace.
+"""Name resolution, connecting, and writing to transports.
 
 All other modules use a `Connector` for addresses and transports, so that a simulation can provide
 transports in memory. Their protocols are `asyncio.BufferedProtocol`s: the transport reads directly
 into the protocol's buffer.
+
+The selector transport of Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 never calls `pause_writing`
+from `writelines` (CVE-2024-12254), so that it buffers unsent data without a limit. In these
+versions, if data is buffered, `write_segments` writes the last segment by `write`, which checks the
+limit for all buffered data. This needs no private function, and also works with every other
+transport (TLS, uvloop, the simulation's).
+
+A fork copies the file descriptors of all sockets. Through its copies, a forked process would write
+into the middle of its parent's requests, and read its parent's responses. Even if it only closed
+its transports, it would remove the parent's sockets from the selector, because both processes share
+it. So in the forked process, each descriptor is replaced by that of a socket whose other end is
+closed (`detach_in_forks`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
 import ssl
-from collections.abc import Callable
+import sys
+import weakref
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
+import aiokclient.network.diagnosis as diagnosis
 from aiokclient import threads
+from aiokclient.config.kinds import LONGEST_HOST, written
+from aiokclient.log.texts import bounded
 
-__all__ = ["Address", "Connector", "TcpConnector"]
+__all__ = [
+    "Address",
+    "Connector",
+    "JOINED",
+    "SocketOwner",
+    "TcpConnector",
+    "delayed_by",
+    "detach_in_forks",
+    "resolve",
+    "write_segments",
+]
 
 Address: TypeAlias = tuple[str, int]
 """An IP address (or another name that the connector understands) and a port."""
@@ -140,3 +169,110 @@ def _is_literal(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+async def resolve(connector: Connector, host: str, port: int, timeout_s: float) -> list[Address]:
+    """Return the addresses of a host, at least one.
+
+    Raises UnresolvedError if it has none, and ResolutionTimeoutError after `timeout_s` seconds.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            addresses = await connector.resolve(host, port)
+    except TimeoutError:
+        raise diagnosis.ResolutionTimeoutError(
+            f"Resolving {written((host, port))} took over {timeout_s:.1f} s"
+            f"{delayed_by(connector, host)}."
+        ) from None
+    except (OSError, ValueError) as error:
+        text = getattr(error, "strerror", None) or str(error)
+        text = f"The name {bounded(host, LONGEST_HOST)} cannot be resolved ({text})."
+        raise diagnosis.UnresolvedError(text) from error
+    if not addresses:
+        raise diagnosis.UnresolvedError(f"The name {bounded(host, LONGEST_HOST)} has no address.")
+    return addresses
+
+
+def delayed_by(connector: Connector, host: str) -> str:
+    """Return the end of a sentence about a resolution that takes long. It may be empty."""
+    queued = isinstance(connector, TcpConnector) and connector.queued(host)
+    return " because no thread was free for it" if queued else ""
+
+
+Segment: TypeAlias = bytes | bytearray | memoryview
+
+JOINED = 16 * 1024
+PIECE = 4 * 1024
+"""Segments with at most this many bytes in total, or on average, are copied into one, because that
+is cheaper than writing them one by one."""
+
+
+def _never_pauses(version: tuple[int, int, int]) -> bool:
+    """Return whether `writelines` of this Python ignores the transport's limit."""
+    return (3, 12, 0) <= version < (3, 12, 9) or (3, 13, 0) <= version < (3, 13, 2)
+
+
+NEVER_PAUSES = _never_pauses(sys.version_info[:3])
+
+
+def write_segments(
+    transport: asyncio.WriteTransport, segments: Sequence[Segment], size: int
+) -> None:
+    """Write segments of `size` bytes in total, in order. Large segments are not copied.
+
+    The segments must not be changed until the transport has sent them. If the transport's buffer
+    exceeds its limit, the protocol's `pause_writing` is called in this call or in the next one.
+    """
+    if len(segments) == 1:
+        transport.write(segments[0])
+    elif size <= JOINED or size <= len(segments) * PIECE:
+        transport.write(b"".join(segments))
+    elif NEVER_PAUSES and transport.get_write_buffer_size():
+        _write_with_limit(transport, segments)
+    else:
+        transport.writelines(segments)
+
+
+def _write_with_limit(transport: asyncio.WriteTransport, segments: Sequence[Segment]) -> None:
+    """Write the last nonempty segment by `write`, so that the transport checks its limit."""
+    filled = [segment for segment in segments if len(segment)]
+    if len(filled) > 1:
+        transport.writelines(filled[:-1])
+    if filled:
+        transport.write(filled[-1])
+
+
+class SocketOwner(Protocol):
+    """An object with the attribute `socket`, a socket of asyncio or None."""
+
+    @property
+    def socket(self) -> Any: ...
+
+
+_owners: weakref.WeakSet[SocketOwner] = weakref.WeakSet()
+
+
+def detach_in_forks(owner: SocketOwner) -> None:
+    """Detach an object from its socket in each process that is forked later. Synchronous."""
+    _owners.add(owner)
+
+
+def _detach_all() -> None:
+    owners = list(_owners)
+    if not owners:
+        return
+    closed, other = socket.socketpair()
+    with closed:
+        other.close()
+        for owner in owners:
+            with contextlib.suppress(OSError):
+                _detach(owner.socket, closed)
+
+
+def _detach(sock: Any, closed: socket.socket) -> None:
+    if sock is not None and (descriptor := sock.fileno()) >= 0:
+        os.dup2(closed.fileno(), descriptor, inheritable=False)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_detach_all)

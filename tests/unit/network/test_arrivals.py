@@ -9,8 +9,7 @@ import pytest
 from scripted import MemoryTransport, response_frame
 
 from aiokclient.errors import ApiTimeoutError, DisconnectedError, KafkaError, ProtocolError
-from aiokclient.network.arrivals import LARGE
-from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.connection import LARGE, BrokerConnection
 from aiokclient.protocol.framing import InFlight
 from aiokclient.protocol.messages.list_groups import (
     ListedGroup,

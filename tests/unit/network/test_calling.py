@@ -14,7 +14,7 @@ from aiokclient.errors import (
     UnsupportedVersionError,
 )
 from aiokclient.network.connection import BrokerConnection
-from aiokclient.network.segments import JOINED
+from aiokclient.network.transport import JOINED
 from aiokclient.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from aiokclient.protocol.messages.produce import (
     PartitionProduceData,

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from aiokclient.network.held import HeldRequests
-from aiokclient.network.sent import AwaitedRequest, CallbackRequest, PendingRequest
+from aiokclient.network.sent import AwaitedRequest, CallbackRequest, HeldRequests, PendingRequest
 from aiokclient.protocol.messages.metadata import MetadataRequest
 
 

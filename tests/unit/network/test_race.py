@@ -10,7 +10,7 @@ import aiokclient.network.diagnosis as diagnosis
 from aiokclient.errors import ConnectionSetupError, DisconnectedError
 from aiokclient.network import race as races
 from aiokclient.network.connection import BrokerConnection
-from aiokclient.network.race import AddressRace, alternate
+from aiokclient.network.setup import AddressRace, alternate
 from aiokclient.network.transport import Address
 from aiokclient.testing.simulation.loop import VirtualLoop
 

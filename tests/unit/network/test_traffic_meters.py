@@ -14,7 +14,7 @@ from aiokclient.errors import DisconnectedError
 from aiokclient.events import Throttled
 from aiokclient.measures import Reading
 from aiokclient.metrics import Metrics
-from aiokclient.network.connected_broker import ConnectedBroker
+from aiokclient.network.connection import ConnectedBroker
 from aiokclient.network.event_hub import EventHub
 from aiokclient.network.sent import PendingRequest
 from aiokclient.network.traffic import DROPPED, NAMED, STRUCTS, Meter, Traffic

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from aiokclient import threads
 from aiokclient.errors import KafkaError
-from aiokclient.network.segments import write_segments
+from aiokclient.network.transport import write_segments
 from aiokclient.protocol import ApiKey
 from aiokclient.protocol.framing import DecodedRequest, FrameReader, ServerFraming
 from aiokclient.testing.broker.call import Answer, Call
