@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol, TypeVar
 
 import aiokclient.network.diagnosis as diagnosis
@@ -44,6 +44,7 @@ from aiokclient.network.sasl import (
     Login,
     Mechanism,
 )
+from aiokclient.network.setup import SetupProgress
 from aiokclient.network.traffic import size_of
 from aiokclient.protocol.api import ApiKey, negotiate
 from aiokclient.protocol.framing import ClientPipeline
@@ -77,13 +78,13 @@ async def authenticate(
     sasl: Sasl,
     login: Login,
     timeout_s: float,
-    on_awaited: Callable[[str], None] = lambda step: None,
+    progress: SetupProgress,
 ) -> int:
     """Authenticate the client to the broker, in at most `timeout_s` seconds.
 
-    `on_awaited(step)` is called before each request, with a text that names it. Return the lifetime
-    of the session in milliseconds, or 0 for no limit. Raises the broker's error
-    (SaslAuthenticationError, UnsupportedSaslMechanismError, or IllegalSaslStateError),
+    `progress` tells which response is awaited. Return the lifetime of the session in milliseconds,
+    or 0 for no limit. Raises the broker's error (SaslAuthenticationError,
+    UnsupportedSaslMechanismError, or IllegalSaslStateError),
     UnsupportedVersionError if the broker is too old, NotConnectedError at the deadline, and
     DisconnectedError if the broker closes the connection. The connection cannot be used after an
     error or a cancellation.
@@ -95,7 +96,7 @@ async def authenticate(
         number = next(numbers)
         message = f", message {number} of {sasl.mechanism}" if number else f" for {sasl.mechanism}"
         step = f"{_api_of(request)}{message}"
-        on_awaited(f"the SASL authentication ({step})")
+        progress.awaited = f"the SASL authentication ({step})"
         return await _ask(connection, pipeline, request, version)
 
     broker = connection.broker

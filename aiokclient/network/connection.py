@@ -34,7 +34,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from aiokclient import threads
 from aiokclient.config.kinds import written
@@ -71,7 +71,6 @@ __all__ = [
     "Arrivals",
     "BrokerConnection",
     "ConnectedBroker",
-    "ConnectionEnd",
     "LARGE",
     "SetupFrames",
 ]
@@ -199,20 +198,13 @@ which are not copied."""
 class Arrivals:
     """The decoder of the responses of one connection. It decodes large responses in threads.
 
-    `deliver(response, size)` is called for each response in order, with the size of its frame in
-    bytes. `failed(error)` is called once if a response cannot be decoded. Nothing is delivered
-    after that.
+    The connection gets each response in order, with the size of its frame in bytes, and is closed
+    if a response cannot be decoded. Nothing is delivered after that.
     """
 
-    def __init__(
-        self,
-        pipeline: ClientPipeline,
-        deliver: Callable[[Any, int], None],
-        failed: Callable[[ProtocolError], None],
-    ) -> None:
+    def __init__(self, pipeline: ClientPipeline, connection: BrokerConnection) -> None:
         self._pipeline = pipeline
-        self._deliver: Callable[[Any, int], None] = deliver
-        self._failed: Callable[[ProtocolError], None] = failed
+        self._connection: BrokerConnection | None = connection
         self._waiting: deque[tuple[asyncio.Future[Any], int]] = deque()
 
     def __len__(self) -> int:
@@ -221,21 +213,24 @@ class Arrivals:
 
     def frame(self, frame: Buffer) -> None:
         """Process the frame of the next response."""
+        connection = self._connection
+        if connection is None:
+            return
         try:
             asked = self._pipeline.match(frame)
             large = len(frame) >= LARGE and not asked.request.response_class.has_records()
             if not large and not self._waiting:
-                self._deliver(asked.decode(frame), len(frame))
+                connection.on_response(asked.decode(frame), len(frame))
                 return
         except ProtocolError as error:
-            self._failed(error)
+            connection.close(error)
             return
         self._later(asked, frame, large)
 
     def end(self) -> None:
-        """Deliver nothing any more, and drop the references to `deliver` and `failed`."""
+        """Deliver nothing any more, and drop the reference to the connection."""
         self._waiting.clear()
-        self._deliver = self._failed = _ignore
+        self._connection = None
 
     def _later(self, asked: InFlight, frame: Buffer, large: bool) -> None:
         if large:
@@ -255,16 +250,16 @@ class Arrivals:
         while self._waiting and self._waiting[0][0].done():
             first, size = self._waiting.popleft()
             error = None if first.cancelled() else first.exception()
+            connection = self._connection
+            if connection is None:
+                return
             if error is not None:
                 # Later responses could no longer be matched with their requests.
                 self._waiting.clear()
-                self._failed(error if isinstance(error, ProtocolError) else _not_decoded(error))
+                decoding = error if isinstance(error, ProtocolError) else _not_decoded(error)
+                connection.close(decoding)
             elif not first.cancelled():
-                self._deliver(first.result(), size)
-
-
-def _ignore(*_outcome: object) -> None:
-    """Do nothing, because the connection is lost."""
+                connection.on_response(first.result(), size)
 
 
 def _not_decoded(error: BaseException) -> ProtocolError:
@@ -272,55 +267,6 @@ def _not_decoded(error: BaseException) -> ProtocolError:
     failure = ProtocolError(f"A response could not be decoded: {error!r}.")
     failure.__cause__ = error
     return failure
-
-
-C = TypeVar("C")
-
-
-class ConnectionEnd(Generic[C]):
-    """The reason why a connection was closed, and the callbacks that are then called.
-
-    `reason` is None while the connection is open, and if it was closed on purpose.
-    """
-
-    __slots__ = ("_callbacks", "_released", "reason")
-
-    def __init__(self) -> None:
-        self.reason: KafkaError | None = None
-        self._callbacks: list[Callable[[C, KafkaError | None], None]] = []
-        self._released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def on_close(self, callback: Callable[[C, KafkaError | None], None]) -> Callable[[], None]:
-        """Add a callback, and return a function that removes it."""
-        callbacks = self._callbacks
-        callbacks.append(callback)
-        return lambda: callbacks.remove(callback) if callback in callbacks else None
-
-    def because(self, reason: KafkaError | None) -> None:
-        """Store why the connection is being closed."""
-        self.reason = reason
-
-    def report(self, connection: C) -> None:
-        """Call the callbacks."""
-        for callback in list(self._callbacks):
-            callback(connection, self.reason)
-
-    def released(self) -> None:
-        """Record that the transport has released the socket and every buffer."""
-        if not self._released.done():
-            self._released.set_result(None)
-
-    async def wait(self) -> None:
-        """Wait until the transport has released the socket and every buffer."""
-        await asyncio.shield(self._released)
-
-    def failure(self, api: str, node_id: int) -> DisconnectedError:
-        """Return the error of a request that gets no response."""
-        reason = self.reason
-        why = reason.message if reason is not None else "The connection is closed."
-        failure = DisconnectedError(why, api=api, broker=node_id)
-        failure.__cause__ = None if isinstance(reason, DisconnectedError) else reason
-        return failure
 
 
 SETUP_FRAME_LIMIT = 1024 * 1024
@@ -359,7 +305,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         loop = asyncio.get_running_loop()
         self._now = loop.time
         self._pipeline = ClientPipeline(client_id)
-        self._arrivals = Arrivals(self._pipeline, self._on_response, self.close)
+        self._arrivals = Arrivals(self._pipeline, self)
         self._reader = FrameReader(SETUP_FRAME_LIMIT)
         self._buffer = self._reader.get_buffer()
         self._setup: SetupFrames | None = SetupFrames(self.broker.address)
@@ -375,7 +321,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._timer = WakeTimer(loop, self._on_timer)
         self._idle_s = idle_s
         self._last_used = self._used_before = loop.time()
-        self._end: ConnectionEnd[BrokerConnection] = ConnectionEnd()
+        self.reason: KafkaError | None = None
+        """The error that closed the connection, or None if it is open or was closed on purpose."""
+        self._close_listeners: list[Callable[[BrokerConnection, KafkaError | None], None]] = []
+        self._released: asyncio.Future[None] = loop.create_future()
+        """A future that is done when the transport has released the socket and every buffer."""
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"{self.in_flight} in flight"
@@ -406,11 +356,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def in_flight(self) -> int:
         """The number of requests without an outcome, including held ones."""
         return len(self._in_flight) + len(self._held.requests)
-
-    @property
-    def reason(self) -> KafkaError | None:
-        """The error that closed the connection, or None if it is open or was closed on purpose."""
-        return self._end.reason
 
     @property
     def never_answered(self) -> bool:
@@ -587,7 +532,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._draining and not self.in_flight:
             self.close()
 
-    def _on_response(self, response: Any, size: int) -> None:
+    def on_response(self, response: Any, size: int) -> None:
+        """Complete the oldest request in flight. `size` is that of the response's frame."""
         if self.closed:
             return
         sent = self._in_flight.popleft()
@@ -713,7 +659,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport = None
         self._break_cycles()
         self.traffic.closed()
-        self._end.released()
+        if not self._released.done():
+            self._released.set_result(None)
 
     def pause_writing(self) -> None:
         self._held.pause(self._now())
@@ -791,7 +738,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
         `reason` is None if it was closed on purpose. Returns a function that removes the callback.
         """
-        return self._end.on_close(callback)
+        listeners = self._close_listeners
+        listeners.append(callback)
+        return lambda: listeners.remove(callback) if callback in listeners else None
 
     def close(self, error: KafkaError | None = None) -> None:
         """Close the connection. Requests without an outcome fail with DisconnectedError.
@@ -801,7 +750,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self.closed:
             return
         self.closed = True
-        self._end.because(error)
+        self.reason = error
         self._timer.cancel()
         if self._threshold is not None:
             self._threshold.end()
@@ -818,7 +767,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 lost = self._disconnected(sent)
                 self.traffic.failed(self.broker, sent, lost)
                 sent.fail(lost)
-        self._end.report(self)
+        for listener in list(self._close_listeners):
+            listener(self, error)
         if self._transport is None:
             self._break_cycles()
 
@@ -846,7 +796,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
     async def wait_closed(self) -> None:
         """Wait until the transport has released the socket and every buffer."""
         if self._transport is not None:
-            await self._end.wait()
+            await asyncio.shield(self._released)
 
     def _disconnected(self, sent: PendingRequest) -> KafkaError:
-        return self._end.failure(sent.api, self.broker.node_id)
+        """Return the error of a request that gets no response."""
+        reason = self.reason
+        why = reason.message if reason is not None else "The connection is closed."
+        failure = DisconnectedError(why, api=sent.api, broker=self.broker.node_id)
+        failure.__cause__ = None if isinstance(reason, DisconnectedError) else reason
+        return failure

@@ -21,7 +21,7 @@ import random
 from collections.abc import Callable, Coroutine, Hashable
 from enum import Enum
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 
@@ -41,12 +41,16 @@ from aiokclient.log.kept_errors import bare
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.event_hub import EventKind
 from aiokclient.network.login import Sasl
-from aiokclient.network.probe import advise_login
-from aiokclient.network.setup import TLS_HANDSHAKE, ConnectionSettings, open_connection
+from aiokclient.network.setup import (
+    TLS_HANDSHAKE,
+    ConnectionSettings,
+    SetupProgress,
+    open_connection,
+)
 from aiokclient.policy import Backoff, refuses_login
 from aiokclient.protocol.api import ApiKey
 
-__all__ = ["ConnectionPool", "Purpose", "Spawn"]
+__all__ = ["ConnectionPool", "PoolOwner", "Purpose"]
 
 
 SLOW_S = 1.0
@@ -76,22 +80,42 @@ class Purpose(Enum):
     TRANSACTION = "transaction"
 
 
-class Spawn(Protocol):
-    """A function that starts a background task of a supervisor."""
+class PoolOwner:
+    """The object to which pools belong. It is told what happens to them; here, it ignores that."""
 
-    def __call__(
+    def start_task(
         self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str
-    ) -> None: ...
+    ) -> None:
+        """Start a background task, which outlives the caller."""
+        raise NotImplementedError
+
+    def on_pool_failure(self) -> None:
+        """React to an attempt that failed, or to a connection that was lost."""
+
+    def on_broker_reachable(self, pool: ConnectionPool) -> None:
+        """React to a connection that is ready, or to a response."""
+
+    def on_slow_attempt(self) -> None:
+        """React to an attempt that takes long. Called repeatedly."""
+
+    def on_connection_end(self) -> None:
+        """React to the end of an open connection, except by `retire` and `close`."""
+
+    def on_wrong_broker(self) -> None:
+        """React to a connection that has reached another broker or cluster."""
+
+    def on_refused_login(self, purpose: Purpose, error: KafkaError) -> None:
+        """React to a login that a broker refuses."""
 
 
 class _Slot:
     __slots__ = (
         "attempt",
-        "awaited",
         "began",
         "connecting",
         "connection",
         "key",
+        "progress",
         "released",
         "timer",
         "waiters",
@@ -103,8 +127,8 @@ class _Slot:
         self.connecting = False
         self.attempt: anyio.CancelScope | None = None
         """The scope of the current attempt."""
-        self.awaited = ""
-        """The step that the current attempt awaits from a server that accepted its connection."""
+        self.progress = SetupProgress()
+        """How far the current attempt has come."""
         self.began: float | None = None
         """The time at which the current attempt began to connect, or None before that."""
         self.timer: asyncio.TimerHandle | None = None
@@ -138,12 +162,7 @@ class ConnectionPool:
 
     `backoff` has the delays between attempts to connect, and `setup` their time limits, which grow
     with failures. `is_first_contact` tells whether the security options may be wrong, because no
-    broker has answered the client yet. `on_failure` is called when an attempt fails or a connection
-    is lost, `on_success` when a connection is ready or a response shows that the broker is
-    reachable (`answered`), `on_slow` repeatedly while an attempt takes long, and `on_close` when an
-    open connection has ended for any reason except `retire` and `close`. `on_wrong_broker` is
-    called when a connection has reached another broker or cluster, and `on_refused_login` when a
-    login is refused.
+    broker has answered the client yet.
     """
 
     def __init__(
@@ -153,24 +172,16 @@ class ConnectionPool:
         port: int,
         settings: ConnectionSettings,
         *,
+        owner: PoolOwner,
         backoff: Backoff,
         setup: Backoff,
         rng: random.Random,
-        spawn: Spawn,
         is_first_contact: bool = True,
-        on_failure: Callable[[], None] = lambda: None,
-        on_success: Callable[[ConnectionPool], None] = lambda pool: None,
-        on_slow: Callable[[], None] = lambda: None,
-        on_close: Callable[[], None] = lambda: None,
-        on_wrong_broker: Callable[[], None] = lambda: None,
-        on_refused_login: Callable[[Purpose, KafkaError], None] = lambda purpose, error: None,
     ) -> None:
         self.node_id = node_id
         self.host = host
         self.port = port
         self.address = written((host, port))
-        self.resolved = False
-        """Whether the name of the broker has been resolved."""
         self.last_error: KafkaError | None = None
         self.reachable = True
         self.failed_at = 0.0
@@ -185,14 +196,9 @@ class ConnectionPool:
         self._backoff = backoff
         self._setup = setup
         self._rng = rng
-        self._spawn = spawn
-        self._on_failure = on_failure
-        self._on_success = on_success
+        self._owner = owner
         self._log = ClientLog("aiokclient", settings.client_id, settings.group_id)
-        self._on_slow = on_slow
-        self._on_close = on_close
-        self._on_wrong_broker = on_wrong_broker
-        self._on_refused_login = on_refused_login
+        self._was_resolved = False
         self._slots: dict[tuple[Purpose, Hashable], _Slot] = {}
         self._failures = 0
         self._not_connected = 0
@@ -254,8 +260,14 @@ class ConnectionPool:
         if not slot.connecting:
             slot.connecting = True
             name = f"connect to {self.address} for {purpose.value}"
-            self._spawn(self._attempt, slot, name=name)
+            self._owner.start_task(self._attempt, slot, name=name)
         return waiter
+
+    @property
+    def resolved(self) -> bool:
+        """Whether the name of the broker has been resolved."""
+        attempts = self._slots.values()
+        return self._was_resolved or any(slot.progress.is_resolved for slot in attempts)
 
     @property
     def in_flight(self) -> int:
@@ -321,9 +333,9 @@ class ConnectionPool:
             self._emit("Disconnected", connected=False, cause=error)
             self._failed(error)
             if refuses_login(error):
-                self._on_refused_login(slot.key[0], error)
+                self._owner.on_refused_login(slot.key[0], error)
             if isinstance(error, diagnosis.WrongBrokerError):
-                self._on_wrong_broker()
+                self._owner.on_wrong_broker()
         except Exception as error:
             outcome = error  # A bug: all callers get the error.
             raise
@@ -347,22 +359,19 @@ class ConnectionPool:
                 timeout_s=self._setup.delay(self._not_connected, self._rng),
                 rung=self._rung,
                 examine=self._is_first_contact,
-                on_resolved=self._on_resolved,
-                on_accepted=partial(setattr, slot, "awaited"),
+                progress=slot.progress,
             )
         finally:
             slot.timer.cancel()
-            slot.began, slot.awaited = None, ""
-
-    def _on_resolved(self) -> None:
-        self.resolved = True
+            self._was_resolved |= slot.progress.is_resolved
+            slot.began, slot.progress = None, SetupProgress()
 
     def _tell_slow(self, slot: _Slot, after_s: float) -> None:
         if self._closed or self._retired:
             return
         next_s = min(2 * after_s, SLOWEST_S)
         slot.timer = asyncio.get_running_loop().call_later(next_s, self._tell_slow, slot, next_s)
-        self._on_slow()
+        self._owner.on_slow_attempt()
 
     def _install(self, slot: _Slot, connection: BrokerConnection) -> BrokerConnection | KafkaError:
         if self._closed or slot.released:
@@ -383,7 +392,7 @@ class ConnectionPool:
     def answered(self) -> None:
         """Mark the broker as reachable, because it has responded, perhaps on another connection."""
         self.reachable, self.refused, self.last_error = True, False, None
-        self._on_success(self)
+        self._owner.on_broker_reachable(self)
 
     def _lost(self, slot: _Slot, connection: BrokerConnection, reason: KafkaError | None) -> None:
         slot.connection = None
@@ -400,7 +409,7 @@ class ConnectionPool:
             self._failed(reason)
             self._doubt(connection)
         if not self._closed and not self._retired:
-            self._on_close()
+            self._owner.on_connection_end()
 
     def _doubt(self, connection: BrokerConnection) -> None:
         """Find out whether a lost connection may have ended because the client does not log in."""
@@ -410,11 +419,15 @@ class ConnectionPool:
             return
         if self._advice is None:
             self._advice = asyncio.get_running_loop().create_future()
-            self._spawn(self._advise, self._advice, name=f"ask {self.address} for its mechanisms")
+            self._owner.start_task(
+                self._advise, self._advice, name=f"ask {self.address} for its mechanisms"
+            )
         elif self._advice.done():
             self._explain(self._advice.result())
 
     async def _advise(self, advice: asyncio.Future[str]) -> None:
+        from aiokclient.network.probe import advise_login
+
         text = ""
         try:
             text = await advise_login(self.host, self.port, self._settings, self._rung)
@@ -432,7 +445,7 @@ class ConnectionPool:
     def progress(self) -> str:
         """The step awaited from a server that accepted a connection, or an empty text."""
         slots = self._slots.values()
-        awaited = [slot.awaited for slot in slots if slot.awaited]
+        awaited = [slot.progress.awaited for slot in slots if slot.progress.awaited]
         awaited += [name for each in self.connections() if (name := each.awaited)]
         if not awaited:
             return ""
@@ -495,7 +508,7 @@ class ConnectionPool:
         self._failures += 1
         if isinstance(error, diagnosis.ClosedEarlyError):
             self._rung += 1
-        self._on_failure()
+        self._owner.on_pool_failure()
 
     def _emit(self, kind: EventKind, **fields: Any) -> None:
         events = self._settings.events
@@ -551,7 +564,7 @@ class ConnectionPool:
     def _renew_later(self, connection: BrokerConnection, sasl: Sasl, ends_at: float) -> None:
         if not self._closed:
             name = f"log in again to {self.address}"
-            self._spawn(self._renew, connection, sasl, ends_at, name=name)
+            self._owner.start_task(self._renew, connection, sasl, ends_at, name=name)
 
     async def _renew(self, connection: BrokerConnection, sasl: Sasl, ends_at: float) -> None:
         """Authenticate again on an open connection.

@@ -1,4 +1,4 @@
-"""The requests on a connection: with a future or a callback for the outcome, and held or written."""
+"""The requests on a connection, with a future or a callback each, and the queue of held ones."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from itertools import chain, zip_longest
 from struct import Struct
@@ -69,6 +69,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AddressRace",
     "ConnectionSettings",
+    "ConnectionSetup",
+    "SetupProgress",
     "RUNGS",
     "STAGGER_S",
     "TLS_HANDSHAKE",
@@ -94,20 +96,13 @@ def alternate(addresses: Iterable[Address]) -> list[Address]:
 
 
 class AddressRace:
-    """The attempts to connect to the addresses of one name.
+    """The attempts to connect to the addresses of one name."""
 
-    `connect(address)` returns a connection, and leaves none open if it raises or is cancelled.
-    """
-
-    def __init__(
-        self,
-        addresses: Iterable[Address],
-        connect: Callable[[Address], Awaitable[BrokerConnection]],
-    ) -> None:
+    def __init__(self, addresses: Iterable[Address], setup: ConnectionSetup) -> None:
         self._failures: dict[Address, DisconnectedError | None] = dict.fromkeys(
             alternate(addresses)
         )
-        self._connect = connect
+        self._setup = setup
         self._won: tuple[Address, BrokerConnection] | None = None
         self._fatal: Exception | None = None
         self._ended: asyncio.Future[None] | None = None
@@ -166,7 +161,7 @@ class AddressRace:
 
     async def _attempt(self, address: Address, others: anyio.CancelScope | None) -> None:
         try:
-            connection = await self._connect(address)
+            connection = await self._setup.connect(address)
         except DisconnectedError as error:
             self._failures[address] = error
         except Exception as error:
@@ -233,6 +228,245 @@ class ConnectionSettings(NamedTuple):
     cluster: ClusterCheck | None = None
 
 
+class SetupProgress:
+    """How far the setup of a connection has come."""
+
+    __slots__ = ("awaited", "is_resolved")
+
+    def __init__(self) -> None:
+        self.is_resolved = False
+        """Whether the name of the broker has been resolved."""
+        self.awaited = ""
+        """The step that the client awaits from a server that accepted its connection."""
+
+
+class ConnectionSetup:
+    """One attempt to open a connection to a broker, at the addresses of its name.
+
+    `progress` is updated while the attempt lasts.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        host: str,
+        port: int,
+        settings: ConnectionSettings,
+        *,
+        timeout_s: float,
+        rung: int,
+        progress: SetupProgress,
+    ) -> None:
+        self._node_id = node_id
+        self._host = host
+        self._port = port
+        self._settings = settings
+        self._timeout_s = timeout_s
+        self._rung = rung
+        self._progress = progress
+
+    async def connect(self, address: Address) -> BrokerConnection:
+        """Return a connection to an address. Leave none open if this raises or is cancelled."""
+        settings = self._settings
+        connection = BrokerConnection(
+            self._node_id,
+            self._host,
+            self._port,
+            client_id=settings.client_id,
+            idle_s=settings.idle_s,
+            traffic=settings.traffic,
+        )
+        try:
+            await self._connect(connection, address)
+        except BaseException:
+            self._progress.awaited = ""
+            connection.abort()
+            raise
+        return connection
+
+    async def set_up(self, connection: BrokerConnection, login: Login | None) -> None:
+        """Set up a connection that has just been connected. Close it on any error."""
+        settings = self._settings
+        try:
+            pipeline = ClientPipeline(settings.client_id)
+            cluster, node_id = settings.cluster, connection.broker.node_id
+            expected = None if cluster is None else cluster.expected(node_id)
+            versions, features, checked = await self._negotiate(connection, pipeline, expected)
+            lifetime_ms = 0
+            if settings.sasl is not None and login is not None:
+                lifetime_ms = await self._authenticate(
+                    connection, pipeline, versions, settings.sasl, login
+                )
+            elif settings.tls is not None:
+                # As in Java's client, TLS without SASL counts as an authentication in the metrics.
+                connection.traffic.authenticated(None)
+            if cluster is not None and not checked and cluster.doubts(node_id):
+                await check_cluster(connection, pipeline, versions, cluster, settings.request_s)
+            connection.ready(
+                versions, settings.receive_max, features=features, session_lifetime_ms=lifetime_ms
+            )
+            if connection.closed:
+                raise DisconnectedError(
+                    "The connection was closed.", broker=connection.broker.node_id
+                )
+        except BaseException:
+            connection.abort()
+            raise
+
+    async def _authenticate(
+        self,
+        connection: BrokerConnection,
+        pipeline: ClientPipeline,
+        versions: Mapping[int, tuple[int, int]],
+        sasl: Sasl,
+        login: Login,
+    ) -> int:
+        """Authenticate, and count the outcome."""
+        from aiokclient.network.authentication import authenticate
+
+        try:
+            lifetime_ms = await authenticate(
+                connection, pipeline, versions, sasl, login, self._timeout_s, self._progress
+            )
+        except KafkaError as error:
+            connection.traffic.authentication_failed(again=False)
+            sasl.on_outcome(login, error)
+            raise
+        sasl.on_outcome(login, None)
+        connection.traffic.authenticated(None)
+        return lifetime_ms
+
+    async def _connect(self, connection: BrokerConnection, address: Address) -> None:
+        broker = connection.broker
+        contexts = self._settings.tls
+        tls = None if contexts is None else await contexts.current()
+        where = broker.address
+        if address[0] != self._host:
+            where += f" ({bracketed(address[0])})"
+        is_accepted = False
+
+        def made() -> BrokerConnection:
+            nonlocal is_accepted
+            if tls is not None:
+                is_accepted = True
+                self._progress.awaited = TLS_HANDSHAKE
+            return connection
+
+        try:
+            async with asyncio.timeout(self._timeout_s) as patience:
+                transport = await self._settings.connector.connect(
+                    address, made, tls=tls, server_hostname=server_name(self._host)
+                )
+        except (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError) as error:
+            raise diagnosis.closed_early(broker.address, tls is not None) from error
+        except ssl.SSLError as error:
+            assert contexts is not None
+            connection.traffic.authentication_failed(again=False)
+            raise diagnosis.tls_failure(broker.address, error, contexts.has_certificate) from error
+        except TimeoutError as error:
+            # If the kernel's timeout has passed, and not the client's, the text names no time.
+            within = f" within {self._timeout_s:.1f} s" if patience.expired() else ""
+            if is_accepted:
+                raise diagnosis.silent_handshake(broker.node_id, where, within) from error
+            text = f"{where} did not accept a connection{within}."
+            raise diagnosis.TimedOutError(text, broker=broker.node_id) from error
+        except OSError as error:
+            # The text of asyncio repeats the address. The text of the errno does not.
+            text = os.strerror(error.errno) if error.errno else str(error)
+            shown = text if broker.address in text else f"{where}: {text}"
+            raise diagnosis.NotConnectedError(f"{shown}.") from error
+        except (OverflowError, ValueError) as error:
+            # For example, TLS cannot verify the host name, which may contain any characters.
+            raise diagnosis.unusable_address(broker.node_id, broker.address, str(error)) from error
+        if contexts is not None and contexts.limits_suites:
+            suite, version, _ = transport.get_extra_info("cipher") or ("unknown", "TLS", 0)
+            if not contexts.allows(suite):
+                raise diagnosis.excluded_suite(broker.address, suite, version)
+
+    async def _negotiate(
+        self, connection: BrokerConnection, pipeline: ClientPipeline, expected: Expected | None
+    ) -> tuple[Mapping[int, tuple[int, int]], Mapping[str, int], bool]:
+        """Return the versions of the APIs and the levels of the features that the broker supports.
+
+        The third value tells whether the broker has confirmed the `expected` ids.
+        """
+        broker = connection.broker
+        version = RUNGS[self._rung % len(RUNGS)]
+        for _ in RUNGS:
+            response = await self._ask(connection, pipeline, version, expected)
+            answer = _ANSWERS.get(response.error_code)
+            spoken = {
+                entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys
+            }
+            if answer is _Answer.SETTLED:
+                features = {
+                    each.name: each.max_version_level for each in response.finalized_features
+                }
+                return spoken, features, expected is not None and version >= CHECKED_FROM
+            if answer is not _Answer.LOWER:
+                error = error_for(response.error_code, api="ApiVersions", broker=broker.address)
+                assert error is not None
+                if answer is _Answer.ELSEWHERE:
+                    raise diagnosis.wrong_broker(broker.node_id, broker.address) from error
+                raise error
+            if version == 0:
+                break
+            known = spoken.get(ApiKey.API_VERSIONS)
+            version = 0 if known is None else min(negotiate(ApiVersionsRequest, known), version - 1)
+        raise UnsupportedVersionError(
+            "The broker supports no version of ApiVersions that the client supports "
+            f"({ApiVersionsRequest.min_version} to {ApiVersionsRequest.max_version}).",
+            api="ApiVersions",
+            broker=broker.address,
+        )
+
+    async def _ask(
+        self,
+        connection: BrokerConnection,
+        pipeline: ClientPipeline,
+        version: int,
+        expected: Expected | None,
+    ) -> ApiVersionsResponse:
+        broker = connection.broker
+        request_s, tls = self._settings.request_s, self._settings.tls
+        request = identifying_request(expected)
+        # The response may have another version than the request, so the pipeline cannot decode it.
+        correlation_id, segments = pipeline.send(request, version, expect_response=False)
+        traffic, api, time = connection.traffic, "ApiVersions", asyncio.get_running_loop().time
+        traffic.log_request(broker, api, version, size_of(segments))
+        began = time()
+        try:
+            async with asyncio.timeout(request_s):
+                frame = await connection.exchange(segments)
+        except TimeoutError:
+            raise diagnosis.SilentError(
+                f"{broker.address} accepted the connection, but did not answer ApiVersions within "
+                f"{request_s:.1f} s. Check that it is a Kafka broker.",
+                broker=broker.node_id,
+            ) from None
+        except DisconnectedError as error:
+            # In TLS 1.3, the server rejects a client certificate after the client's handshake.
+            if isinstance(error.__cause__, ssl.SSLError):
+                certificate = None if tls is None else tls.has_certificate
+                traffic.authentication_failed(again=False)
+                raise diagnosis.tls_failure(broker.address, error.__cause__, certificate) from error
+            raise diagnosis.closed_early(broker.address, tls=False) from error
+        try:
+            answered, code = _ANSWER.unpack_from(frame)
+            if answered != correlation_id:
+                raise ProtocolError(
+                    f"The response has the correlation id {answered} instead of {correlation_id}."
+                )
+            if _ANSWERS.get(code) is _Answer.LOWER:
+                response = _refusal(bytes(frame[4:]), code)
+            else:
+                response = ApiVersionsResponse.decode(frame[4:], version)
+            traffic.log_response(broker, api, version, len(frame), time() - began, response)
+            return response
+        except (ProtocolError, StructError) as error:
+            raise diagnosis.not_kafka(broker.address, bytes(frame[:16])) from error
+
+
 async def open_connection(
     node_id: int,
     host: str,
@@ -242,17 +476,15 @@ async def open_connection(
     timeout_s: float,
     rung: int,
     examine: bool = True,
-    on_resolved: Callable[[], None] = lambda: None,
-    on_accepted: Callable[[str], None] = lambda awaited: None,
+    progress: SetupProgress | None = None,
 ) -> BrokerConnection:
     """Return a connection on which requests may be sent.
 
     The addresses of the host race, see `AddressRace`. If one is connected and turns out to be
     unusable, the others follow. Connecting to each address takes at most `timeout_s` seconds,
     including TLS. The authentication takes at most as long again, and each other request takes at
-    most the request timeout. `on_resolved` is called when the name is resolved, and `on_accepted`
-    when the server has accepted a connection, with what the client awaits next. With `examine`, the
-    client checks which protocol a bootstrap server speaks that closes a connection early.
+    most the request timeout. `progress` tells what the client awaits. With `examine`, the client
+    checks which protocol a bootstrap server speaks that closes a connection early.
 
     Raises UnresolvedError if the name cannot be resolved, NotConnectedError if no address could be
     connected, DisconnectedError if a connected broker did not respond, TokenProviderError if there
@@ -265,35 +497,21 @@ async def open_connection(
     name = written((host, port))
     if not 0 < port <= HIGHEST_PORT:
         raise diagnosis.unusable_address(node_id, name, "the port must be from 1 to 65535")
+    progress = SetupProgress() if progress is None else progress
     addresses = await resolve(settings.connector, host, port, timeout_s)
-    on_resolved()
+    progress.is_resolved = True
     sasl = settings.sasl
     # A token provider may take long, so it is called before there is a connection that waits.
     login = None if sasl is None else await sasl.login(host, timeout_s)
-
-    async def connect(address: Address) -> BrokerConnection:
-        connection = BrokerConnection(
-            node_id,
-            host,
-            port,
-            client_id=settings.client_id,
-            idle_s=settings.idle_s,
-            traffic=settings.traffic,
-        )
-        try:
-            await _connect(connection, host, address, settings, timeout_s, on_accepted)
-        except BaseException:
-            on_accepted("")
-            connection.abort()
-            raise
-        return connection
-
-    race = AddressRace(addresses, connect)
+    setup = ConnectionSetup(
+        node_id, host, port, settings, timeout_s=timeout_s, rung=rung, progress=progress
+    )
+    race = AddressRace(addresses, setup)
     while (won := await race.winner()) is not None:
         address, connection = won
-        on_accepted("ApiVersions")
+        progress.awaited = "ApiVersions"
         try:
-            await _set_up(connection, settings, login, timeout_s, rung, on_accepted)
+            await setup.set_up(connection, login)
         except DisconnectedError as error:
             race.failed(address, error)
         else:
@@ -314,162 +532,6 @@ async def open_connection(
     raise race.failure(name, node_id)
 
 
-async def _set_up(
-    connection: BrokerConnection,
-    settings: ConnectionSettings,
-    login: Login | None,
-    timeout_s: float,
-    rung: int,
-    on_accepted: Callable[[str], None],
-) -> None:
-    """Set up a connection that has just been connected. Close it on any error."""
-    try:
-        pipeline = ClientPipeline(settings.client_id)
-        cluster, node_id = settings.cluster, connection.broker.node_id
-        expected = None if cluster is None else cluster.expected(node_id)
-        versions, features, checked = await _negotiate(
-            connection, pipeline, rung, settings, expected
-        )
-        lifetime_ms = 0
-        if settings.sasl is not None and login is not None:
-            lifetime_ms = await _authenticate(
-                connection, pipeline, versions, settings.sasl, login, timeout_s, on_accepted
-            )
-        elif settings.tls is not None:
-            # As in Java's client, TLS without SASL counts as an authentication in the metrics.
-            connection.traffic.authenticated(None)
-        if cluster is not None and not checked and cluster.doubts(node_id):
-            await check_cluster(connection, pipeline, versions, cluster, settings.request_s)
-        connection.ready(
-            versions, settings.receive_max, features=features, session_lifetime_ms=lifetime_ms
-        )
-        if connection.closed:
-            raise DisconnectedError("The connection was closed.", broker=connection.broker.node_id)
-    except BaseException:
-        connection.abort()
-        raise
-
-
-async def _authenticate(
-    connection: BrokerConnection,
-    pipeline: ClientPipeline,
-    versions: Mapping[int, tuple[int, int]],
-    sasl: Sasl,
-    login: Login,
-    timeout_s: float,
-    on_accepted: Callable[[str], None],
-) -> int:
-    """Authenticate, and count the outcome."""
-    from aiokclient.network.authentication import authenticate
-
-    try:
-        lifetime_ms = await authenticate(
-            connection, pipeline, versions, sasl, login, timeout_s, on_accepted
-        )
-    except KafkaError as error:
-        connection.traffic.authentication_failed(again=False)
-        sasl.on_outcome(login, error)
-        raise
-    sasl.on_outcome(login, None)
-    connection.traffic.authenticated(None)
-    return lifetime_ms
-
-
-async def _connect(
-    connection: BrokerConnection,
-    host: str,
-    address: Address,
-    settings: ConnectionSettings,
-    timeout_s: float,
-    on_accepted: Callable[[str], None],
-) -> None:
-    broker = connection.broker
-    contexts = settings.tls
-    tls = None if contexts is None else await contexts.current()
-    where = broker.address
-    if address[0] != host:
-        where += f" ({bracketed(address[0])})"
-    is_accepted = False
-
-    def made() -> BrokerConnection:
-        nonlocal is_accepted
-        if tls is not None:
-            is_accepted = True
-            on_accepted(TLS_HANDSHAKE)
-        return connection
-
-    try:
-        async with asyncio.timeout(timeout_s) as patience:
-            transport = await settings.connector.connect(
-                address, made, tls=tls, server_hostname=server_name(host)
-            )
-    except (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError) as error:
-        raise diagnosis.closed_early(broker.address, tls is not None) from error
-    except ssl.SSLError as error:
-        assert contexts is not None
-        connection.traffic.authentication_failed(again=False)
-        raise diagnosis.tls_failure(broker.address, error, contexts.has_certificate) from error
-    except TimeoutError as error:
-        # If the kernel's timeout has passed, and not the client's, the text names no time.
-        within = f" within {timeout_s:.1f} s" if patience.expired() else ""
-        if is_accepted:
-            raise diagnosis.silent_handshake(broker.node_id, where, within) from error
-        text = f"{where} did not accept a connection{within}."
-        raise diagnosis.TimedOutError(text, broker=broker.node_id) from error
-    except OSError as error:
-        # The text of asyncio repeats the address. The text of the errno does not.
-        text = os.strerror(error.errno) if error.errno else str(error)
-        shown = text if broker.address in text else f"{where}: {text}"
-        raise diagnosis.NotConnectedError(f"{shown}.") from error
-    except (OverflowError, ValueError) as error:
-        # For example, TLS cannot verify the host name, which may contain any characters.
-        raise diagnosis.unusable_address(broker.node_id, broker.address, str(error)) from error
-    if contexts is not None and contexts.limits_suites:
-        suite, version, _ = transport.get_extra_info("cipher") or ("unknown", "TLS", 0)
-        if not contexts.allows(suite):
-            raise diagnosis.excluded_suite(broker.address, suite, version)
-
-
-async def _negotiate(
-    connection: BrokerConnection,
-    pipeline: ClientPipeline,
-    rung: int,
-    settings: ConnectionSettings,
-    expected: Expected | None,
-) -> tuple[Mapping[int, tuple[int, int]], Mapping[str, int], bool]:
-    """Return what the broker supports: the versions of the APIs, and the levels of the features.
-
-    The third value tells whether the broker has confirmed the `expected` ids.
-    """
-    broker = connection.broker
-    version = RUNGS[rung % len(RUNGS)]
-    for _ in RUNGS:
-        response = await _ask(connection, pipeline, version, settings, expected)
-        answer = _ANSWERS.get(response.error_code)
-        spoken = {
-            entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys
-        }
-        if answer is _Answer.SETTLED:
-            features = {each.name: each.max_version_level for each in response.finalized_features}
-            return spoken, features, expected is not None and version >= CHECKED_FROM
-        if answer is not _Answer.LOWER:
-            error = error_for(response.error_code, api="ApiVersions", broker=broker.address)
-            assert error is not None
-            if answer is _Answer.ELSEWHERE:
-                raise diagnosis.wrong_broker(broker.node_id, broker.address) from error
-            raise error
-        if version == 0:
-            break
-        known = spoken.get(ApiKey.API_VERSIONS)
-        version = 0 if known is None else min(negotiate(ApiVersionsRequest, known), version - 1)
-    raise UnsupportedVersionError(
-        "The broker supports no version of ApiVersions that the client supports "
-        f"({ApiVersionsRequest.min_version} to {ApiVersionsRequest.max_version}).",
-        api="ApiVersions",
-        broker=broker.address,
-    )
-
-
 def _refusal(body: bytes, code: int) -> ApiVersionsResponse:
     """Decode the response to an unsupported version, which has the format of version 0.
 
@@ -479,49 +541,3 @@ def _refusal(body: bytes, code: int) -> ApiVersionsResponse:
         return ApiVersionsResponse.decode(body, 0)
     except ProtocolError:
         return ApiVersionsResponse(error_code=code)
-
-
-async def _ask(
-    connection: BrokerConnection,
-    pipeline: ClientPipeline,
-    version: int,
-    settings: ConnectionSettings,
-    expected: Expected | None,
-) -> ApiVersionsResponse:
-    broker, request_s, tls = connection.broker, settings.request_s, settings.tls
-    request = identifying_request(expected)
-    # The response may have another version than the request, so the pipeline cannot decode it.
-    correlation_id, segments = pipeline.send(request, version, expect_response=False)
-    traffic, api, time = connection.traffic, "ApiVersions", asyncio.get_running_loop().time
-    traffic.log_request(broker, api, version, size_of(segments))
-    began = time()
-    try:
-        async with asyncio.timeout(request_s):
-            frame = await connection.exchange(segments)
-    except TimeoutError:
-        raise diagnosis.SilentError(
-            f"{broker.address} accepted the connection, but did not answer ApiVersions within "
-            f"{request_s:.1f} s. Check that it is a Kafka broker.",
-            broker=broker.node_id,
-        ) from None
-    except DisconnectedError as error:
-        # In TLS 1.3, the server rejects a client certificate after the client's handshake.
-        if isinstance(error.__cause__, ssl.SSLError):
-            certificate = None if tls is None else tls.has_certificate
-            traffic.authentication_failed(again=False)
-            raise diagnosis.tls_failure(broker.address, error.__cause__, certificate) from error
-        raise diagnosis.closed_early(broker.address, tls=False) from error
-    try:
-        answered, code = _ANSWER.unpack_from(frame)
-        if answered != correlation_id:
-            raise ProtocolError(
-                f"The response has the correlation id {answered} instead of {correlation_id}."
-            )
-        if _ANSWERS.get(code) is _Answer.LOWER:
-            response = _refusal(bytes(frame[4:]), code)
-        else:
-            response = ApiVersionsResponse.decode(frame[4:], version)
-        traffic.log_response(broker, api, version, len(frame), time() - began, response)
-        return response
-    except (ProtocolError, StructError) as error:
-        raise diagnosis.not_kafka(broker.address, bytes(frame[:16])) from error

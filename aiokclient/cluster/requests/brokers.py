@@ -13,7 +13,7 @@ import contextlib
 import copy
 import random
 import re
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Coroutine, Hashable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +24,7 @@ from aiokclient.errors import InvalidMetadataError, KafkaError, UnsupportedVersi
 from aiokclient.log.client_log import ClientLog
 from aiokclient.network.cluster_check import confirms
 from aiokclient.network.connection import BrokerConnection
-from aiokclient.network.pool import ConnectionPool, Purpose
+from aiokclient.network.pool import ConnectionPool, PoolOwner, Purpose
 from aiokclient.network.setup import ConnectionSettings
 from aiokclient.policy import Backoff, refuses_login
 from aiokclient.protocol.messages.get_telemetry_subscriptions import (
@@ -180,7 +180,7 @@ class Starts:
                 patience.reschedule(asyncio.get_running_loop().time())
 
 
-class Brokers:
+class Brokers(PoolOwner):
     """The connection pools of a client: one for each broker and each bootstrap server.
 
     A bootstrap server has a negative id until it is known which broker it is.
@@ -299,20 +299,30 @@ class Brokers:
             host,
             port,
             self._settings,
+            owner=self,
             backoff=Backoff.of_reconnects(config),
             setup=Backoff.of_setup_timeouts(config),
             rng=self.rng,
-            spawn=self._supervisor.spawn,
             is_first_contact=not self._watching,
-            on_failure=self._failed,
-            on_success=self._found,
-            on_slow=self._requests.on_slow_connection,
-            on_close=self._closed,
-            on_wrong_broker=self._requests.on_rebootstrap_required,
-            on_refused_login=self.starts.end,
         )
 
-    def _failed(self) -> None:
+    # -- what the pools report --------------------------------------------------------------
+
+    def start_task(
+        self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str
+    ) -> None:
+        self._supervisor.spawn(function, *args, name=name)
+
+    def on_slow_attempt(self) -> None:
+        self._requests.on_slow_connection()
+
+    def on_wrong_broker(self) -> None:
+        self._requests.on_rebootstrap_required()
+
+    def on_refused_login(self, purpose: Purpose, error: KafkaError) -> None:
+        self.starts.end(purpose, error)
+
+    def on_pool_failure(self) -> None:
         self._tell_failure()
         if self._unavailable():
             self._requests.on_brokers_unavailable()
@@ -336,7 +346,7 @@ class Brokers:
             self.reachability.missing(why, certain=all(pool.refused for pool in pools))
         self._requests.on_connections_lost()
 
-    def _found(self, pool: ConnectionPool) -> None:
+    def on_broker_reachable(self, pool: ConnectionPool) -> None:
         self._found_at = self.reachability.now()
         self.reachability.found(self._name(pool))
         self._requests.on_broker_found()
@@ -347,7 +357,7 @@ class Brokers:
         if pool is not None and not pool.reachable:
             pool.answered()
 
-    def _closed(self) -> None:
+    def on_connection_end(self) -> None:
         if not self.any_connected:
             self._outage_at = self.reachability.now()
         if not self.connections:

@@ -14,7 +14,7 @@ from aiokclient.metrics import Metrics
 from aiokclient.network.authentication import authenticate_again
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.login import Sasl
-from aiokclient.network.pool import ConnectionPool
+from aiokclient.network.pool import ConnectionPool, PoolOwner
 from aiokclient.network.sasl import Login
 from aiokclient.network.setup import ConnectionSettings
 from aiokclient.network.traffic import Traffic
@@ -143,8 +143,8 @@ async def test_repetition_does_not_count_as_failed_when_the_connection_closes_be
     traffic, sasl = Traffic(Metrics(), "test"), SlowSasl()
     connection, transport = connect(traffic=traffic)
     pool = ConnectionPool(
-        1, "memory", 9092, settings(), backoff=Backoff(), setup=Backoff(5, 5),
-        rng=random.Random(1), spawn=lambda *_, **__: None,
+        1, "memory", 9092, settings(), owner=PoolOwner(), backoff=Backoff(), setup=Backoff(5, 5),
+        rng=random.Random(1),
     )  # fmt: skip
     renewal = asyncio.ensure_future(
         pool._renew(connection, sasl, asyncio.get_running_loop().time())

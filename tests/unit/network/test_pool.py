@@ -12,7 +12,7 @@ from scripted import ScriptedBroker
 
 from aiokclient.errors import ClosedError, ConnectionSetupError, DisconnectedError, KafkaError
 from aiokclient.log.kept_errors import chain
-from aiokclient.network.pool import ConnectionPool, Purpose
+from aiokclient.network.pool import ConnectionPool, PoolOwner, Purpose
 from aiokclient.network.setup import ConnectionSettings
 from aiokclient.policy import Backoff
 from aiokclient.protocol.api import ApiKey
@@ -30,14 +30,19 @@ async def make_pool(settings: Settings) -> AsyncIterator[MakePool]:
     tasks: list[asyncio.Task[None]] = []
     pools: list[ConnectionPool] = []
 
-    def spawn(function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str) -> None:
-        tasks.append(asyncio.create_task(function(*args), name=name))
+    class Owner(PoolOwner):
+        def start_task(
+            self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str
+        ) -> None:
+            tasks.append(asyncio.create_task(function(*args), name=name))
+
+    owner = Owner()
 
     def made(port: int, backoff: Backoff = QUICK) -> ConnectionPool:
         setup = Backoff(5, 5)
         rng = random.Random(1)
         pool = ConnectionPool(
-            1, "127.0.0.1", port, settings(), backoff=backoff, setup=setup, rng=rng, spawn=spawn
+            1, "127.0.0.1", port, settings(), owner=owner, backoff=backoff, setup=setup, rng=rng
         )
         pools.append(pool)
         return pool

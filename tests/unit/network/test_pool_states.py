@@ -23,7 +23,7 @@ from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.diagnosis import ClosedEarlyError, WrongBrokerError
 from aiokclient.network.event_hub import EventHub
 from aiokclient.network.login import Sasl
-from aiokclient.network.pool import ConnectionPool, Purpose
+from aiokclient.network.pool import ConnectionPool, PoolOwner, Purpose
 from aiokclient.network.sasl import Login
 from aiokclient.network.setup import ConnectionSettings
 from aiokclient.policy import Backoff
@@ -75,7 +75,7 @@ class Line:
         return self.transports[-1]
 
 
-class World:
+class World(PoolOwner):
     """A broker, and a pool with what it reports."""
 
     def __init__(
@@ -92,16 +92,26 @@ class World:
         self.tasks: list[asyncio.Task[None]] = []
         self.pool = ConnectionPool(
             node_id, "memory", 9092, settings(connector=self.line, **changes),
-            backoff=Backoff(0.5, 4.0, jitter=0.0), setup=Backoff(5.0, 5.0, jitter=0.0),
-            rng=random.Random(1), spawn=self.spawn, is_first_contact=first,
-            on_failure=lambda: self.reports.append("failure"),
-            on_success=lambda pool: self.reports.append(("success", pool)),
-            on_close=lambda: self.reports.append("close"),
-            on_wrong_broker=lambda: self.reports.append("wrong broker"),
-            on_refused_login=lambda *told: self.reports.append(told),
+            owner=self, backoff=Backoff(0.5, 4.0, jitter=0.0), setup=Backoff(5.0, 5.0, jitter=0.0),
+            rng=random.Random(1), is_first_contact=first,
         )  # fmt: skip
 
-    def spawn(self, function: Callable[..., Any], *args: Any, name: str) -> None:
+    def on_pool_failure(self) -> None:
+        self.reports.append("failure")
+
+    def on_broker_reachable(self, pool: ConnectionPool) -> None:
+        self.reports.append(("success", pool))
+
+    def on_connection_end(self) -> None:
+        self.reports.append("close")
+
+    def on_wrong_broker(self) -> None:
+        self.reports.append("wrong broker")
+
+    def on_refused_login(self, purpose: Purpose, error: KafkaError) -> None:
+        self.reports.append((purpose, error))
+
+    def start_task(self, function: Callable[..., Any], *args: Any, name: str) -> None:
         self.names.append(name)
         self.tasks.append(asyncio.create_task(function(*args), name=name))
 
@@ -563,7 +573,7 @@ def test_broker_is_not_asked_for_mechanisms_when_the_login_is_not_in_doubt(
         if case == "sasl":
             world.pool._advises = ConnectionPool(
                 1, "memory", 9092, settings(sasl=Refusing(KafkaError("no"))),
-                backoff=Backoff(), setup=Backoff(), rng=random.Random(1), spawn=world.spawn,
+                owner=world, backoff=Backoff(), setup=Backoff(), rng=random.Random(1),
             )._advises  # fmt: skip
         if case == "answered":
             other = await world.pool.get(Purpose.PRODUCE)

@@ -14,7 +14,7 @@ from aiokclient.metrics import Metrics
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.diagnosis import NotConnectedError, TimedOutError
 from aiokclient.network.login import Sasl
-from aiokclient.network.pool import ConnectionPool, Purpose
+from aiokclient.network.pool import ConnectionPool, PoolOwner, Purpose
 from aiokclient.network.sasl import Login
 from aiokclient.network.setup import ConnectionSettings
 from aiokclient.network.traffic import Traffic
@@ -65,28 +65,34 @@ class Tokens(Sasl):
         return Login(PLAIN)
 
 
-class Pool:
+class Pool(PoolOwner):
     """A pool with what it reports, and with its tasks, which end with the pool."""
 
     def __init__(self, settings: ConnectionSettings, setup: Backoff, node_id: int = 1) -> None:
         self.reports: list[tuple[str, float]] = []
         self.names: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
-        now = asyncio.get_running_loop().time
-
-        def noted(name: str) -> Callable[..., None]:
-            return lambda *_: self.reports.append((name, now()))
-
-        def spawn(function: Callable[..., Any], *args: Any, name: str) -> None:
-            self.names.append(name)
-            self.tasks.append(asyncio.create_task(function(*args), name=name))
-
+        self._now = asyncio.get_running_loop().time
         self.pool = ConnectionPool(
-            node_id, "memory", 9092, settings, backoff=Backoff(0.5, 4.0, jitter=0.0), setup=setup,
-            rng=random.Random(1), spawn=spawn, is_first_contact=False,
-            on_failure=noted("failure"), on_success=noted("success"), on_slow=noted("slow"),
-            on_close=noted("close"),
+            node_id, "memory", 9092, settings, owner=self, backoff=Backoff(0.5, 4.0, jitter=0.0),
+            setup=setup, rng=random.Random(1), is_first_contact=False,
         )  # fmt: skip
+
+    def start_task(self, function: Callable[..., Any], *args: Any, name: str) -> None:
+        self.names.append(name)
+        self.tasks.append(asyncio.create_task(function(*args), name=name))
+
+    def on_pool_failure(self) -> None:
+        self.reports.append(("failure", self._now()))
+
+    def on_broker_reachable(self, pool: ConnectionPool) -> None:
+        self.reports.append(("success", self._now()))
+
+    def on_slow_attempt(self) -> None:
+        self.reports.append(("slow", self._now()))
+
+    def on_connection_end(self) -> None:
+        self.reports.append(("close", self._now()))
 
     def times(self, name: str) -> list[float]:
         return [at for each, at in self.reports if each == name]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 import aiokclient.network.diagnosis as diagnosis
 from aiokclient.errors import ConnectionSetupError, DisconnectedError
-from aiokclient.network import race as races
+from aiokclient.network import setup as setups
 from aiokclient.network.connection import BrokerConnection
-from aiokclient.network.setup import AddressRace, alternate
+from aiokclient.network.setup import AddressRace, ConnectionSetup, alternate
 from aiokclient.network.transport import Address
 from aiokclient.testing.simulation.loop import VirtualLoop
 
@@ -28,6 +29,13 @@ def test_families_alternate(given: list[str], tried: list[str]) -> None:
     assert alternate((host, 1) for host in given) == [(host, 1) for host in tried]
 
 
+class Setup(ConnectionSetup):
+    """A setup whose connections a function of the test makes."""
+
+    def __init__(self, connect: Callable[[Address], Awaitable[BrokerConnection]]) -> None:
+        self.connect = connect  # type: ignore[method-assign]
+
+
 async def lost(*errors: DisconnectedError) -> DisconnectedError:
     """Return the error of a race in which each address fails with one of these errors."""
     left = dict(zip([("::1", 1), ("10.0.0.1", 1), ("10.0.0.2", 1)], errors, strict=False))
@@ -35,7 +43,7 @@ async def lost(*errors: DisconnectedError) -> DisconnectedError:
     async def connect(address: Address) -> BrokerConnection:
         raise left[address]
 
-    race = AddressRace(left, connect)
+    race = AddressRace(left, Setup(connect))
     assert await race.winner() is None
     return race.failure("kafka:1", 7)
 
@@ -71,7 +79,7 @@ FIRST, SECOND, THIRD = ("::1", 1), ("10.0.0.1", 1), ("::2", 1)
 @pytest.fixture
 def immediate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin each attempt right after the previous one."""
-    monkeypatch.setattr(races, "STAGGER_S", 0)
+    monkeypatch.setattr(setups, "STAGGER_S", 0)
 
 
 @pytest.mark.usefixtures("immediate")
@@ -85,7 +93,7 @@ async def test_attempt_in_progress_wins_after_another_address_was_misconfigured(
         await misconfigured.wait()
         return BrokerConnection(1, "kafka", 1, client_id="test")
 
-    won = await AddressRace([FIRST, SECOND], connect).winner()
+    won = await AddressRace([FIRST, SECOND], Setup(connect)).winner()
     assert won is not None
     assert won[0] == FIRST
 
@@ -98,7 +106,7 @@ async def test_no_attempt_begins_after_an_address_was_misconfigured() -> None:
         raise ConnectionSetupError("a certificate that is not accepted")
 
     with pytest.raises(ConnectionSetupError):
-        await AddressRace([FIRST, SECOND], connect).winner()
+        await AddressRace([FIRST, SECOND], Setup(connect)).winner()
     assert tried == [FIRST]
 
 
@@ -115,7 +123,7 @@ async def test_second_of_two_simultaneous_connections_is_closed() -> None:
         made.append(BrokerConnection(1, "kafka", 1, client_id="test"))
         return made[-1]
 
-    won = await AddressRace([FIRST, SECOND, THIRD], connect).winner()
+    won = await AddressRace([FIRST, SECOND, THIRD], Setup(connect)).winner()
     assert won is not None
     assert won[1] is made[0]
     assert [connection.closed for connection in made] == [False, True]
@@ -134,7 +142,7 @@ async def test_cancelled_race_cancels_all_attempts() -> None:
             ended.append(address)
         raise AssertionError
 
-    racing = asyncio.create_task(AddressRace([FIRST, SECOND], connect).winner())
+    racing = asyncio.create_task(AddressRace([FIRST, SECOND], Setup(connect)).winner())
     while len(begun) < 2:  # noqa: ASYNC110 - the attempts are the test's own
         await asyncio.sleep(0)
     racing.cancel()
@@ -152,7 +160,7 @@ async def test_first_misconfiguration_is_raised_when_several_addresses_have_one(
         raise ConnectionSetupError(address[0])
 
     both = asyncio.Event()
-    race = AddressRace([("::1", 1), ("10.0.0.1", 1)], connect)
+    race = AddressRace([("::1", 1), ("10.0.0.1", 1)], Setup(connect))
     running = asyncio.ensure_future(race.winner())
     while len(begun) < 2:  # noqa: ASYNC110 - the race has no event
         await asyncio.sleep(0.01)
@@ -171,7 +179,7 @@ async def test_race_goes_on_with_the_addresses_that_have_not_failed() -> None:
         return BrokerConnection(1, *address, client_id="test")
 
     addresses = [("::1", 1), ("10.0.0.1", 1), ("10.0.0.2", 1)]
-    race = AddressRace(addresses, connect)
+    race = AddressRace(addresses, Setup(connect))
     for address in addresses[1:]:
         won = await race.winner()
         assert won is not None
@@ -199,7 +207,9 @@ def test_next_address_is_tried_after_a_quarter_of_a_second_or_a_failure(first_fa
             await asyncio.sleep(1.0 if address[0] == "10.0.0.3" else 100.0)
             return won
 
-        race = AddressRace([(f"10.0.0.{n}", 1) for n in (1, 2, 3, 4, 5, 6, 7, 8, 9)], connect)
+        race = AddressRace(
+            [(f"10.0.0.{n}", 1) for n in (1, 2, 3, 4, 5, 6, 7, 8, 9)], Setup(connect)
+        )
         assert await race.winner() == (("10.0.0.3", 1), won)
         first_s = 0.0 if first_fails else 0.25
         expected = [0.0, *(first_s + 0.25 * number for number in range(6))]
@@ -230,6 +240,6 @@ async def test_first_address_that_closed_early_is_found() -> None:
     async def connect(address: Address) -> BrokerConnection:
         raise DisconnectedError("refused") if address[0] == "10.0.0.1" else closed
 
-    race = AddressRace([("10.0.0.1", 1), ("10.0.0.2", 1), ("10.0.0.3", 1)], connect)
+    race = AddressRace([("10.0.0.1", 1), ("10.0.0.2", 1), ("10.0.0.3", 1)], Setup(connect))
     assert await race.winner() is None
     assert race.closed_early() == (("10.0.0.2", 1), closed)

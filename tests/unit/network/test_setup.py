@@ -22,7 +22,7 @@ from aiokclient.log.client_log import ClientLog
 from aiokclient.metrics import Metrics
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.diagnosis import UNEXPLAINED, ClosedEarlyError
-from aiokclient.network.setup import RUNGS, ConnectionSettings, open_connection
+from aiokclient.network.setup import RUNGS, ConnectionSettings, SetupProgress, open_connection
 from aiokclient.network.tls import TlsContexts
 from aiokclient.network.traffic import Traffic
 from aiokclient.network.transport import Address, TcpConnector
@@ -533,17 +533,32 @@ class Failing:
         return transport
 
 
+class Recorder(SetupProgress):
+    """A progress that records each step."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    @property  # type: ignore[override]
+    def awaited(self) -> str:
+        return self.told[-1]
+
+    @awaited.setter
+    def awaited(self, step: str) -> None:
+        self.told.append(step)
+
+
 async def test_step_is_taken_back_and_the_connection_closed_when_a_handshake_fails(
     settings: Settings, client_tls: ssl.SSLContext
 ) -> None:
-    told: list[str] = []
+    progress = Recorder()
     connector = Failing(2, OSError("lost"))
     with pytest.raises(DisconnectedError):
         await open_connection(
             1, "kafka", 9092, settings(connector=connector, tls=contexts(client_tls)),
-            timeout_s=5, rung=0, on_accepted=told.append,
+            timeout_s=5, rung=0, progress=progress,
         )  # fmt: skip
-    assert told == ["the TLS handshake", ""] * 2
+    assert progress.told == ["the TLS handshake", ""] * 2
     assert [transport.closing for transport in connector.transports] == [True, True]
 
 
@@ -554,15 +569,15 @@ async def test_step_is_taken_back_and_the_connection_closed_when_a_handshake_fai
 async def test_only_a_bootstrap_server_is_examined_when_it_closes_early(
     settings: Settings, node_id: int, examine: bool, examined: bool
 ) -> None:
-    told: list[str] = []
+    progress = Recorder()
     connector = Failing(1, None)
     with pytest.raises(ClosedEarlyError):
         await open_connection(
             node_id, "kafka", 9092, settings(connector=connector),
-            timeout_s=5, rung=0, examine=examine, on_accepted=told.append,
+            timeout_s=5, rung=0, examine=examine, progress=progress,
         )  # fmt: skip
     assert (len(connector.transports) > 1) is examined
-    assert told == ["ApiVersions"]
+    assert progress.told == ["ApiVersions"]
 
 
 class Refusing(Failing):

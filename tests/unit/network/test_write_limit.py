@@ -9,7 +9,7 @@ import pytest
 import trustme
 from scripted import MemoryTransport
 
-from aiokclient import segments
+from aiokclient.network import transport as transports
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.protocol import messages
 
@@ -106,7 +106,7 @@ def test_requests_are_held_under_uvloop_when_the_peer_reads_nothing(tls: bool) -
 def test_the_pythons_without_a_limit_are_known(
     version: tuple[int, int, int], expected: bool
 ) -> None:
-    assert segments._never_pauses(version) is expected
+    assert transports._never_pauses(version) is expected
 
 
 @pytest.mark.parametrize("parts", [[b"a" * 20_000, b"b" * 20_000, b""], [b"", b"a" * 50_000]])
@@ -119,9 +119,9 @@ async def test_all_segments_are_written_in_order_when_some_are_empty(
     never_pauses: bool,
     buffered: int,
 ) -> None:
-    monkeypatch.setattr(segments, "NEVER_PAUSES", never_pauses)
+    monkeypatch.setattr(transports, "NEVER_PAUSES", never_pauses)
     connection, transport = connect()
     transport.unwritten = buffered
-    segments.write_segments(transport, parts, sum(map(len, parts)))
+    transports.write_segments(transport, parts, sum(map(len, parts)))
     assert transport.sent == b"".join(parts)
     connection.close()
