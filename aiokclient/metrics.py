@@ -1,8 +1,16 @@
-"""Counters, gauges and histograms: plain numbers, no locks, no clock, no IO.
+"""The registry of a client's metrics: counters, gauges, histograms, and spreads.
 
-They belong to one event loop. Keep the object that `counter()` returns and call `add` on it: a
-lookup by name for every record would cost more than all other work for the record. Rates are
-computed by the collector of the numbers; nothing is averaged over time here.
+All are plain numbers without locks, clock, or IO, and belong to one event loop. Keep the object
+that `counter()` returns and call `add` on it: a lookup by name for every record would cost more
+than all other work for the record. Rates are computed by the collector of the numbers; nothing is
+averaged over time here.
+
+`Metrics` is the registry. An instrument has a name, labels, and an owner: the client itself, or one
+producer, consumer, admin, or member of a group (`OwnMetrics`). `metrics()`, Prometheus, and
+OpenTelemetry read the instruments of the client, and those of the owners that `OwnMetrics.show`
+names, as one sum for all owners. Pushes (KIP-714) read the instruments of each owner. For that,
+`OwnMetrics.take_sample` copies the numbers of an owner at one moment, in the event loop. Everything
+else is done with that copy, a `Sample`, in the thread that encodes a push.
 
 The number of series is bounded. Metrics with many labels are either computed when they are read
 (`collect`), so that they contain only objects that still exist, or their owner removes them
@@ -14,24 +22,44 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from collections import Counter as Count
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
+from aiokclient.clock import Clock, SystemClock
+from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.log.tables import Column, Table
 
 __all__ = [
+    "ApplicationMetric",
+    "ApplicationMetrics",
     "BYTES",
     "Counter",
+    "EMPTY",
     "Gauge",
     "Histogram",
     "Labels",
     "MetricValue",
     "Metrics",
     "MetricsSnapshot",
+    "OwnMetrics",
+    "Owner",
+    "Reading",
     "SECONDS",
+    "Sample",
+    "Series",
+    "SeriesByKey",
+    "Spread",
+    "Timed",
     "TopicCounters",
+    "counted",
+    "gauged",
+    "merged",
 ]
 
+T = TypeVar("T")
 Instrument = TypeVar("Instrument", "Counter", "Gauge", "Histogram")
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
@@ -45,13 +73,27 @@ BYTES = tuple(float(1 << shift) for shift in range(8, 25, 2))
 """Upper bounds of a histogram's buckets: sizes in bytes, from 256 to 16 Mi."""
 QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 
-UNSORTED = 64
-"""Number of observations that a histogram collects before it sorts them into buckets."""
+UNCOUNTED = 64
+"""Number of observations that a spread or a histogram collects before it counts them."""
 
 SERIES = 1000
 """Largest number of topics that have their own series in a metric by topic."""
 OTHER = "(other)"
 """The label for all further topics. No topic can have this name."""
+OTHER_TOPICS = (("topic", OTHER),)
+
+FORMER = 16
+"""Number of ended owners that are kept apart, because some of their events are counted late."""
+UNPUSHED = 100
+"""Number of ended owners whose last metrics are kept for the next push."""
+ENDED_TOPICS = 10_000
+"""The largest number of deleted topics to remember. If there are more, all are forgotten.
+
+There can be more only if nothing calls `take_ended_topics`.
+"""
+
+NUMBERS = count(1)
+"""The source of ids for owners."""
 
 
 class MetricValue(NamedTuple):
@@ -117,46 +159,144 @@ class Gauge:
         self._value += n
 
 
-class Histogram:
+class Reading(NamedTuple):
+    """Observations of one object.
+
+    `number` and `total` are those since the object began. `largest` and `smallest` are those of a
+    time span; see `Spread.take_reading`.
+
+    The value of a counter or gauge is both the `number` and the `total`.
+    """
+
+    number: float = 0
+    total: float = 0
+    largest: float = -math.inf
+    smallest: float = math.inf
+
+
+EMPTY = Reading()
+
+Series: TypeAlias = Iterable[tuple[Labels, Reading]]
+SeriesByKey: TypeAlias = Mapping[str, Series | Callable[[], Series]]
+"""Series by key, or functions that compute them from copied numbers when a thread calls them."""
+
+
+def counted(value: float) -> Reading:
+    """Return the reading of a number that only increases."""
+    return Reading(value, value)
+
+
+def gauged(value: float) -> Reading:
+    """Return the reading of a number that can increase and decrease."""
+    return Reading(value, value, value, value)
+
+
+def merged(readings: Iterable[Reading]) -> Reading:
+    """Return one reading that combines these: their sums, and their extremes."""
+    number = total = 0.0
+    largest, smallest = -math.inf, math.inf
+    for reading in readings:
+        number += reading.number
+        total += reading.total
+        largest = max(largest, reading.largest)
+        smallest = min(smallest, reading.smallest)
+    return Reading(number, total, largest, smallest)
+
+
+class Spread:
+    """The number, the sum, the largest, and the smallest of observations.
+
+    An observation is only appended to a list, which is added up when it is long or is read.
+    """
+
+    __slots__ = ("_count", "_extremes", "_largest", "_smallest", "_total", "_uncounted")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._total: int | float = 0
+        self._largest: int | float = -math.inf
+        self._smallest: int | float = math.inf
+        self._extremes: tuple[int | float, int | float] = (-math.inf, math.inf)
+        """The extremes of the time span that the last `take_reading` ended."""
+        self._uncounted: list[int | float] = []
+
+    def observe(self, value: int | float) -> None:
+        uncounted = self._uncounted
+        uncounted.append(value)
+        if len(uncounted) >= UNCOUNTED:
+            self._add_up()
+
+    def observe_all(self, values: Iterable[int | float]) -> None:
+        self._uncounted.extend(values)
+        self._add_up()
+
+    def _add_up(self) -> None:
+        values = self._uncounted
+        if values:
+            self._count += len(values)
+            self._total += sum(values)
+            self._largest = max(self._largest, max(values))
+            self._smallest = min(self._smallest, min(values))
+            values.clear()
+
+    @property
+    def count(self) -> int:
+        """Number of observations."""
+        self._add_up()
+        return self._count
+
+    @property
+    def total(self) -> int | float:
+        """The sum of the observations."""
+        self._add_up()
+        return self._total
+
+    def take_reading(self, *, again: bool | None) -> Reading:
+        """Return the number and the sum of all observations, and the extremes of a time span.
+
+        The time span begins with the previous reading and ends with this one. `again` is true if no
+        broker has accepted the previous reading: then the time span of that reading is included.
+        With None, this reading does not end the time span.
+        """
+        self._add_up()
+        largest, smallest = self._largest, self._smallest
+        if again is None:
+            return Reading(self._count, self._total, largest, smallest)
+        if again:
+            largest, smallest = max(largest, self._extremes[0]), min(smallest, self._extremes[1])
+        self._extremes = largest, smallest
+        self._largest, self._smallest = -math.inf, math.inf
+        return Reading(self._count, self._total, largest, smallest)
+
+
+class Histogram(Spread):
     """Observations sorted into fixed buckets; the last bucket takes what exceeds all bounds.
 
     An observation is only appended to a list, because observing must be cheap for requests. The
     list is sorted into the buckets when it is long or when the histogram is read.
     """
 
-    __slots__ = ("_bounds", "_counts", "_maximum", "_recent", "_taken", "_total", "_unsorted")
+    __slots__ = ("_bounds", "_counts", "_maximum")
 
     kind = "histogram"
 
     def __init__(self, bounds: Sequence[float] = SECONDS) -> None:
+        super().__init__()
         self._bounds = tuple(sorted(bounds))
         self._counts = [0] * (len(self._bounds) + 1)
-        self._total: int | float = 0
         self._maximum: int | float = 0
-        self._recent: int | float = -math.inf
-        self._taken: int | float = -math.inf
-        """The result of the last `take_maximum`. `_recent` is the maximum since that call."""
-        self._unsorted: list[int | float] = []
 
-    def observe(self, value: int | float) -> None:
-        unsorted = self._unsorted
-        unsorted.append(value)
-        if len(unsorted) >= UNSORTED:
-            self._sort()
-
-    def observe_all(self, values: Iterable[int | float]) -> None:
-        self._unsorted.extend(values)
-        self._sort()
-
-    def _sort(self) -> None:
+    def _add_up(self) -> None:
         """Put the latest observations into their buckets."""
-        values = self._unsorted
+        values = self._uncounted
         if not values:
             return
         values.sort()
+        self._count += len(values)
         self._total += sum(values)
         self._maximum = max(self._maximum, values[-1])
-        self._recent = max(self._recent, values[-1])
+        self._largest = max(self._largest, values[-1])
+        self._smallest = min(self._smallest, values[0])
         begin = 0
         for index, bound in enumerate(self._bounds):
             end = bisect_right(values, bound, begin)
@@ -165,43 +305,32 @@ class Histogram:
         self._counts[-1] += len(values) - begin
         values.clear()
 
-    @property
-    def count(self) -> int:
-        """Number of observations."""
-        self._sort()
-        return sum(self._counts)
+    def add_all_of(self, other: Histogram) -> None:
+        """Add the observations of another histogram, which has the same bounds."""
+        self._add_up()
+        other._add_up()
+        self._count += other._count
+        self._total += other._total
+        self._maximum = max(self._maximum, other._maximum)
+        self._counts = [one + two for one, two in zip(self._counts, other._counts, strict=True)]
 
     @property
-    def total(self) -> int | float:
-        """The sum of the observations."""
-        self._sort()
-        return self._total
+    def bounds(self) -> tuple[float, ...]:
+        """The upper bounds of the buckets."""
+        return self._bounds
 
     @property
     def buckets(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
         """The upper bounds of the buckets, and the counts, which have one element more."""
-        self._sort()
+        self._add_up()
         return self._bounds, tuple(self._counts)
-
-    def take_maximum(self, *, again: bool | None) -> int | float:
-        """Return the largest observation since the last call, or minus infinity.
-
-        With `again`, the result of the last call counts as an observation, too. A call with None
-        changes nothing.
-        """
-        self._sort()
-        if again is None:
-            return self._recent
-        taken = max(self._recent, self._taken) if again else self._recent
-        self._taken, self._recent = taken, -math.inf
-        return taken
 
     def quantile(self, q: float) -> float:
         """Return an upper bound of the q-th quantile (0 to 1): the upper bound of its bucket."""
         wanted, seen = q * self.count, 0
-        for bound, count in zip(self._bounds, self._counts, strict=False):
-            seen += count
-            if count and seen >= wanted:
+        for bound, number in zip(self._bounds, self._counts, strict=False):
+            seen += number
+            if number and seen >= wanted:
                 return min(bound, self._maximum)
         return self._maximum
 
@@ -248,13 +377,344 @@ class MetricsSnapshot(dict[str, Any]):
         return Table(tuple(map(Column, ("metric", "value", *columns))), rows).pandas()
 
 
+class Timed:
+    """A context manager that adds the seconds for which it was entered to a counter."""
+
+    __slots__ = ("_began", "_counter", "_time")
+
+    def __init__(self, counter: Counter, time: Callable[[], float]) -> None:
+        self._counter = counter
+        self._time = time
+        self._began = 0.0
+
+    def __enter__(self) -> None:
+        self._began = self._time()
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        self._counter.add(self._time() - self._began)
+
+
+class Sample:
+    """The metrics of one owner at one moment. They can be read in any thread."""
+
+    def __init__(
+        self,
+        number: int,
+        kind: str,
+        membership: str,
+        resource: Labels,
+        counts: dict[str, list[tuple[Labels, float]]],
+        series: dict[str, Series | Callable[[], Series]],
+        sums: Mapping[str, Iterable[str]],
+    ) -> None:
+        self.number = number
+        """An id of the owner, which is unique as long as the process runs."""
+        self.kind = kind
+        self.membership = membership
+        self.resource = resource
+        self._counts = counts
+        self._series = series
+        self._sums = sums
+        self._read: dict[str, dict[Labels, Reading]] = {}
+
+    def has(self, key: str) -> bool:
+        """Return whether the owner has a key."""
+        return key in self._counts or key in self._series or key in self._sums
+
+    def read(self, key: str) -> dict[Labels, Reading]:
+        """Return the readings of a key by labels. May take long."""
+        found = self._read.get(key)
+        if found is None:
+            counts, series = self._counts.get(key, ()), self._series.get(key, ())
+            found = {labels: counted(value) for labels, value in counts}
+            found.update(series() if callable(series) else series)
+            for part in self._sums.get(key, ()):
+                for labels, reading in self.read(part).items():
+                    found[labels] = counted(found.get(labels, EMPTY).number + reading.number)
+            self._read[key] = found
+        return found
+
+
+class _Shown(NamedTuple):
+    """Series of an owner that are shown in `metrics()`."""
+
+    name: str
+    unit: str
+    series: dict[Labels, Counter | Histogram]
+
+
+class Owner(Protocol):
+    """A consumer, or a member of a group."""
+
+    @property
+    def metric_attributes(self) -> Labels:
+        """The present attributes by which an operator recognizes the object."""
+        ...
+
+
+class OwnMetrics:
+    """The instruments of one owner, by key and labels.
+
+    `kind` is "producer", "consumer", or "admin", and "" for the connections of a client.
+    `attributes` are those by which an operator recognizes the owner, such as its group. Those that
+    may change are read from `owner`.
+    `membership` is "assigned" for a consumer without a group, the group protocol for a consumer in
+    a group, and "member" for a `GroupMember`.
+
+    A key is the name that the rows of `aiokclient.telemetry.table` use for the values. Values are
+    cumulative: rates and averages are computed from two readings. Only a largest and a smallest
+    value need a time span of their own.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        kind: str = "",
+        membership: str = "",
+        *,
+        attributes: Labels = (),
+        owner: Owner | None = None,
+    ) -> None:
+        self.metrics = metrics
+        """The registry of the client."""
+        self.number = next(NUMBERS)
+        """An id that no other owner has."""
+        self.kind = kind
+        self.membership = membership
+        self.shown: list[_Shown] = []
+        """The series that are also in `metrics()`."""
+        self.owner = owner
+        self._attributes = dict(attributes)
+        self._counters: dict[str, dict[Labels, Counter]] = {}
+        self._spreads: dict[str, dict[Labels, Spread]] = {}
+        """The spreads and histograms."""
+        self._computed: dict[str, Callable[[], Series]] = {}
+        self._sums: dict[str, tuple[str, ...]] = {}
+        self._sources: list[Callable[[bool | None], SeriesByKey]] = []
+        self._of_partitions: Callable[[bool | None], SeriesByKey] = _nothing
+        self._updates: list[Callable[[], None]] = []
+        self._forgetting: list[Callable[[], None]] = []
+
+    @property
+    def resource(self) -> Labels:
+        """The attributes, sorted by name.
+
+        An attribute that has ended keeps its last value, so that the last push of a member that has
+        left its group still names the group.
+        """
+        self.keep_attributes()
+        return tuple(sorted(self._attributes.items()))
+
+    def keep_attributes(self) -> None:
+        """Keep the present attributes, some of which are about to end."""
+        if self.owner is not None:
+            self._attributes.update(self.owner.metric_attributes)
+
+    def counter(self, key: str, **labels: str) -> Counter:
+        """Return the counter with this key and these labels. A hot path adds to its `value`."""
+        return _get(self._counters.setdefault(key, {}), labels, Counter)
+
+    def spread(self, key: str, **labels: str) -> Spread:
+        """Return the spread with this key and these labels."""
+        return _get(self._spreads.setdefault(key, {}), labels, Spread)
+
+    def histogram(self, key: str) -> Histogram:
+        """Return the histogram with this key, in seconds."""
+        return cast(Histogram, _get(self._spreads.setdefault(key, {}), {}, Histogram))
+
+    def show(self, key: str, name: str, *, unit: str = "") -> None:
+        """Show the counters or the histogram of a key in `metrics()`, under this name.
+
+        If several owners of a client show series with the same name and labels, their sum is shown.
+        """
+        shown = self._spreads if key in self._spreads else self._counters
+        series = cast("dict[Labels, Counter | Histogram]", shown.setdefault(key, {}))
+        self.shown.append(_Shown(name, unit, series))
+
+    def timed(self, key: str, time: Callable[[], float]) -> Timed:
+        """Return a context manager that adds the seconds spent in its body to a counter."""
+        return Timed(self.counter(key), time)
+
+    def gauge(self, key: str, source: Callable[[], float | None]) -> None:
+        """Compute a key's value when it is taken. If `source` returns None, the key is left out."""
+
+        def compute() -> Series:
+            value = source()
+            return [] if value is None else [((), gauged(value))]
+
+        self._computed[key] = compute
+
+    def compute_series(self, key: str, source: Callable[[], Series]) -> None:
+        """Compute the series of a key when they are taken."""
+        self._computed[key] = source
+
+    def sum_series(self, key: str, *parts: str) -> None:
+        """Compute the series of a key as the sums of those of other keys."""
+        self._sums[key] = parts
+
+    def offer_series(self, source: Callable[[bool | None], SeriesByKey]) -> None:
+        """Compute the series of several keys when they are taken.
+
+        `source(again)` takes readings as `Spread.take_reading` does.
+        """
+        self._sources.append(source)
+
+    def offer_partitions(self, source: Callable[[bool | None], SeriesByKey]) -> None:
+        """Compute the series of partitions when they are taken, unless there are too many."""
+        self._of_partitions = source
+
+    def before_reading(self, update: Callable[[], None]) -> None:
+        """Call `update()` before values are taken, so that it counts the collected events."""
+        self._updates.append(update)
+
+    def at_forgetting(self, forget: Callable[[], None]) -> None:
+        """Call `forget()` when series of topics may have been removed.
+
+        The owner of stored series must then look them up again.
+        """
+        self._forgetting.append(forget)
+
+    def end(self) -> None:
+        """End with the owner: its sums stay in `metrics()`. Synchronous, idempotent."""
+        self.metrics.end_owner(self)
+
+    def update(self) -> None:
+        """Count all events, so that values can be taken."""
+        for update in self._updates:
+            update()
+
+    def gauge_value(self, key: str) -> float:
+        """Return the value of a key that has no labels, or 0 if it is left out."""
+        compute = self._computed.get(key)
+        return sum(reading.total for _, reading in compute()) if compute is not None else 0
+
+    def take_sample(self, *, again: bool | None, partitions: bool = True) -> Sample:
+        """Copy all values. Call `update` first. For `again`, see `Spread.take_reading`.
+
+        The series of partitions are left out unless `partitions` is true.
+        """
+        counts = {
+            key: [(labels, each.value) for labels, each in counters.items()]
+            for key, counters in self._counters.items()
+        }
+        series: dict[str, Series | Callable[[], Series]] = {
+            key: [(labels, each.take_reading(again=again)) for labels, each in spreads.items()]
+            for key, spreads in self._spreads.items()
+        }
+        for key, compute in self._computed.items():
+            series[key] = list(compute())
+        for source in self._sources:
+            series.update(source(again))
+        if partitions:
+            series.update(self._of_partitions(again))
+        return Sample(
+            self.number, self.kind, self.membership, self.resource, counts, series, self._sums
+        )
+
+    def keep_topics(self, exists: Callable[[str], bool]) -> set[str]:
+        """Forget the series of all topics that do not exist, and return these topics."""
+        self.update()
+        gone: set[str] = set()
+        every: list[dict[Labels, Any]] = [*self._counters.values(), *self._spreads.values()]
+        for series in every:
+            gone |= _keep_topics(series, exists)
+        for forget in self._forgetting:
+            forget()
+        return gone
+
+
+class ApplicationMetric(NamedTuple):
+    """A metric of the application: a function that returns a number, or an instrument."""
+
+    name: str
+    labels: Labels
+    unit: str
+    source: Callable[[], float] | Counter | Gauge | Histogram
+
+
+class ApplicationMetrics:
+    """The metrics that the application has registered with a client (KIP-1076)."""
+
+    def __init__(self) -> None:
+        self._metrics: dict[tuple[str, Labels], ApplicationMetric] = {}
+        self._watchers: dict[object, Callable[[ApplicationMetric], None]] = {}
+
+    def register(self, name: Any, source: Any, labels: Mapping[str, str], unit: Any) -> None:
+        """Add a metric, or replace the one with the same name and labels."""
+        if not isinstance(name, str) or not name or not isinstance(unit, str):
+            raise ArgumentTypeError(
+                f"{name!r} and {unit!r} are not the name and the unit of a metric. Pass strings."
+            )
+        if not isinstance(source, Counter | Gauge | Histogram) and not callable(source):
+            raise ArgumentTypeError(
+                f"{source!r} is neither a function nor a Counter, Gauge, or Histogram."
+            )
+        given: Any = labels
+        if not isinstance(given, Mapping):
+            raise ArgumentTypeError(
+                f"{given!r} is not a mapping from labels to values. Pass a dict."
+            )
+        key = tuple(sorted((str(label), str(value)) for label, value in labels.items()))
+        metric = self._metrics[name, key] = ApplicationMetric(name, key, unit, source)
+        for watcher in list(self._watchers.values()):
+            watcher(metric)
+
+    def watch(self, watcher: Callable[[ApplicationMetric], None]) -> Callable[[], None]:
+        """Call `watcher(metric)` for each metric, and for those that are registered later.
+
+        Return a function that ends these calls.
+        """
+        key = object()
+        self._watchers[key] = watcher
+        for metric in self:
+            watcher(metric)
+
+        def end() -> None:
+            self._watchers.pop(key, None)
+
+        return end
+
+    def unregister(self, name: str) -> None:
+        """Remove all metrics with this name."""
+        given: Any = name
+        if not isinstance(given, str):
+            raise ArgumentTypeError(f"{given!r} is not the name of a metric. Pass a str.")
+        for key in [key for key in self._metrics if key[0] == name]:
+            del self._metrics[key]
+
+    def drop(self, metric: ApplicationMetric) -> None:
+        """Remove a metric that must not be read again."""
+        if self._metrics.get((metric.name, metric.labels)) is metric:
+            del self._metrics[metric.name, metric.labels]
+
+    def __iter__(self) -> Iterator[ApplicationMetric]:
+        return iter(list(self._metrics.values()))
+
+
 class Metrics:
-    """The instruments of one client, by name and labels.
+    """The registry of one client: instruments by name and labels, and the owners of others.
 
     The same name and labels return the same instrument.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        clock = SystemClock() if clock is None else clock
+        self.began, self.began_ms = clock.monotonic(), clock.time_ms()
+        """The time at which measuring began, on the monotonic clock and on the wall clock."""
+        self.connections = OwnMetrics(self)
+        """The metrics of the connections, which have no other owner."""
+        self.application = ApplicationMetrics()
+        self.are_collected = False
+        """Whether a collector reads the metrics for pushes.
+
+        Only then are those of ended owners kept for the next push.
+        """
+        self._owners: dict[OwnMetrics, None] = {}
+        self._unpushed: dict[OwnMetrics, None] = {}
+        """Owners that have ended after the last push."""
+        self._former: deque[list[_Shown]] = deque()
+        """What the owners that ended last have shown, whose last events may still be counted."""
+        self._ended_topics: set[str] = set()
         self._instruments: dict[tuple[str, Labels], Counter | Gauge | Histogram] = {}
         self._units: dict[str, str] = {}
         self._by_topic: dict[str, TopicCounters] = {}
@@ -297,10 +757,68 @@ class Metrics:
         return found
 
     def keep_topics(self, exists: Callable[[str], bool]) -> None:
-        """Remove the counters of all topics that do not exist."""
+        """Remove the series of all topics that do not exist."""
         self._update()
         for counters in self._by_topic.values():
             counters.keep(exists)
+        for shown in self._former:
+            for _, _, series in shown:
+                _keep_topics(series, exists)
+        for own in self.owners:
+            self._ended_topics |= own.keep_topics(exists)
+        if not self.are_collected or len(self._ended_topics) > ENDED_TOPICS:
+            self._ended_topics.clear()
+
+    def take_ended_topics(self) -> frozenset[str]:
+        """Return the topics whose series were forgotten since the last call."""
+        gone, self._ended_topics = frozenset(self._ended_topics), set()
+        return gone
+
+    @property
+    def owners(self) -> list[OwnMetrics]:
+        """All owners, including those that have ended after the last push."""
+        return [*self._unpushed, *self._owners]
+
+    @property
+    def ended_owners(self) -> list[OwnMetrics]:
+        """The owners that have ended after the last push."""
+        return list(self._unpushed)
+
+    def add_owner(self, own: OwnMetrics) -> None:
+        """Read the metrics of an owner from now on, until `end_owner`."""
+        self._owners[own] = None
+
+    def end_owner(self, own: OwnMetrics) -> None:
+        """Keep the sums of an owner that ends. Idempotent."""
+        if own not in self._owners:
+            return
+        own.update()
+        del self._owners[own]
+        if own.shown:
+            self._former.append(own.shown)
+        if len(self._former) > FORMER:
+            self._keep_sums(self._former.popleft())
+        if self.are_collected and len(self._unpushed) < UNPUSHED:
+            self._unpushed[own] = None
+
+    def drop_owners(self, pushed: Iterable[OwnMetrics]) -> None:
+        """Forget these ended owners, because their last values were pushed."""
+        for own in pushed:
+            self._unpushed.pop(own, None)
+
+    def _keep_sums(self, shown: list[_Shown]) -> None:
+        """Add the values that an ended owner has shown to instruments of the client."""
+        for name, unit, series in shown:
+            for labels, instrument in series.items():
+                if isinstance(instrument, Histogram):
+                    given = dict[str, object](labels)
+                    self._get(Histogram, name, unit, given, instrument.bounds).add_all_of(
+                        instrument
+                    )
+                elif _has_topic(labels):
+                    self.by_topic(name, unit=unit).of(labels[0][1]).add(instrument.value)
+                else:
+                    self._get(Counter, name, unit, dict(labels)).add(instrument.value)
 
     def collect(
         self, name: str, source: Callable[[], Collected], *, unit: str = ""
@@ -335,6 +853,8 @@ class Metrics:
     def _update(self) -> None:
         for update in list(self._updates.values()):
             update()
+        for own in list(self._owners):
+            own.update()
 
     def remove(self, **labels: object) -> None:
         """Remove every instrument with all of these labels, for example those of one broker."""
@@ -370,11 +890,11 @@ class Metrics:
         """
         self._update()
         found: dict[tuple[str, Labels], MetricValue] = {}
-        for (name, labels), instrument in list(self._instruments.items()):
-            if name.startswith(prefix) and _finite(value := instrument.value):
-                unit = self._units.get(name, "")
+        for (name, labels), (unit, instruments) in self._all_instruments(prefix).items():
+            if _finite(value := _sum(instruments)):
+                kind = instruments[0].kind
                 found[name, labels] = MetricValue(
-                    name, dict(labels), instrument.kind, unit, cast(Value, value)
+                    name, dict(labels), kind, unit, cast(Value, value)
                 )
         for name, unit, source in list(self._collectors.values()):
             if not name.startswith(prefix):
@@ -387,6 +907,29 @@ class Metrics:
                 if before is None or cast(Number, before.value) < number:
                     found[key] = MetricValue(name, dict(key[1]), "gauge", unit, number)
         return [value for _, value in sorted(found.items(), key=lambda item: item[0])]
+
+    def _all_instruments(
+        self, prefix: str
+    ) -> dict[tuple[str, Labels], tuple[str, list[Counter | Gauge | Histogram]]]:
+        """Return the units and the instruments of all series: the client's, and its owners'."""
+        every: dict[tuple[str, Labels], tuple[str, list[Counter | Gauge | Histogram]]] = {}
+        for key, instrument in list(self._instruments.items()):
+            if key[0].startswith(prefix):
+                every[key] = self._units.get(key[0], ""), [instrument]
+        topics: Count[str] = Count(name for name, labels in every if _has_topic(labels))
+        for shown in [*self._former, *(own.shown for own in self._owners)]:
+            for name, unit, series in shown:
+                if not name.startswith(prefix):
+                    continue
+                for labels, own_instrument in list(series.items()):
+                    # A pushed series begins at 0; one of `metrics()`, with its first event.
+                    if labels and not own_instrument.value:
+                        continue
+                    if _has_topic(labels) and (name, labels) not in every:
+                        topics[name] += 1
+                        labels = labels if topics[name] <= SERIES else OTHER_TOPICS
+                    every.setdefault((name, labels), (unit, []))[1].append(own_instrument)
+        return every
 
     def snapshot(self) -> MetricsSnapshot:
         """Return all current values by `name` or `name{label=value,...}`, sorted."""
@@ -464,3 +1007,42 @@ def _shown(value: Value) -> str:
         return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
     parts = (f"{name} {value[name]:.6g}" for name in ("count", "mean", "p50", "p99", "max"))
     return ", ".join(parts)
+
+
+def _nothing(again: bool | None) -> SeriesByKey:
+    return {}
+
+
+def _get(series: dict[Labels, T], given: dict[str, str], make: Callable[[], T]) -> T:
+    labels = tuple(given.items())
+    found = series.get(labels)
+    if found is None:
+        if "topic" in given and len(series) >= SERIES:
+            labels = OTHER_TOPICS
+        found = series.setdefault(labels, make())
+    return found
+
+
+def _has_topic(labels: Labels) -> bool:
+    """Return whether the series is that of one topic, by its labels."""
+    return bool(labels) and labels[0][0] == "topic" and labels != OTHER_TOPICS
+
+
+def _keep_topics(series: dict[Labels, Any], exists: Callable[[str], bool]) -> set[str]:
+    gone = {labels[0][1] for labels in series if _has_topic(labels) and not exists(labels[0][1])}
+    for topic in gone:
+        del series[("topic", topic),]
+    return gone
+
+
+def _sum(instruments: list[Counter | Gauge | Histogram]) -> Value | None:
+    """Return the value of one series, of which several owners may have a part."""
+    first = instruments[0]
+    if len(instruments) == 1:
+        return first.value
+    if isinstance(first, Histogram):
+        whole = Histogram(first.bounds)
+        for each in instruments:
+            whole.add_all_of(cast(Histogram, each))
+        return whole.value
+    return sum(cast(Number, each.value) for each in instruments)

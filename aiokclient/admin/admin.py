@@ -28,7 +28,7 @@ from aiokclient.cluster.lifecycle.public_calls import watch_calls
 from aiokclient.config.admin import AdminConfig, AdminOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.config.secret import Secret
-from aiokclient.measures import Measures
+from aiokclient.metrics import OwnMetrics
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -107,9 +107,10 @@ class Admin(Lifecycle):
 
     async def _open(self, wait: bool) -> None:
         rack = self._config.client_rack
-        resource = (("client_rack", rack),) if rack else ()
-        measures = Measures("admin", lambda: resource)
-        self._unsubscribe.append(self._cluster.measures.add(measures))
+        attributes = (("client_rack", rack),) if rack else ()
+        own_metrics = OwnMetrics(self._cluster.metrics, "admin", attributes=attributes)
+        self._cluster.metrics.add_owner(own_metrics)
+        self._unsubscribe.append(own_metrics.end)
 
     async def create_topics(
         self,

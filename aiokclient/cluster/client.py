@@ -47,7 +47,6 @@ from aiokclient.errors import (
 )
 from aiokclient.log.client_log import ClientLog
 from aiokclient.log.kept_errors import bare
-from aiokclient.measures import ClientMeasures
 from aiokclient.metrics import Metrics
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.event_hub import EventHub
@@ -93,19 +92,16 @@ class ClusterClient:
         self.connector: Connector = (
             config.connector if config.connector is not None else TcpConnector()
         )
-        self.metrics = Metrics()
-        self.measures = ClientMeasures(self.clock)
+        self.metrics = Metrics(self.clock)
         self._collector: ClientCollector | None = None
         group_id = getattr(config, "group_id", None)
-        self._traffic = Traffic(
-            self.metrics, config.client_id, group_id, self.events, self.measures.connections
-        )
+        self._traffic = Traffic(self.metrics, config.client_id, group_id, self.events)
         self.supervisor = Supervisor("client", self.log(""))
         self.refusals = RefusalLog(self.log(""), self.clock)
         self.outages = Outages()
         self._metadata_requests = requests = MetadataRequests(self)
         self.updater = MetadataUpdater(config, self.clock, requests)
-        self.measures.connections.compute("rebootstraps", requests.count_rebootstraps)
+        self.metrics.connections.compute_series("rebootstraps", requests.count_rebootstraps)
         self._reached = asyncio.Event()
         self.supervisor.on_failure(self.updater.fail)
         self.supervisor.on_failure(lambda error: self._reached.set())
@@ -377,7 +373,6 @@ class ClusterClient:
             self._traffic.keep({*new.brokers})
         if old.topics is not new.topics:
             self.metrics.keep_topics(new.exists)
-            self.measures.keep_topics(new.exists)
             if self.events.heard:
                 for moved in moved_leaders(old, new):
                     self.events.emit("LeaderMoved", **moved._asdict())
@@ -585,7 +580,7 @@ class ClusterClient:
             raise TimeoutError if late else GivenUpError
         name = error.name or type(error).__name__
         self.metrics.counter("client.request.retries", api=call.api, error=name).add()
-        self.measures.connections.quantity("retries", error=name).add()
+        self.metrics.connections.counter("retries", error=name).add()
         self.refusals.note(error, call.refusals)
         await before_retry(error)
         # The target may have moved away from a broker that does not respond.
@@ -630,7 +625,7 @@ class ClusterClient:
             # Clients that report no metrics need not import this module.
             from aiokclient.telemetry.collector import ClientCollector
 
-            self._collector = ClientCollector(self.measures, self.clock, self.log("telemetry"))
+            self._collector = ClientCollector(self.metrics, self.clock, self.log("telemetry"))
         return self._collector
 
     # -- connections ------------------------------------------------------------------------

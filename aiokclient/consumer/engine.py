@@ -47,8 +47,7 @@ from aiokclient.consumer.state.subscription import PartitionSource, Subscription
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.consumer.topics import TopicFollower
 from aiokclient.errors import ApiTimeoutError, ClosedError, KafkaError
-from aiokclient.measures import Measures
-from aiokclient.metrics import Labels
+from aiokclient.metrics import Labels, OwnMetrics
 from aiokclient.network.event_hub import EventSource
 from aiokclient.protocol.messages.metadata import MetadataRequest
 from aiokclient.types import OffsetAndTimestamp, TopicPartition
@@ -334,9 +333,9 @@ class ConsumerEngine:
         self._events = events
         log = cluster.log("consumer", config.group_id)
         membership = "assigned" if config.group_id is None else config.group_protocol
-        measures = Measures("consumer", self._resource, membership)
-        measures.before_reading(subscription.settle)
-        subscription.measure(cluster.metrics, log, cluster.clock.monotonic, measures)
+        own_metrics = OwnMetrics(cluster.metrics, "consumer", membership, owner=self)
+        own_metrics.before_reading(subscription.settle)
+        subscription.measure(own_metrics, log, cluster.clock.monotonic)
         arrived = Wakeup()
         self.buffer = FetchBuffer(config.fetch_max_bytes)
         self.reports = Reports(arrived.set)
@@ -384,12 +383,13 @@ class ConsumerEngine:
             time,
             config.group_id,
         )
-        measure(measures, subscription, lock, self.in_progress, time)
+        measure(own_metrics, subscription, lock, self.in_progress, time)
         self._config = config
-        self._end_measures = cluster.measures.add(measures)
+        cluster.metrics.add_owner(own_metrics)
 
-    def _resource(self) -> Labels:
-        """Return the attributes by which an operator recognizes this consumer."""
+    @property
+    def metric_attributes(self) -> Labels:
+        """The attributes by which an operator recognizes this consumer."""
         config, group = self._config, self.group
         found = {
             "client_rack": config.client_rack,
@@ -497,7 +497,7 @@ class ConsumerEngine:
         fetch sessions are not ended at the brokers.
         """
         self.reader.stop()
-        self._subscription.measures.note_resource()
+        self._subscription.own_metrics.keep_attributes()
         try:
             if self.group is not None and timeout > 0:
                 await self.group.close(timeout, may_ask)
@@ -521,9 +521,7 @@ class ConsumerEngine:
         self.read_lock.forget()
         self._stalls.close()
         self._gauges.close()
-        self.reader.meters.end()
-        self.fetchers.responses.meters.end()
-        self._end_measures()
+        self._subscription.own_metrics.end()
         if self._follower is not None:
             self.cluster.updater.unwant(self._follower.topics)
         if self.group is not None:

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from aiokclient.consumer.state.partition import FetchState, LogDistances
 from aiokclient.consumer.state.subscription import SubscriptionState
-from aiokclient.measures import Measures, Reading, Series, Sources, gauged
-from aiokclient.metrics import Counter, Labels, Metrics
+from aiokclient.metrics import (
+    Counter,
+    Labels,
+    Metrics,
+    OwnMetrics,
+    Reading,
+    Series,
+    SeriesByKey,
+    gauged,
+)
 
 if TYPE_CHECKING:
     from aiokclient.consumer.delivery.in_progress import InProgress
@@ -27,24 +35,21 @@ the size of the batches, which is 0 if there are none."""
 
 
 class ReadMeters:
-    """Counters of delivered records. Consumers with the same client share the metrics.
+    """Counters of delivered records.
 
-    `measures` are those of this consumer alone. Delivered records are collected by topic first,
-    and are counted when the metrics are read.
+    Delivered records are collected by topic first, and are counted when the metrics are read.
     """
 
-    def __init__(self, metrics: Metrics, measures: Measures | None = None) -> None:
-        self.damaged = metrics.counter("consumer.batches.damaged")
-        self._records = metrics.counter("consumer.records", unit="{record}")
-        self._by_topic = metrics.by_topic("consumer.topic.records", unit="{record}")
-        self._own = Measures("consumer") if measures is None else measures
-        self._own_records = self._own.quantity("records")
-        self._own_bytes = self._own.quantity("bytes")
+    def __init__(self, own_metrics: OwnMetrics) -> None:
+        self.damaged = own_metrics.metrics.counter("consumer.batches.damaged")
+        self._own = own_metrics
+        self._records = own_metrics.counter("records")
+        self._bytes = own_metrics.counter("bytes")
+        own_metrics.show("records", "consumer.records", unit="{record}")
+        own_metrics.show("topic.records", "consumer.topic.records", unit="{record}")
         self._noted: dict[str, int] = {}
         self._unpacked: dict[str, int] = {}
-        self._own.before_reading(self._count)
-        self.end = metrics.before_reading(self._count)
-        """A function that counts the collected records, and ends the collection."""
+        own_metrics.before_reading(self._count)
 
     def delivered(self, topic: str, count: int) -> None:
         """Note records that were delivered to the application."""
@@ -63,13 +68,11 @@ class ReadMeters:
         noted, self._noted = self._noted, {}
         unpacked, self._unpacked = self._unpacked, {}
         for topic, size in unpacked.items():
-            self._own_bytes.add(size)
-            self._own.quantity("topic.bytes", topic=topic).add(size)
+            self._bytes.add(size)
+            self._own.counter("topic.bytes", topic=topic).add(size)
         for topic, count in noted.items():
             self._records.add(count)
-            self._by_topic.of(topic).add(count)
-            self._own_records.add(count)
-            self._own.quantity("topic.records", topic=topic).add(count)
+            self._own.counter("topic.records", topic=topic).add(count)
 
     def table(self, topic: str, table: Any, size: int) -> None:
         """Count the records of an Arrow table that was delivered, and the bytes of its batches."""
@@ -83,20 +86,18 @@ class FetchMeters:
     Responses are collected first, and are counted when the metrics are read.
     """
 
-    def __init__(self, metrics: Metrics, measures: Measures | None = None) -> None:
-        self._bytes = metrics.by_topic("consumer.topic.bytes", unit="By")
-        self._own = own = Measures("consumer") if measures is None else measures
+    def __init__(self, own_metrics: OwnMetrics) -> None:
+        self._own = own = own_metrics
+        self._bytes = own.metrics.by_topic("consumer.topic.bytes", unit="By")
         self._sizes = own.spread("fetches")
         self._seconds = own.spread("fetches.seconds")
         self._throttles = own.spread("fetches.throttles")
-        self._requests = own.quantity("fetches.requests")
-        self._useful = own.quantity("fetches.useful")
+        self._requests = own.counter("fetches.requests")
+        self._useful = own.counter("fetches.useful")
         self._lags, self._leads = own.spread("lags.all"), own.spread("leads.all")
         self._noted: list[tuple[Counter, float | None, int, list[FetchedPartition]]] = []
         self._room = NOTED
         own.before_reading(self._count)
-        self.end = metrics.before_reading(self._count)
-        """A function that counts the collected responses, and ends the collection."""
 
     def fetched(
         self,
@@ -249,15 +250,15 @@ class _PartitionRows:
 
 
 def measure(
-    measures: Measures,
+    own_metrics: OwnMetrics,
     subscription: SubscriptionState,
     lock: ReadLock,
     in_progress: InProgress,
     time: Callable[[], float],
 ) -> None:
-    """Register the measures that are computed from a consumer's state when they are pushed."""
+    """Register the metrics that are computed from a consumer's state when they are pushed."""
 
-    def partitions(again: bool | None) -> Sources:
+    def partitions(again: bool | None) -> SeriesByKey:
         rows = []
         for state in subscription.partitions.values():
             fetch, position = state.fetch, state.position if state.located else -1
@@ -273,7 +274,7 @@ def measure(
             "replica": copied.replica,
         }
 
-    def polls(again: bool | None) -> Sources:
+    def polls(again: bool | None) -> SeriesByKey:
         reading = lock.take(again=again)
         return {
             "polls": [((), reading)],
@@ -284,11 +285,11 @@ def measure(
         since = lock.away_since
         return 0.0 if since is None else max(time() - since, 0.0)
 
-    waited = measures.quantity("idle.seconds")
-    measures.offer(polls)
-    measures.offer_partitions(partitions)
-    measures.present("poll.age", polled)
-    measures.present("assigned", lambda: len(subscription.partitions))
-    measures.present("in.progress", lambda: float(in_progress.count()))
+    waited = own_metrics.counter("idle.seconds")
+    own_metrics.offer_series(polls)
+    own_metrics.offer_partitions(partitions)
+    own_metrics.gauge("poll.age", polled)
+    own_metrics.gauge("assigned", lambda: len(subscription.partitions))
+    own_metrics.gauge("in.progress", lambda: float(in_progress.count()))
     for key in ("commit.seconds", "committed.seconds"):
-        measures.quantity(key)
+        own_metrics.counter(key)

@@ -24,9 +24,9 @@ from aiokclient.group.coordinator_connection import CoordinatorConnection
 from aiokclient.group.handler import GroupHandler, GroupSettings
 from aiokclient.group.heartbeats import Heartbeats
 from aiokclient.group.join import GroupJoin
-from aiokclient.group.measures import GroupMeasures
+from aiokclient.group.meters import GroupMeters
 from aiokclient.group.states import TABLE, MemberEffect, MemberEvent, MemberState, Transition
-from aiokclient.measures import Measures
+from aiokclient.metrics import Labels, OwnMetrics
 from aiokclient.policy import Backoff, Retry
 from aiokclient.types import GroupMetadata
 
@@ -228,7 +228,7 @@ class GroupEngine:
         handler: GroupHandler,
         supervisor: Supervisor,
         *,
-        measures: Measures,
+        own_metrics: OwnMetrics,
         events: EventSource | None = None,
     ) -> None:
         self.settings = settings
@@ -238,9 +238,9 @@ class GroupEngine:
         self._log = cluster.log("group", settings.group_id)
         self._handler = handler
         self._events = events
-        self._measures = GroupMeasures(measures, cluster.clock)
+        self._meters = GroupMeters(own_metrics, cluster.clock)
         self._heartbeats = Heartbeats(
-            cluster, settings, handler, self, callbacks=self._callbacks, measures=self._measures
+            cluster, settings, handler, self, callbacks=self._callbacks, meters=self._meters
         )
         supervisor.spawn(self._heartbeats.run, name="heartbeats")
         retry = Retry(math.inf, Backoff.of(cluster.config), cluster.clock)
@@ -255,7 +255,7 @@ class GroupEngine:
             connection=self._connection,
             heartbeats=self._heartbeats,
             callbacks=self._callbacks,
-            measures=self._measures,
+            meters=self._meters,
         )
         self._participation = Participation()
         self._request = RejoinRequest()
@@ -273,6 +273,12 @@ class GroupEngine:
         self._idle.set()
 
     # -- for the consumer or the GroupMember -------------------------------------------------
+
+    @property
+    def metric_attributes(self) -> Labels:
+        """The attribute by which an operator recognizes this member in pushed metrics."""
+        member_id = self.metadata.member_id
+        return (("group_member_id", member_id),) if member_id else ()
 
     @property
     def metadata(self) -> GroupMetadata:
@@ -455,9 +461,9 @@ class GroupEngine:
         )
         since = self._times.since
         if event is MemberEvent.SYNCED:
-            self._measures.rebalanced(since)
+            self._meters.rebalanced(since)
         elif MemberEffect.LOSE in row.effects and since is not None:
-            self._measures.rebalance_failed()
+            self._meters.rebalance_failed()
         self._times.waits(row.state in WAITING)
         if row.state is MemberState.LEAVING and before is not MemberState.LEAVING:
             self._leaving_member = self._member

@@ -23,7 +23,7 @@ from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import KafkaError
 from aiokclient.group import requests
 from aiokclient.group.handler import GroupHandler, GroupSettings
-from aiokclient.group.measures import GroupMeasures
+from aiokclient.group.meters import GroupMeters
 from aiokclient.group.states import CODES, MemberEvent
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Decision, Scope, classify
@@ -53,7 +53,7 @@ class Heartbeats:
         engine: GroupEngine,
         *,
         callbacks: Callbacks,
-        measures: GroupMeasures,
+        meters: GroupMeters,
     ) -> None:
         self.member = GroupMetadata(settings.group_id)
         self.last_answer_at = -math.inf
@@ -65,7 +65,7 @@ class Heartbeats:
         self._handler = handler
         self._engine = engine
         self._callbacks = callbacks
-        self._measures = measures
+        self._meters = meters
         self._interval_s = settings.heartbeat_interval_ms / 1000
         self._session_s = settings.session_timeout_ms / 1000
         self._due = asyncio.Event()
@@ -134,7 +134,7 @@ class Heartbeats:
             return
 
     async def _send(self, member: GroupMetadata, sent_at: float) -> None:
-        self._measures.heartbeat_sent(sent_at)
+        self._meters.heartbeat_sent(sent_at)
         try:
             response = await self._cluster.request(
                 requests.heartbeat(member),
@@ -152,7 +152,7 @@ class Heartbeats:
             if member == self.member and self._is_final(error):
                 self._handler.report_error(error)
             return
-        self._measures.heartbeat_answered(sent_at)
+        self._meters.heartbeat_answered(sent_at)
         if member != self.member:
             return
         event = CODES.get(response.error_code)

@@ -30,7 +30,7 @@ from aiokclient.errors import (
 )
 from aiokclient.group import requests
 from aiokclient.group.handler import Generation, GroupHandler, GroupSettings, MemberInfo
-from aiokclient.group.measures import GroupMeasures
+from aiokclient.group.meters import GroupMeters
 from aiokclient.group.states import CODES, MemberEvent
 from aiokclient.log.limited_log import LimitedLog
 from aiokclient.policy import Backoff, Decision, Retry, Scope, classify
@@ -74,7 +74,7 @@ class GroupJoin:
         connection: CoordinatorConnection,
         heartbeats: Heartbeats,
         callbacks: Callbacks,
-        measures: GroupMeasures,
+        meters: GroupMeters,
     ) -> None:
         self.no_member = GroupMetadata(
             settings.group_id, group_instance_id=settings.group_instance_id
@@ -87,7 +87,7 @@ class GroupJoin:
         self._heartbeats = heartbeats
         self._engine = engine
         self._callbacks = callbacks
-        self._measures = measures
+        self._meters = meters
         backoff = Backoff.of(cluster.config)
         backoff = backoff._replace(maximum_s=backoff.maximum_s * FAILED_ASSIGNMENTS)
         self._assigning = Retry(math.inf, backoff, cluster.clock)
@@ -156,7 +156,7 @@ class GroupJoin:
         error = requests.mismatch(answer, self._handler.protocol_type, None)
         if error is not None:
             return self._refused(error)
-        self._measures.joined(sent_at)
+        self._meters.joined(sent_at)
         member = self.no_member._replace(
             generation_id=answer.generation_id, member_id=answer.member_id
         )
@@ -195,7 +195,7 @@ class GroupJoin:
         if error is not None:
             return self._refused(error)
         self._connection.close_join_connection()
-        self._measures.synced(sent_at)
+        self._meters.synced(sent_at)
         self._heartbeats.answered(sent_at)
         return self._fetched(bytes(answer.assignment))
 

@@ -27,8 +27,7 @@ from aiokclient.group.loop_watch import LoopWatch
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
 from aiokclient.group.requests import REASON_CHARACTERS
 from aiokclient.group.states import MemberState
-from aiokclient.measures import Measures
-from aiokclient.metrics import Labels
+from aiokclient.metrics import OwnMetrics
 from aiokclient.protocol.api import ApiKey
 from aiokclient.types import GroupMetadata, State, shortened, text_problem
 
@@ -80,45 +79,47 @@ class MemberLifecycle(Lifecycle):
         self._handler: MemberHandler | None = None
         self._engine: GroupEngine | None = None
         self._membership: MembershipTask | None = None
-        self._measures: Measures | None = None
+        self._own_metrics: OwnMetrics | None = None
 
     def _make_handler(self) -> MemberHandler:
         raise NotImplementedError
 
     async def _open(self, wait: bool) -> None:
         self._handler = handler = self._make_handler()
-        self._measures = measures = Measures("consumer", self._anchor.call("_attributes"), "member")
-        self._unsubscribe.append(self._cluster.measures.add(measures))
+        config = self._config
+        given = {
+            "client_rack": config.client_rack,
+            "group_id": config.group_id,
+            "group_instance_id": config.group_instance_id,
+        }
+        self._own_metrics = own_metrics = OwnMetrics(
+            self._cluster.metrics,
+            "consumer",
+            "member",
+            attributes=tuple((name, value) for name, value in given.items() if value),
+        )
         self._engine = GroupEngine(
             self._cluster,
             self._config.settings,
             handler,
             self._supervisor,
-            measures=measures,
+            own_metrics=own_metrics,
             events=self._events,
         )
+        own_metrics.owner = self._engine
+        self._cluster.metrics.add_owner(own_metrics)
+        self._unsubscribe.append(own_metrics.end)
         self._membership = MembershipTask(self._engine, handler, self._anchor)
         self._supervisor.spawn(self._membership.run, name="membership")
         watch = LoopWatch(self._cluster.metrics, self._config.group_id, self._config.client_id)
         self._supervisor.spawn(watch.run, name="watch over the loop")
 
-    def _attributes(self) -> Labels:
-        """Return the attributes by which an operator recognizes this member."""
-        config, engine = self._config, self._engine
-        found = {
-            "client_rack": config.client_rack,
-            "group_id": config.group_id,
-            "group_instance_id": config.group_instance_id,
-            "group_member_id": None if engine is None else engine.metadata.member_id,
-        }
-        return tuple((name, value) for name, value in found.items() if value)
-
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
         if self._handler is None or self._engine is None:
             return
         self._handler.close()
-        if self._measures is not None:
-            self._measures.note_resource()
+        if self._own_metrics is not None:
+            self._own_metrics.keep_attributes()
         clock = self._cluster.clock
         deadline = clock.monotonic() + timeout
         with anyio.move_on_after(max(timeout - LEAVING_S, timeout / 2)):

@@ -14,19 +14,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiokclient.errors import ERRORS_BY_CODE
 from aiokclient.log.client_log import ClientLog
-from aiokclient.measures import (
+from aiokclient.metrics import (
     EMPTY,
-    Measures,
+    Histogram,
+    Metrics,
     Reading,
     Series,
-    Sources,
+    SeriesByKey,
     Spread,
     counted,
     gauged,
     merged,
-    observed,
 )
-from aiokclient.metrics import Histogram, Metrics
 from aiokclient.network.event_hub import EventHub
 from aiokclient.protocol.schema import Struct
 
@@ -121,15 +120,15 @@ class Meter:
         self._sent.value = self._sizes.total
 
     def take(self, *, again: bool | None) -> MeterReading:
-        """Return the measurements; see `Spread.take`."""
-        by_api = {api: observed(each, again=again) for api, each in self._by_api.items()}
+        """Return the measurements; see `Spread.take_reading`."""
+        by_api = {api: each.take_reading(again=again) for api, each in self._by_api.items()}
         latencies, produced = merged(by_api.values()), by_api.get("Produce", EMPTY)
         count = latencies.number + self._setup_responses
         size = self._received.value + self._setup_bytes + PREFIX * count
-        throttled = self._throttled.take(again=again)
+        throttled = self._throttled.take_reading(again=again)
         longest = max(throttled.largest, 0.0) if math.isfinite(produced.largest) else -math.inf
         return MeterReading(
-            self._sizes.take(again=again),
+            self._sizes.take_reading(again=again),
             Reading(count, size),
             latencies,
             produced,
@@ -193,7 +192,6 @@ class Traffic:
         client_id: str,
         group_id: str | None = None,
         events: EventHub | None = None,
-        measures: Measures | None = None,
     ) -> None:
         self._metrics = metrics
         self._events = events
@@ -207,22 +205,22 @@ class Traffic:
         """The readings of bootstrap servers whose connections are not used any more, by id."""
         self._dropped: list[Meter] = []
         """The meters of the brokers that left last, whose responses may still arrive."""
-        self.measures = Measures() if measures is None else measures
-        self._opened = self.measures.quantity("connections.opened")
-        self._closed = self.measures.quantity("connections.closed")
+        self.own_metrics = metrics.connections
+        self._opened = self.own_metrics.counter("connections.opened")
+        self._closed = self.own_metrics.counter("connections.closed")
         metrics.before_reading(self._update)
         self._offer()
 
     def _offer(self) -> None:
         """Offer the metrics that are computed from the meters of all brokers."""
-        measures = self.measures
+        own_metrics = self.own_metrics
         for key in ("authentications", "reauthentications"):
-            measures.quantity(key)
-            measures.quantity(f"{key}.failed")
-        measures.spread("reauthentications.seconds")
-        measures.offer(self._take)
+            own_metrics.counter(key)
+            own_metrics.counter(f"{key}.failed")
+        own_metrics.spread("reauthentications.seconds")
+        own_metrics.offer_series(self._take)
 
-    def _take(self, again: bool | None) -> Sources:
+    def _take(self, again: bool | None) -> SeriesByKey:
         """Return the series of all requests and responses, and of those by broker."""
         found, gone = dict(self._servers), []
         for meter in (*self._dropped, *self._meters.values()):
@@ -271,14 +269,14 @@ class Traffic:
     def authenticated(self, again_s: float | None) -> None:
         """Count an authentication, which took `again_s` seconds if it repeated an earlier one."""
         if again_s is None:
-            self.measures.quantity("authentications").add()
+            self.own_metrics.counter("authentications").add()
         else:
-            self.measures.quantity("reauthentications").add()
-            self.measures.spread("reauthentications.seconds").observe(again_s)
+            self.own_metrics.counter("reauthentications").add()
+            self.own_metrics.spread("reauthentications.seconds").observe(again_s)
 
     def authentication_failed(self, *, again: bool) -> None:
         """Count an authentication that failed."""
-        self.measures.quantity(f"{'re' if again else ''}authentications.failed").add()
+        self.own_metrics.counter(f"{'re' if again else ''}authentications.failed").add()
 
     def meter(self, node_id: int) -> Meter:
         """Return the metrics of a broker."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aiokclient.background import Callbacks
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.errors import KafkaError, UnsupportedVersionError
-from aiokclient.measures import Measures
+from aiokclient.metrics import OwnMetrics
 from aiokclient.policy import Scope
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.deadline_timer import DeadlineTimer
@@ -55,7 +55,7 @@ class Engine:
         """`accept(True)` makes the producer accept records, and `accept(False)` refuse them."""
         loop = asyncio.get_running_loop()
         self.cluster = cluster
-        self.measures = measures = Measures("producer", partial(_resource, config))
+        self.own_metrics = OwnMetrics(cluster.metrics, "producer", attributes=_attributes(config))
         self.senders: dict[int, Sender] = {}
         self._log = cluster.log("producer")
         self._callbacks = callbacks = Callbacks(loop, supervisor.fail)
@@ -73,10 +73,9 @@ class Engine:
             callbacks,
             cluster.clock,
             self.failures,
-            cluster.metrics,
+            self.own_metrics,
             self._deadline_timer,
             None if status is None else partial(status.failed, scope=Scope.PRODUCE_TXN),
-            measures,
         )
         self.leaders = Leaders(
             config,
@@ -115,17 +114,17 @@ class Engine:
         )
         self.transactions = None if status is None else self._make_transactions(status)
         self._ends: list[Callable[[], None]] = []
-        self._end_measures = self._measure(measures)
+        self._measure(self.own_metrics)
 
     def _identity_error(self) -> KafkaError | None:
         """Return the last error of the requests without which batches have no identity."""
         ids = self._ids if self.transactions is None else self.transactions.partitions
         return ids.last_error
 
-    def _measure(self, measures: Measures) -> Callable[[], None]:
-        measures.present("in.flight", lambda: sum(s.in_flight for s in self.senders.values()))
-        measures.present("metadata.age", lambda: self.cluster.updater.age)
-        return self.cluster.measures.add(measures)
+    def _measure(self, own_metrics: OwnMetrics) -> None:
+        own_metrics.gauge("in.flight", lambda: sum(s.in_flight for s in self.senders.values()))
+        own_metrics.gauge("metadata.age", lambda: self.cluster.updater.age)
+        self.cluster.metrics.add_owner(own_metrics)
 
     def accept_records(self, accept: bool) -> None:
         """Make the producer accept records, or refuse them."""
@@ -168,7 +167,7 @@ class Engine:
         self.cluster.updater.unwant(self)
         self._deadline_timer.stop()
         self.accumulator.stop()
-        self._end_measures()
+        self.own_metrics.end()
         for sender in self.senders.values():
             sender.close()
         if self.transactions is not None:
@@ -303,7 +302,7 @@ class Engine:
                 self.accumulator.fail(batch, error)
 
 
-def _resource(config: ProducerConfig) -> Labels:
+def _attributes(config: ProducerConfig) -> Labels:
     """Return the attributes by which an operator recognizes a producer."""
     found = (("client_rack", config.client_rack), ("transactional_id", config.transactional_id))
     return tuple((name, value) for name, value in found if value)

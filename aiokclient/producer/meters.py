@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from operator import add, truediv
 from typing import TYPE_CHECKING, NamedTuple
 
-from aiokclient.measures import Measures, Reading, Timed
-from aiokclient.metrics import BYTES, Counter, Histogram, Labels, Metrics
+from aiokclient.metrics import BYTES, Counter, Histogram, Labels, OwnMetrics, Reading, Timed
 from aiokclient.producer.batching.stages import BatchStage
 
 if TYPE_CHECKING:
@@ -26,52 +25,47 @@ NOTED = 64
 
 
 class _TopicMeters(NamedTuple):
-    """The counters of one topic: those of `metrics()`, and those of this producer alone."""
+    """The counters of one topic."""
 
-    acknowledged: Counter
-    written: Counter
     records: Counter
+    acknowledged_bytes: Counter
     bytes: Counter
+    """The bytes of all attempts."""
     plain: Counter
 
 
 class ProducerMeters:
-    """The instruments of a producer. All producers of a `Client` use the same ones.
+    """The instruments of a producer."""
 
-    `measures` has the instruments of this producer alone.
-    """
-
-    def __init__(self, metrics: Metrics, measures: Measures | None = None) -> None:
-        self._written = metrics.counter("producer.records.acknowledged", unit="{record}")
-        self._lost = metrics.counter("producer.records.failed", unit="{record}")
-        self._records = metrics.by_topic("producer.topic.records", unit="{record}")
-        self._bytes = metrics.by_topic("producer.topic.bytes", unit="By")
-        self._failed = metrics.by_topic("producer.topic.failed", unit="{record}")
-        self._queued = metrics.histogram("producer.queue.seconds", unit="s")
-        self._batch_bytes = metrics.histogram("producer.batch.bytes", BYTES, unit="By")
+    def __init__(self, own_metrics: OwnMetrics) -> None:
+        self.own_metrics = own = own_metrics
+        self._acknowledged_bytes = own.metrics.by_topic("producer.topic.bytes", unit="By")
+        self._batch_bytes = own.metrics.histogram("producer.batch.bytes", BYTES, unit="By")
         self._noted: list[tuple[str, int, int, float, int]] = []
-        self.measures = own = Measures("producer") if measures is None else measures
-        self.requests = own.quantity("produce.requests")
-        self.exhausted = own.quantity("exhausted")
-        self.splits = own.quantity("splits")
-        self.flushing = own.quantity("flush.seconds")
-        self._own_records = own.quantity("records")
-        self._own_failed = own.quantity("failed")
-        self._own_retried = own.quantity("retried")
-        self._own_queued = own.spread("queued")
-        self._own_batches = own.spread("batches")
-        self._own_sizes = own.spread("sizes")
-        self._plain = own.quantity("plain.bytes")
-        self._own_attempted = own.quantity("attempted")
-        own.compute("sizes.average", self._average)
+        self.requests = own.counter("produce.requests")
+        self.exhausted = own.counter("exhausted")
+        self.splits = own.counter("splits")
+        self.flushing = own.counter("flush.seconds")
+        self._records = own.counter("records")
+        self._failed = own.counter("failed")
+        self._retried = own.counter("retried")
+        self._queued = own.histogram("queued")
+        self._batches = own.spread("batches")
+        self._sizes = own.spread("sizes")
+        self._plain = own.counter("plain.bytes")
+        self._attempted = own.counter("attempted")
+        own.show("records", "producer.records.acknowledged", unit="{record}")
+        own.show("failed", "producer.records.failed", unit="{record}")
+        own.show("topic.records", "producer.topic.records", unit="{record}")
+        own.show("topic.failed", "producer.topic.failed", unit="{record}")
+        own.show("queued", "producer.queue.seconds", unit="s")
+        own.compute_series("sizes.average", self._average)
         # Like Kafka's clients, these count each attempt to send a record.
-        own.add_up("sent", "records", "attempted", "retried")
-        own.add_up("topic.sent", "topic.records", "topic.attempted", "topic.retried")
+        own.sum_series("sent", "records", "attempted", "retried")
+        own.sum_series("topic.sent", "topic.records", "topic.attempted", "topic.retried")
         self._topics: dict[str, _TopicMeters] = {}
         own.at_forgetting(self._topics.clear)
         own.before_reading(self._count)
-        self.end = metrics.before_reading(self._count)
-        """The function that counts the collected batches and then stops collecting them."""
 
     def written(self, batch: QueuedBatch) -> None:
         """Record a batch that was acknowledged, or that needs no acknowledgement."""
@@ -88,24 +82,21 @@ class ProducerMeters:
         self._noted.clear()
         self._queued.observe_all(queued)
         self._batch_bytes.observe_all(sizes)
-        self._written.add(sum(counts))
-        self._own_queued.observe_all(queued)
-        self._own_batches.observe_all(sizes)
-        self._own_sizes.observe_all(map(truediv, plain, counts))
-        self._own_records.add(sum(counts))
+        self._batches.observe_all(sizes)
+        self._sizes.observe_all(map(truediv, plain, counts))
+        self._records.add(sum(counts))
         self._plain.add(sum(plain))
         for topic, (count, size, before) in _by_topic(topics, counts, sizes, plain).items():
             meters = self._topics.get(topic) or self._topic(topic)
-            meters.acknowledged.value += count
-            meters.written.value += size
             meters.records.value += count
+            meters.acknowledged_bytes.value += size
             meters.bytes.value += size
             meters.plain.value += before
 
     def _topic(self, topic: str) -> _TopicMeters:
-        records = self.measures.quantity("topic.records", topic=topic)
-        shown = self._records.of(topic), self._bytes.of(topic)
-        made = self._topics[topic] = _TopicMeters(*shown, records, *self._sent_to(topic))
+        records = self.own_metrics.counter("topic.records", topic=topic)
+        acknowledged = self._acknowledged_bytes.of(topic)
+        made = self._topics[topic] = _TopicMeters(records, acknowledged, *self._sent_to(topic))
         return made
 
     def _sent_to(self, topic: str) -> tuple[Counter, Counter]:
@@ -113,10 +104,10 @@ class ProducerMeters:
 
         The other counters of the topic are created, too, as in Kafka's clients.
         """
-        own = self.measures
-        own.quantity("topic.failed", topic=topic)
-        own.quantity("topic.retried", topic=topic)
-        return own.quantity("topic.bytes", topic=topic), own.quantity(
+        own = self.own_metrics
+        own.counter("topic.failed", topic=topic)
+        own.counter("topic.retried", topic=topic)
+        return own.counter("topic.bytes", topic=topic), own.counter(
             "topic.plain.bytes", topic=topic
         )
 
@@ -126,31 +117,30 @@ class ProducerMeters:
     @property
     def _sent_records(self) -> float:
         """The number of records in all attempts."""
-        return self._own_records.value + self._own_attempted.value + self._own_retried.value
+        return self._records.value + self._attempted.value + self._retried.value
 
     def retried(self, batch: QueuedBatch) -> None:
         """Count the records of a batch that is sent again."""
-        self._attempted(batch)
-        self._own_retried.add(batch.count)
-        self.measures.quantity("topic.retried", topic=batch.topic).add(batch.count)
+        self._count_attempt(batch)
+        self._retried.add(batch.count)
+        self.own_metrics.counter("topic.retried", topic=batch.topic).add(batch.count)
 
     def failed(self, batch: QueuedBatch) -> None:
         """Record a batch that failed, unless it was never sent."""
         if batch.attempt:
             self._queued.observe(batch.first_sent - batch.created)
             self._batch_bytes.observe(batch.size)
-            self._own_queued.observe(batch.first_sent - batch.created)
         if batch.stage is BatchStage.IN_FLIGHT:
             # The earlier attempts were counted when they were retried.
-            self._attempted(batch)
-            self._own_attempted.add(batch.count)
-            self.measures.quantity("topic.attempted", topic=batch.topic).add(batch.count)
+            self._count_attempt(batch)
+            self._attempted.add(batch.count)
+            self.own_metrics.counter("topic.attempted", topic=batch.topic).add(batch.count)
 
-    def _attempted(self, batch: QueuedBatch) -> None:
+    def _count_attempt(self, batch: QueuedBatch) -> None:
         """Count the bytes of a failed attempt, in the same way as those of a successful one."""
         plain = batch.builder.size
-        self._own_batches.observe(batch.size)
-        self._own_sizes.observe(plain / batch.count)
+        self._batches.observe(batch.size)
+        self._sizes.observe(plain / batch.count)
         self._plain.add(plain)
         compressed_bytes, plain_bytes = self._sent_to(batch.topic)
         compressed_bytes.add(batch.size)
@@ -158,10 +148,8 @@ class ProducerMeters:
 
     def lost(self, batch: DeliveryBatch) -> None:
         """Count the records that are still in a failed batch as failed."""
-        self._lost.add(batch.unretrieved)
-        self._failed.of(batch.topic).add(batch.unretrieved)
-        self._own_failed.add(batch.unretrieved)
-        self.measures.quantity("topic.failed", topic=batch.topic).add(batch.unretrieved)
+        self._failed.add(batch.unretrieved)
+        self.own_metrics.counter("topic.failed", topic=batch.topic).add(batch.unretrieved)
 
 
 def _by_topic(topics: Sequence[str], *columns: Sequence[int]) -> dict[str, list[int]]:
@@ -178,41 +166,29 @@ def _by_topic(topics: Sequence[str], *columns: Sequence[int]) -> dict[str, list[
 class TransactionMeters:
     """The metrics of one producer's transactions. Each is created when it is first needed."""
 
-    def __init__(self, metrics: Metrics, measures: Measures) -> None:
-        self._metrics = metrics
-        self._measures = measures
-        self._counters: dict[TransactionOutcome, tuple[Counter, Counter]] = {}
-        self._durations: dict[str, tuple[Histogram, Counter]] = {}
+    def __init__(self, own_metrics: OwnMetrics) -> None:
+        self._own_metrics = own_metrics
+        self._durations: dict[str, Histogram] = {}
+        own_metrics.show("transactions", "producer.transactions")
 
     def count_end(self, outcome: TransactionOutcome | None) -> None:
         """Count a transaction that ended."""
         assert outcome is not None
-        counters = self._counters.get(outcome)
-        if counters is None:
-            counters = self._counters[outcome] = (
-                self._metrics.counter("producer.transactions", outcome=outcome.value),
-                self._measures.quantity("transactions", outcome=outcome.value),
-            )
-        for counter in counters:
-            counter.add()
+        self._own_metrics.counter("transactions", outcome=outcome.value).add()
 
     def observe_duration(self, call: str, seconds: float) -> None:
         """Observe the duration of a "commit" or an "abort"."""
-        meters = self._durations.get(call)
-        if meters is None:
-            name = f"producer.transaction.{call}.seconds"
-            meters = self._durations[call] = (
-                self._metrics.histogram(name, unit="s"),
-                self._measures.quantity(f"{call}.seconds"),
-            )
-        histogram, sum_s = meters
+        histogram = self._durations.get(call)
+        if histogram is None:
+            key = f"{call}.seconds"
+            histogram = self._durations[call] = self._own_metrics.histogram(key)
+            self._own_metrics.show(key, f"producer.transaction.{key}", unit="s")
         histogram.observe(seconds)
-        sum_s.add(seconds)
 
     def time_block(self, name: str, clock: Clock) -> Timed:
         """Return a context manager that adds the duration of its block to a counter."""
-        return self._measures.timed(name, clock.monotonic)
+        return self._own_metrics.timed(name, clock.monotonic)
 
     def count_restart(self) -> None:
         """Count a restart."""
-        self._metrics.counter("producer.transaction.restarts").add()
+        self._own_metrics.metrics.counter("producer.transaction.restarts").add()

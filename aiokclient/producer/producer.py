@@ -277,7 +277,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
 
     async def _prepare(self, topic: Topic, patience_s: float) -> None:
         deadline = self._clock.monotonic() + patience_s
-        with self._required_engine().measures.timed("metadata.seconds", self._clock.monotonic):
+        with self._required_engine().own_metrics.timed("metadata.seconds", self._clock.monotonic):
             await backpressure.known(topic, self._cluster, patience_s)
         for prepare in preparations(self._options.key_serializer, self._options.value_serializer):
             remaining = deadline - self._clock.monotonic()

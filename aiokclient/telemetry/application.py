@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from aiokclient.clock import Clock
 from aiokclient.log.client_log import ClientLog
-from aiokclient.measures import ApplicationMetric, ApplicationMetrics
-from aiokclient.metrics import Counter, Gauge, Histogram
+from aiokclient.metrics import ApplicationMetric, ApplicationMetrics, Counter, Gauge, Histogram
 from aiokclient.telemetry.points import HistogramValue, Point, PointKind
 
 __all__ = ["ApplicationPoints"]

@@ -12,8 +12,7 @@ from functools import cache
 from itertools import groupby
 from typing import Final
 
-from aiokclient.measures import Sample
-from aiokclient.metrics import Labels
+from aiokclient.metrics import Labels, Sample
 from aiokclient.telemetry.computing import NOTHING, Change, changes, compute
 from aiokclient.telemetry.points import HistogramValue, Point, PointKind
 from aiokclient.telemetry.table import COUNT, ROWS, SHARED_ROWS, Row, Way
@@ -33,7 +32,7 @@ KINDS = {
 
 @cache
 def rows_of(kind: str, membership: str, partitions: bool) -> tuple[Row, ...]:
-    """Return the rows of `table.py` for an object; see `aiokclient.measures.Measures`."""
+    """Return the rows of `table.py` for an object; see `aiokclient.metrics.OwnMetrics`."""
     rows = (row for row in ROWS[kind] if not membership or membership in row.groups)
     return tuple(row for row in rows if partitions or "partition" not in row.labels)
 

@@ -1,7 +1,7 @@
 """The collector: the points of one client at one moment.
 
-    Measures of the connections ─┐
-    Measures of each child ──────┼──▶ samples ──▶ rows of the table ──▶ points
+    metrics of the connections ──┐
+    metrics of each owner ───────┼──▶ samples ──▶ rows of the table ──▶ points
     metrics of the application ──┘
 
 `take` copies all numbers in the event loop, at one moment. The points are computed from these
@@ -22,8 +22,7 @@ from typing import Final
 from aiokclient import threads
 from aiokclient.clock import Clock
 from aiokclient.log.client_log import ClientLog
-from aiokclient.measures import ClientMeasures, Measures, Reading, Sample, counted, gauged
-from aiokclient.metrics import Labels
+from aiokclient.metrics import Labels, Metrics, OwnMetrics, Reading, Sample, counted, gauged
 from aiokclient.telemetry.application import ApplicationPoints
 from aiokclient.telemetry.client_points import ClientPoints, rows_of_partitions
 from aiokclient.telemetry.computing import NOTHING, compute
@@ -42,10 +41,10 @@ SHORTEST_S: Final = 1e-3
 class ClientCollector:
     """The source of all points of one client; see `aiokclient.telemetry.points.Collector`."""
 
-    def __init__(self, measures: ClientMeasures, clock: Clock, log: ClientLog) -> None:
-        self._measures = measures
+    def __init__(self, metrics: Metrics, clock: Clock, log: ClientLog) -> None:
+        self._metrics = metrics
         self._clock = clock
-        self._began = self._taken_at = measures.began
+        self._began = self._taken_at = metrics.began
         """The beginning of the present time span (`_began`), and of the next one (`_taken_at`)."""
         self._before: dict[int, Sample] = {}
         self._samples: dict[int, Sample] = {}
@@ -53,40 +52,40 @@ class ClientCollector:
 
         `_before` has those at the beginning of the present one.
         """
-        self._ended: list[Measures] = []
+        self._ended: list[OwnMetrics] = []
         """The objects that were already closed when the last samples were taken."""
         self._again = False
         """Whether samples were taken and no push of them was accepted yet."""
         self._lag = LoopLag()
-        self._application = ApplicationPoints(measures.application, clock, log)
+        self._application = ApplicationPoints(metrics.application, clock, log)
         self._log = log
         self._points: ClientPoints | None = None
         """The points that were taken last."""
         self._left_out = 0
         self._is_left_out = False
-        measures.are_collected = True
-        self._offer(measures.connections)
+        metrics.are_collected = True
+        self._offer(metrics.connections)
 
-    def _offer(self, connections: Measures) -> None:
-        """Add the measures that belong to no producer, consumer, or admin."""
-        connections.present("start", lambda: self._measures.began_ms)
-        connections.compute("left.out", lambda: [((), counted(self._left_out))])
-        connections.compute("loop.held", lambda: [((), counted(self._lag.held_s))])
-        connections.compute("threads.calls", lambda: _pools(0))
-        connections.compute("threads.waiting", lambda: _pools(1))
+    def _offer(self, connections: OwnMetrics) -> None:
+        """Add the metrics that belong to no producer, consumer, or admin."""
+        connections.gauge("start", lambda: self._metrics.began_ms)
+        connections.compute_series("left.out", lambda: [((), counted(self._left_out))])
+        connections.compute_series("loop.held", lambda: [((), counted(self._lag.held_s))])
+        connections.compute_series("threads.calls", lambda: _pools(0))
+        connections.compute_series("threads.waiting", lambda: _pools(1))
 
     def take(self, wanted: Callable[[str], bool]) -> Collected:
         """Take the metrics whose names are wanted, all at one moment. Synchronous."""
         self._lag.begin()
-        children = self._measures.children
-        every = [self._measures.connections, *children]
-        for one in every:
-            one.update()
-        partitions = self._has_room_for_partitions(children)
-        taken = [one.take(again=self._again, partitions=partitions) for one in every]
+        owners = self._metrics.owners
+        every = [self._metrics.connections, *owners]
+        for own in every:
+            own.update()
+        partitions = self._has_room_for_partitions(owners)
+        taken = [own.take_sample(again=self._again, partitions=partitions) for own in every]
         self._again, self._taken_at = True, self._clock.monotonic()
         self._samples = {sample.number: sample for sample in taken}
-        self._ended = self._measures.ended
+        self._ended = self._metrics.ended_owners
         application = self._application.collect(wanted)
         self._points = points = ClientPoints(
             taken[0],
@@ -97,7 +96,7 @@ class ClientCollector:
             wanted,
             partitions=partitions,
         )
-        gone = self._measures.take_ended_topics()
+        gone = self._metrics.take_ended_topics()
         return Collected(lambda: points() + application, points.most + len(application), gone)
 
     def collect(self, wanted: Callable[[str], bool]) -> list[Point]:
@@ -105,23 +104,23 @@ class ClientCollector:
         return [*self.take(wanted).points()]
 
     def present(
-        self, measures: Measures, rows: Sequence[Row]
+        self, own: OwnMetrics, rows: Sequence[Row]
     ) -> Iterator[tuple[Row, Labels, float | HistogramValue]]:
         """Yield the values of these rows, none of which may depend on a time span.
 
-        `measures` are those of an object, or of the connections. The call does not change the next
+        `own` are the metrics of an owner, or of the connections. The call does not change the next
         push, so tools that read the values may call it at any time.
         """
-        measures.update()
+        own.update()
         partitions = any("partition" in row.labels for row in rows)
-        sample, connections = measures.take(again=None, partitions=partitions), None
+        sample, connections = own.take_sample(again=None, partitions=partitions), None
         for row in rows:
             if row.way is Way.HISTOGRAM:
                 yield row, (), self._lag.value
             elif not sample.membership or sample.membership in row.groups:
                 source = sample
                 if not sample.has(row.key):
-                    connections = connections or self._measures.connections.take(again=None)
+                    connections = connections or self._metrics.connections.take_sample(again=None)
                     source = connections
                 for labels, reading in source.read(row.key).items():
                     yield row, labels, compute(row, NOTHING._replace(now=reading), None, 1.0)
@@ -137,17 +136,17 @@ class ClientCollector:
     def restart(self) -> None:
         """Begin a new time span at the last `take`. Call it when all that it took was accepted."""
         self._began, self._before, self._again = self._taken_at, self._samples, False
-        self._measures.drop_ended(self._ended)
+        self._metrics.drop_owners(self._ended)
 
     def close(self) -> None:
         """Stop measuring the event loop. Synchronous, idempotent."""
         self._lag.end()
-        self._measures.are_collected = False
+        self._metrics.are_collected = False
 
-    def _has_room_for_partitions(self, children: list[Measures]) -> bool:
+    def _has_room_for_partitions(self, owners: list[OwnMetrics]) -> bool:
         count = 0 if self._points is None else self._points.further
-        for child in children:
-            count += int(child.present_value("assigned")) * rows_of_partitions(child.kind)
+        for own in owners:
+            count += int(own.gauge_value("assigned")) * rows_of_partitions(own.kind)
         if count <= SERIES_LIMIT:
             self._is_left_out = False
             return True

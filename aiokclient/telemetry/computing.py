@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from aiokclient.measures import EMPTY, Reading, Sample
-from aiokclient.metrics import Labels
+from aiokclient.metrics import EMPTY, Labels, Reading, Sample
 from aiokclient.telemetry.table import Row, Way
 
 __all__ = ["NOTHING", "Change", "changes", "compute"]

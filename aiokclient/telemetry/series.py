@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.log.client_log import ClientLog
-from aiokclient.measures import ApplicationMetric, ClientMeasures, Measures
-from aiokclient.metrics import Labels, Metrics, MetricValue
+from aiokclient.metrics import ApplicationMetric, Labels, Metrics, MetricValue, OwnMetrics
 from aiokclient.telemetry.bridged import NAMESPACE, PUSHED, largest_counts
 from aiokclient.telemetry.points import HistogramValue, PointKind
 
@@ -55,8 +54,6 @@ class MeasuredCluster(Protocol):
     def config(self) -> ClientConfig: ...
     @property
     def metrics(self) -> Metrics: ...
-    @property
-    def measures(self) -> ClientMeasures: ...
     def collector(self) -> ClientCollector: ...
     def log(self, part: str, /) -> ClientLog: ...
 
@@ -95,9 +92,9 @@ class ClientSeries:
         self._client = weakref.ref(client)
         self._registered = registered
         self._unwatch: Callable[[], None] | None = None
-        self._cluster: tuple[Metrics, ClientCollector, ClientMeasures] | None = None
+        self._cluster: tuple[Metrics, ClientCollector] | None = None
         self._client_id = ""
-        self._known: dict[Measures, None] = {}
+        self._known: dict[OwnMetrics, None] = {}
         """The objects that were measured last time."""
         self._ended: dict[tuple[str, Labels], float] = {}
         """The sums of objects that were measured before, and have ended."""
@@ -174,8 +171,8 @@ class ClientSeries:
             self._taking.release()
 
     def _found(self, cluster: MeasuredCluster) -> None:
-        """Read the measures of this cluster client from now on, even after it is closed."""
-        self._cluster = cluster.metrics, cluster.collector(), cluster.measures
+        """Read the metrics of this cluster client from now on, even after it is closed."""
+        self._cluster = cluster.metrics, cluster.collector()
         self._client_id = cluster.config.client_id
         self._known, self._ended = {}, {}
         self._watch(cluster)
@@ -183,7 +180,7 @@ class ClientSeries:
     def _watch(self, cluster: MeasuredCluster) -> None:
         registered, log = self._registered, cluster.log("telemetry")
         if registered is not None:
-            self._unwatch = cluster.measures.application.watch(partial(registered, log))
+            self._unwatch = cluster.metrics.application.watch(partial(registered, log))
 
     def end(self) -> None:
         """Stop following the metrics of the application. Synchronous, idempotent."""
@@ -195,22 +192,21 @@ class ClientSeries:
         self,
         metrics: Metrics,
         collector: ClientCollector,
-        measures: ClientMeasures,
         *,
         in_loop: bool,
     ) -> list[Series]:
         if in_loop:
             collector.watch_loop()
         series = [_own(value) for value in metrics.values()]
-        series += self._added(collector, measures)
+        series += self._added(collector, metrics)
         for point in collector.application():
             labels = tuple(sorted((*point.resource, *point.labels)))
             series.append(Series(point.name, KINDS[point.kind], labels, point.value, point.unit))
         return series
 
-    def _added(self, collector: ClientCollector, measures: ClientMeasures) -> list[Series]:
+    def _added(self, collector: ClientCollector, metrics: Metrics) -> list[Series]:
         """Return the series of the metrics that only pushes have."""
-        present = dict.fromkeys((measures.connections, *measures.children))
+        present = dict.fromkeys((metrics.connections, *metrics.owners))
         for gone in [one for one in self._known if one not in present]:
             for name, kind, labels, value, _ in _of(collector, gone):
                 if kind == "counter" and not isinstance(value, HistogramValue):
@@ -238,12 +234,12 @@ def _own(value: MetricValue) -> Series:
     return Series(f"{NAMESPACE}{value.name}", value.kind, labels, number, value.unit)
 
 
-def _of(collector: ClientCollector, measures: Measures) -> Iterable[Series]:
-    rows = PUSHED[measures.kind]
+def _of(collector: ClientCollector, own: OwnMetrics) -> Iterable[Series]:
+    rows = PUSHED[own.kind]
     if not rows:
         return
-    resource = measures.resource
-    for row, labels, value in collector.present(measures, rows):
+    resource = own.resource
+    for row, labels, value in collector.present(own, rows):
         kind = "gauge" if row.way.name in ("GAUGE", "INT") else "counter"
         if isinstance(value, HistogramValue):
             kind = "histogram"

@@ -1,6 +1,6 @@
 """The table of all metrics that are pushed: names, kinds, labels, and how each is computed.
 
-A row reads one key of `aiokclient.measures.Measures`. The names, kinds, and labels are those of
+A row reads one key of `aiokclient.metrics.OwnMetrics`. The names, kinds, and labels are those of
 Kafka's own clients, so that an operator sees clients of all languages together. Metrics that only
 this library has are under `aiokclient.`. Names are without the prefix `org.apache.kafka.`.
 """
@@ -40,7 +40,7 @@ NS = 1e9
 
 
 class Way(Enum):
-    """The way in which a value is computed from measures.
+    """The way in which a value is computed from metrics.
 
     TOTAL, SUM, and HISTOGRAM are cumulative, and GAUGE and INT are present values. All others
     concern the present time span.

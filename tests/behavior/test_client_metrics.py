@@ -370,7 +370,7 @@ async def test_a_client_that_nobody_collects_keeps_nothing_of_closed_objects(
         for _ in range(3):
             async with Producer(client=client) as producer:
                 await producer.send("orders", b"x")
-        assert client.cluster.measures.children == []
+        assert client.cluster.metrics.owners == []
 
 
 async def test_authentications_are_counted() -> None:
@@ -412,7 +412,7 @@ async def test_tls_without_sasl_counts_as_authentication() -> None:
 class CountedCalls:
     """A context manager that counts the calls of functions that measure."""
 
-    MODULES = ("measures.py", "meters.py", "traffic.py", "metrics.py")
+    MODULES = ("meters.py", "traffic.py", "metrics.py")
 
     def __init__(self) -> None:
         self.calls: Count[str] = Count()

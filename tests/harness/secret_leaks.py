@@ -23,7 +23,7 @@ from secret_visits import visit_tls
 from aiokclient import Client
 from aiokclient.config.secret import Secret
 from aiokclient.config.security import sasl, tls
-from aiokclient.measures import Measures
+from aiokclient.metrics import OwnMetrics
 from aiokclient.network.event_hub import EventHub
 from aiokclient.network.login import Sasl
 from aiokclient.protocol.messages import SaslAuthenticateRequest
@@ -154,7 +154,7 @@ LEAKS: dict[str, Callable[[], Leak]] = {
     "output": lambda: _warn(lambda text: print(text)),  # noqa: T201
     "pickle": lambda: patch.object(Secret, "__reduce_ex__", _reduce),
     "prometheus": lambda: _knowing(patch.object(prometheus, "_labels", _last_labels)),
-    "pushed": lambda: _knowing(patch.object(Measures, "resource", property(_last_labels))),
+    "pushed": lambda: _knowing(patch.object(OwnMetrics, "resource", property(_last_labels))),
     "repr": lambda: patch.object(Secret, "__repr__", _revealed),
     "requests": lambda: patch.object(
         SaslAuthenticateRequest, "__repr__", lambda self: repr(self.auth_bytes)

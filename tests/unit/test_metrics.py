@@ -7,7 +7,16 @@ import math
 
 import pytest
 
-from aiokclient.metrics import OTHER, SERIES, UNSORTED, Histogram, Metrics, MetricValue
+from aiokclient.metrics import (
+    FORMER,
+    OTHER,
+    SERIES,
+    UNCOUNTED,
+    Histogram,
+    Metrics,
+    MetricValue,
+    OwnMetrics,
+)
 
 
 def test_a_name_with_the_same_labels_is_the_same_instrument() -> None:
@@ -152,7 +161,7 @@ def test_series_that_several_share_go_away_with_the_last_of_them() -> None:
 
 
 def test_a_histogram_counts_all_observations_however_many_there_are() -> None:
-    values = [number * 0.0005 for number in range(3 * UNSORTED + 7)]
+    values = [number * 0.0005 for number in range(3 * UNCOUNTED + 7)]
     histogram = Histogram((0.05, 0.1, 0.2))
     for value in values:
         histogram.observe(value)
@@ -189,3 +198,61 @@ def test_owners_count_what_they_noted_before_values_are_read() -> None:
     end()
     noted.append("kept")
     assert metrics.snapshot() == {"topic.records{topic=kept}": 4}
+
+
+def producer_of(metrics: Metrics) -> OwnMetrics:
+    own = OwnMetrics(metrics, "producer")
+    own.show("records", "sent")
+    own.show("topic.records", "topic.sent")
+    own.histogram("queued")
+    own.show("queued", "queue.seconds")
+    metrics.add_owner(own)
+    return own
+
+
+def test_what_several_owners_show_is_their_sum_also_after_they_have_ended() -> None:
+    metrics = Metrics()
+    for number in range(2 * FORMER):
+        own = producer_of(metrics)
+        own.counter("records").add(2)
+        own.counter("topic.records", topic="t").add(number)
+        own.histogram("queued").observe(0.25)
+        own.end()
+        own.end()
+        own.counter("records").add(1)  # The last events may be counted late.
+    live = producer_of(metrics)
+    live.counter("topic.records", topic="t").add(1)
+    live.counter("topic.records", topic="silent")
+    shown = metrics.snapshot()
+    assert shown["sent"] == 2 * FORMER * 3
+    assert shown["topic.sent{topic=t}"] == sum(range(2 * FORMER)) + 1
+    assert "topic.sent{topic=silent}" not in shown
+    assert (shown["queue.seconds"]["count"], shown["queue.seconds"]["sum"]) == (32, 8.0)
+    assert shown["queue.seconds"]["buckets"]["0.25"] == 32
+    assert metrics.owners == [live]
+    metrics.keep_topics(lambda topic: False)
+    assert list(metrics.snapshot()) == ["queue.seconds", "sent"]
+
+
+def test_topics_beyond_the_limit_share_a_series_if_several_owners_show_them() -> None:
+    metrics = Metrics()
+    for name in ("a", "b"):
+        own = producer_of(metrics)
+        for number in range(SERIES):
+            own.counter("topic.records", topic=f"{name}{number}").add()
+    shown = metrics.snapshot()
+    topics = {name: value for name, value in shown.items() if name.startswith("topic.sent")}
+    assert len(topics) == SERIES + 1
+    assert topics[f"topic.sent{{topic={OTHER}}}"] == SERIES
+
+
+def test_owners_that_end_are_kept_for_the_next_push_if_metrics_are_pushed() -> None:
+    metrics = Metrics()
+    producer_of(metrics).end()
+    assert metrics.owners == []
+    metrics.are_collected = True
+    own = producer_of(metrics)
+    own.end()
+    assert metrics.owners == metrics.ended_owners == [own]
+    metrics.drop_owners(metrics.ended_owners)
+    assert metrics.owners == []

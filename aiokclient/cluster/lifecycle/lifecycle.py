@@ -237,7 +237,7 @@ class Lifecycle:
         name and labels is replaced. Raises ArgumentTypeError for any other argument.
         """
         self._check()
-        self._cluster.measures.application.register(name, fn_or_instrument, labels or {}, unit)
+        self._cluster.metrics.application.register(name, fn_or_instrument, labels or {}, unit)
 
     def unregister_metric(self, name: str) -> None:
         """Stop pushing the metrics of the application with this name. Synchronous.
@@ -245,7 +245,7 @@ class Lifecycle:
         Does nothing if no metric has this name.
         """
         self._check()
-        self._cluster.measures.application.unregister(name)
+        self._cluster.metrics.application.unregister(name)
 
     def _observe_with(self, observe: Callable[[ClusterClient], None]) -> None:
         """Call `observe(cluster)` at each start, and now if the client has started. Synchronous."""
@@ -474,7 +474,7 @@ class Lifecycle:
                     await self._cluster.reach(deadline)
             for observe in self._observers:
                 observe(self._cluster)
-            self._cancelled = self._cluster.measures.connections.quantity("cancelled")
+            self._cancelled = self._cluster.metrics.connections.counter("cancelled")
             for supervisor in (self._supervisor, self._cluster.supervisor):
                 self._unsubscribe.append(supervisor.on_failure(_failing(self._anchor)))
             async with self._cluster.limit_start(deadline):

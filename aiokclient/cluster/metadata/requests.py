@@ -47,8 +47,7 @@ from aiokclient.errors import (
     error_for,
 )
 from aiokclient.log.client_log import ClientLog
-from aiokclient.measures import Reading, counted
-from aiokclient.metrics import Labels
+from aiokclient.metrics import Labels, Reading, counted
 from aiokclient.policy import Backoff, Retry, ends_start, refuses_login
 from aiokclient.protocol import ApiKey
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from aiokclient.cluster.requests.read_order import read_order
 from aiokclient.errors import ConcurrentReadError, IllegalStateError
-from aiokclient.measures import Reading
+from aiokclient.metrics import Reading
 
 __all__ = ["Cursor", "ReadLock"]
 
@@ -117,7 +117,7 @@ class ReadLock:
             self._longest = between
 
     def take(self, *, again: bool | None) -> Reading:
-        """Return the times between the ends of two requests; see `Spread.take`."""
+        """Return the times between the ends of two requests; see `Spread.take_reading`."""
         if again is None:
             return Reading(self._requests, self._left_at - self._began, self._longest)
         longest = max(self._longest, self._taken) if again else self._longest

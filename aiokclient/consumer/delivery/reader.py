@@ -261,7 +261,7 @@ class Reader:
         self._reports = reports
         self.in_progress = in_progress
         self.read_lock = read_lock
-        self.meters = ReadMeters(metrics, subscription.measures)
+        self.meters = ReadMeters(subscription.own_metrics)
         self._stalls = stalls
         self._requested = requested
         self._died = died
@@ -269,7 +269,7 @@ class Reader:
         self._chunks: deque[Chunk] = deque()
         self._exposed: Chunk | None = None
         self._failed = self._woken = False
-        self._idle = subscription.measures.quantity("idle.seconds")
+        self._idle = subscription.own_metrics.counter("idle.seconds")
         self._yielded = 0.0
         self._looked = 0.0
         """The time at which a request last checked whether to yield."""

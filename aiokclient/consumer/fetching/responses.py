@@ -65,7 +65,7 @@ class PartitionResponses:
         self._routes = routes
         self._report = report
         self.arrived = arrived
-        self.meters = FetchMeters(cluster.metrics, subscription.measures)
+        self.meters = FetchMeters(subscription.own_metrics)
         self._backoff = PartitionBackoff(cluster.clock, config, subscription)
         self.longest_backoff_s = self._backoff.longest_s
         self.obstructed: set[TopicPartition] = set()

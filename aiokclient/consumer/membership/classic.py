@@ -125,7 +125,7 @@ class ClassicMembership:
             settings,
             self,
             parts.supervisor,
-            measures=parts.subscription.measures,
+            own_metrics=parts.subscription.own_metrics,
         )
         self._watch = TopicWatch(self, parts)
         self._log = LimitedLog(

@@ -304,4 +304,4 @@ class PartitionReconciler:
                 raise
             finally:
                 self._calling = None
-                self._subscription.measures.spread(f"listener.{method}").observe(time() - began)
+                self._subscription.own_metrics.spread(f"listener.{method}").observe(time() - began)

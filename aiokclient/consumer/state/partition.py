@@ -72,7 +72,7 @@ class LogDistances(NamedTuple):
     """Distances of fetched offsets to the high watermark (lags), and from the log's start (leads).
 
     The log's start may be unknown, so that there are fewer leads. The longest lag and the shortest
-    lead are those of the present time span; see `aiokclient.measures.Spread.take`.
+    lead are those of the present time span; see `aiokclient.metrics.Spread.take_reading`.
     """
 
     lags: int = 0
@@ -201,7 +201,7 @@ class FetchState:
         self._distances.observe(lag, lead)
 
     def take_distances(self, *, again: bool | None) -> LogDistances:
-        """Return the recorded distances; see `aiokclient.measures.Spread.take`."""
+        """Return the recorded distances; see `aiokclient.metrics.Spread.take_reading`."""
         return UNMEASURED if self._distances is None else self._distances.take(again)
 
     def forget_log(self) -> None:

@@ -33,8 +33,7 @@ from aiokclient.consumer.state.partition import NO_EPOCH, PartitionState, Withhe
 from aiokclient.errors import IllegalStateError, KafkaError, NoOffsetError
 from aiokclient.log.client_log import ClientLog
 from aiokclient.log.limited_log import LimitedLog
-from aiokclient.measures import Measures
-from aiokclient.metrics import Metrics
+from aiokclient.metrics import Metrics, OwnMetrics
 from aiokclient.policy import Backoff, Decision, Scope, classify
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
@@ -119,8 +118,7 @@ class SubscriptionState:
         self._reader: Reader | None = None
         self._source: PartitionSource | None = None
         self._late = False
-        self.metrics = Metrics()
-        self.measures = Measures("consumer")
+        self.own_metrics = OwnMetrics(Metrics(), "consumer")
         self.client_log = ClientLog("aiokclient.consumer", "aiokclient")
         self.log = LimitedLog(self.client_log, time.monotonic)
         self.subscription = Subscription()
@@ -149,17 +147,9 @@ class SubscriptionState:
         """Call `callback` soon after each change of partitions, positions, or pauses."""
         self._listeners.append(callback)
 
-    def measure(
-        self,
-        metrics: Metrics,
-        log: ClientLog,
-        time: Callable[[], float],
-        measures: Measures | None = None,
-    ) -> None:
+    def measure(self, own_metrics: OwnMetrics, log: ClientLog, time: Callable[[], float]) -> None:
         """Use these metrics and this log from now on. `time` is the monotonic clock."""
-        self.metrics = metrics
-        if measures is not None:
-            self.measures = measures
+        self.own_metrics = own_metrics
         self.client_log = log
         self.log = LimitedLog(log, time)
 
@@ -486,7 +476,7 @@ class SubscriptionState:
             reset.name,
             extra={"event": "position_reset", "topic": state.tp.topic},
         )
-        self.metrics.by_topic("consumer.position.resets").of(state.tp.topic).add()
+        self.own_metrics.metrics.by_topic("consumer.position.resets").of(state.tp.topic).add()
         self._begin(state, reset)
         self._logs_replaced((state.tp,))
         self.changed()
@@ -524,7 +514,7 @@ class SubscriptionState:
             end_offset,
             extra={"event": "log_truncated", "topic": state.tp.topic},
         )
-        self.metrics.by_topic("consumer.truncations").of(state.tp.topic).add()
+        self.own_metrics.metrics.by_topic("consumer.truncations").of(state.tp.topic).add()
         state.located_at(end_offset, epoch)
         self._logs_replaced((state.tp,))
         self.changed()

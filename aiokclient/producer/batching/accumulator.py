@@ -34,8 +34,7 @@ from aiokclient.errors import (
     RecordTooLargeError,
     UnknownTopicOrPartitionError,
 )
-from aiokclient.measures import Measures
-from aiokclient.metrics import Metrics
+from aiokclient.metrics import OwnMetrics
 from aiokclient.producer.batching.batch import FIRST_RESERVE, RECORD_OVERHEAD, ProducerBatch
 from aiokclient.producer.batching.deadline_timer import DeadlineTimer
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
@@ -281,10 +280,9 @@ class Accumulator:
         callbacks: Callbacks,
         clock: Clock,
         failures: Failures,
-        metrics: Metrics,
+        own_metrics: OwnMetrics,
         deadline_timer: DeadlineTimer,
         categorize: Callable[[KafkaError], KafkaError] | None = None,
-        measures: Measures | None = None,
     ) -> None:
         """`categorize(error)` returns the error with which the records of a batch fail."""
         self.loop = loop
@@ -312,23 +310,23 @@ class Accumulator:
         """Partitions with batches in the overflow queue, by whether they are unsendable."""
         self._room: dict[asyncio.Future[None], None] = {}
         """The tasks that wait for room, in the order of their calls."""
-        self.meters = ProducerMeters(metrics, measures)
-        self._measure(self.meters.measures, config.buffer_memory)
+        self.meters = ProducerMeters(own_metrics)
+        self._measure(own_metrics, config.buffer_memory)
         # All producers of a client share the client's metrics, so each producer adds its bytes.
+        metrics = own_metrics.metrics
         self._gauges = [
             metrics.gauge("producer.buffer.bytes", unit="By").include(lambda: memory.buffer.total),
             metrics.gauge("producer.overflow.bytes", unit="By").include(
                 lambda: memory.overflow.total
             ),
-            self.meters.end,
         ]
 
-    def _measure(self, measures: Measures, total: int) -> None:
+    def _measure(self, own_metrics: OwnMetrics, total: int) -> None:
         memory = self.memory
-        measures.present("buffer.total", lambda: total)
-        measures.present("buffer.free", lambda: total - memory.buffer.total)
-        measures.present("overflow.bytes", lambda: memory.overflow.total)
-        measures.present(
+        own_metrics.gauge("buffer.total", lambda: total)
+        own_metrics.gauge("buffer.free", lambda: total - memory.buffer.total)
+        own_metrics.gauge("overflow.bytes", lambda: memory.overflow.total)
+        own_metrics.gauge(
             "overflow.records",
             lambda: sum(batch.count for batch in self.pending if batch.in_overflow),
         )

@@ -311,7 +311,7 @@ class Responses:
         name = error.name or type(error).__name__
         self._metrics.counter("producer.retries", error=name).add()
         meters = self._accumulator.meters
-        meters.measures.quantity("retries", error=name).add()
+        meters.own_metrics.counter("retries", error=name).add()
         meters.retried(batch)
 
     # -- splitting

@@ -93,7 +93,7 @@ class TransactionManager:
         self._engine = engine
         self._config = config
         self._clock = cluster.clock
-        self._meters = TransactionMeters(cluster.metrics, accumulator.meters.measures)
+        self._meters = TransactionMeters(accumulator.meters.own_metrics)
         self._supervisor = supervisor
         self._accumulator = accumulator
         self._requests = TransactionRequests(

@@ -167,8 +167,8 @@ async def test_sums_of_closed_producers_are_kept(cluster: EmbeddedCluster, trace
                 async with Producer(client=client) as producer:
                     await producer.send("orders", b"x")
                     assert traces.total(name) == number
-                measures = client._cluster.measures
-                measures.drop_ended(measures.ended)  # A push also drops ended meters.
+                metrics = client._cluster.metrics
+                metrics.drop_owners(metrics.ended_owners)  # A push also drops ended owners.
                 assert traces.total(name) == number
 
 

@@ -14,7 +14,7 @@ from aiokclient.errors import KafkaError
 from aiokclient.group.engine import ID_S, GroupEngine
 from aiokclient.group.handler import Generation, GroupSettings, MemberInfo
 from aiokclient.group.states import MemberState
-from aiokclient.measures import Measures
+from aiokclient.metrics import Metrics, OwnMetrics
 from aiokclient.protocol import ApiKey
 
 GROUP = "g"
@@ -87,7 +87,7 @@ async def engine_in(world: World, handler: Handler, settings: GroupSettings = SE
         settings,
         handler,
         cluster.supervisor,
-        measures=Measures(),
+        own_metrics=OwnMetrics(Metrics()),
     )
     cluster.supervisor.spawn(engine.run, name="membership")
     try:
@@ -311,7 +311,7 @@ def test_what_the_handler_raises_comes_out_of_run() -> None:
             SETTINGS,
             handler,
             cluster.supervisor,
-            measures=Measures(),
+            own_metrics=OwnMetrics(Metrics()),
         )
         with pytest.raises(ZeroDivisionError):
             await engine.run()

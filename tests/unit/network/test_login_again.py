@@ -155,4 +155,4 @@ async def test_repetition_does_not_count_as_failed_when_the_connection_closes_be
     await renewal
     assert written(transport) == []
     assert sasl.outcomes == []
-    assert traffic.measures.quantity("reauthentications.failed").value == 0
+    assert traffic.own_metrics.counter("reauthentications.failed").value == 0

@@ -304,7 +304,7 @@ def test_repeated_login_without_an_answer_ends_at_the_first_setup_timeout(
         await renewal
         assert asyncio.get_running_loop().time() == 5.0
         assert connection.closed
-        assert traffic.measures.quantity("reauthentications.failed").value == 1
+        assert traffic.own_metrics.counter("reauthentications.failed").value == 1
         await made.end()
 
     in_virtual_time(main)
@@ -326,8 +326,8 @@ def test_repeated_login_is_counted_with_its_time_when_the_broker_accepts_it(
         await renewal
         assert not connection.closed
         assert not connection.is_suspended
-        assert traffic.measures.quantity("reauthentications").value == 1
-        assert traffic.measures.quantity("reauthentications.failed").value == 0
+        assert traffic.own_metrics.counter("reauthentications").value == 1
+        assert traffic.own_metrics.counter("reauthentications.failed").value == 0
         connection.close()
         await made.end()
 

@@ -287,10 +287,10 @@ async def test_setup_succeeds_over_tls(
 
 def authentications(traffic: Traffic) -> tuple[float, float]:
     """Return how many authentications succeeded, and how many failed."""
-    measures = traffic.measures
+    own = traffic.own_metrics
     return (
-        measures.quantity("authentications").value,
-        measures.quantity("authentications.failed").value,
+        own.counter("authentications").value,
+        own.counter("authentications.failed").value,
     )
 
 

@@ -10,8 +10,7 @@ import pytest
 from scripted import MemoryTransport, response_frame
 
 from aiokclient.errors import DisconnectedError
-from aiokclient.measures import Reading
-from aiokclient.metrics import Metrics
+from aiokclient.metrics import Metrics, Reading
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.event_hub import EventHub
 from aiokclient.network.traffic import DROPPED, NAMED, STRUCTS, Traffic, size_of
@@ -190,12 +189,12 @@ async def test_logins_are_counted_apart_from_their_repetitions() -> None:
     traffic.authentication_failed(again=False)
     traffic.authentication_failed(again=True)
     traffic.authentication_failed(again=True)
-    value = traffic.measures.quantity
+    value = traffic.own_metrics.counter
     assert value("authentications").value == 1
     assert value("reauthentications").value == 2
     assert value("authentications.failed").value == 1
     assert value("reauthentications.failed").value == 2
-    assert traffic.measures.spread("reauthentications.seconds").total == 0.5
+    assert traffic.own_metrics.spread("reauthentications.seconds").total == 0.5
 
 
 async def test_throttled_response_is_an_event() -> None:

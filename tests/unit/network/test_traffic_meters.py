@@ -12,8 +12,7 @@ import pytest
 from aiokclient.clock import SystemClock
 from aiokclient.errors import DisconnectedError
 from aiokclient.events import Throttled
-from aiokclient.measures import Reading
-from aiokclient.metrics import Metrics
+from aiokclient.metrics import Metrics, Reading
 from aiokclient.network.connection import ConnectedBroker
 from aiokclient.network.event_hub import EventHub
 from aiokclient.network.sent import PendingRequest
@@ -59,7 +58,7 @@ def exchange(
 
 def reading(traffic: Traffic, key: str, again: bool | None = None) -> dict[str, Reading]:
     """Return the readings of a key by node, or by "" for those of all nodes."""
-    found = traffic.measures.take(again=again).read(key)
+    found = traffic.own_metrics.take_sample(again=again).read(key)
     return {dict(labels).get("node_id", ""): each for labels, each in found.items()}
 
 
@@ -127,12 +126,12 @@ def test_throttles_of_produce_responses_are_measured_with_those_that_are_zero(
 def test_extremes_of_a_reading_are_repeated_only_if_it_was_not_accepted(traffic: Traffic) -> None:
     exchange(traffic.meter(1), 100, latency_s=0.5, throttle_ms=300, message=ProduceRequest())
     for again, largest in ((None, 100), (False, 100), (True, 100), (False, -math.inf)):
-        assert traffic.measures.take(again=again).read("requests")[()].largest == largest
+        assert traffic.own_metrics.take_sample(again=again).read("requests")[()].largest == largest
     exchange(traffic.meter(1), 100, latency_s=0.5, throttle_ms=300, message=ProduceRequest())
-    sample = traffic.measures.take(again=False)
+    sample = traffic.own_metrics.take_sample(again=False)
     assert sample.read("throttles")[()].largest == 0.3
     assert sample.read("latencies.Produce")[()].largest == 0.5
-    sample = traffic.measures.take(again=False)
+    sample = traffic.own_metrics.take_sample(again=False)
     assert sample.read("throttles")[()].largest == -math.inf
     assert sample.read("latencies.Produce")[()].largest == -math.inf
 
@@ -140,7 +139,7 @@ def test_extremes_of_a_reading_are_repeated_only_if_it_was_not_accepted(traffic:
 def test_authentications_are_counted_by_kind(traffic: Traffic) -> None:
     keys = ("authentications", "reauthentications")
     all_keys = [*keys, *(f"{key}.failed" for key in keys)]
-    sample = traffic.measures.take(again=None)
+    sample = traffic.own_metrics.take_sample(again=None)
     assert [sample.read(key) for key in all_keys] == [{(): Reading(0, 0)}] * 4
     assert sample.has("reauthentications.seconds")
     traffic.authenticated(None)
@@ -149,7 +148,7 @@ def test_authentications_are_counted_by_kind(traffic: Traffic) -> None:
     traffic.authentication_failed(again=False)
     for _ in range(4):
         traffic.authentication_failed(again=True)
-    sample = traffic.measures.take(again=None)
+    sample = traffic.own_metrics.take_sample(again=None)
     assert [sample.read(key)[()].number for key in all_keys] == [1, 2, 1, 4]
     assert sample.read("reauthentications.seconds")[()][:2] == (2, 2.0)
 

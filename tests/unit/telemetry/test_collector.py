@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from aiokclient.log.client_log import ClientLog
-from aiokclient.measures import EMPTY, ClientMeasures, Measures
-from aiokclient.metrics import Counter, Gauge, Histogram
+from aiokclient.metrics import EMPTY, Counter, Gauge, Histogram, Labels, Metrics, OwnMetrics
 from aiokclient.telemetry.accumulation import AcceptedValues, Accumulation
 from aiokclient.telemetry.collector import ClientCollector
 from aiokclient.telemetry.points import HistogramValue, Point, PointKind
@@ -30,16 +29,31 @@ class FakeClock:
         return 1_700_000_000_000
 
 
+class ChangingOwner:
+    """An owner whose attributes the test changes."""
+
+    def __init__(self, **attributes: str) -> None:
+        self.attributes = attributes
+
+    @property
+    def metric_attributes(self) -> Labels:
+        return tuple(self.attributes.items())
+
+
+ATTRIBUTES = (("transactional_id", "tx"),)
+
+
 class World:
     """A collector with one producer, at a time that the test sets."""
 
     def __init__(self, kind: str = "producer", membership: str = "") -> None:
         self.clock = FakeClock()
-        self.measures = ClientMeasures(self.clock)
-        self.child = Measures(kind, lambda: (("transactional_id", "tx"),), membership)
-        self.end = self.measures.add(self.child)
+        self.metrics = Metrics(self.clock)
+        self.child = OwnMetrics(self.metrics, kind, membership, attributes=ATTRIBUTES)
+        self.metrics.add_owner(self.child)
+        self.end = self.child.end
         self.collector = ClientCollector(
-            self.measures, self.clock, ClientLog("aiokclient.telemetry", "client")
+            self.metrics, self.clock, ClientLog("aiokclient.telemetry", "client")
         )
 
     def points(self) -> list[Point]:
@@ -59,7 +73,7 @@ async def world() -> Any:
 
 
 async def test_rates_concern_the_time_since_the_last_accepted_push(world: World) -> None:
-    failed = world.child.quantity("failed")
+    failed = world.child.counter("failed")
     failed.add(10)
     world.clock.now += 5
     assert world.value("producer.record.error.rate") == 2
@@ -103,17 +117,17 @@ async def test_averages_without_observations_are_not_a_number(world: World) -> N
 
 
 async def test_a_topic_that_was_deleted_has_no_series(world: World) -> None:
-    world.child.quantity("topic.failed", topic="gone").add(3)
-    world.child.quantity("topic.failed", topic="kept").add(4)
+    world.child.counter("topic.failed", topic="gone").add(3)
+    world.child.counter("topic.failed", topic="kept").add(4)
     world.points()
-    world.measures.keep_topics(lambda topic: topic == "kept")
+    world.metrics.keep_topics(lambda topic: topic == "kept")
     found = [p for p in world.points() if p.name == f"{P}producer.topic.record.error.total"]
     assert [(p.labels, p.value) for p in found] == [((("topic", "kept"),), 4.0)]
 
 
 async def test_topics_above_the_limit_share_one_series(world: World) -> None:
     for number in range(1500):
-        world.child.quantity("topic.failed", topic=f"t{number}").add(1)
+        world.child.counter("topic.failed", topic=f"t{number}").add(1)
     found = [p for p in world.points() if p.name == f"{P}producer.topic.record.error.total"]
     assert len(found) == 1001
     assert sum(p.value for p in found) == 1500
@@ -123,8 +137,8 @@ async def test_partitions_are_left_out_above_the_limit_of_series() -> None:
     world = World("consumer", "assigned")
     assigned = 100
     labels = [(("topic", "t"), ("partition", str(number))) for number in range(100)]
-    world.child.present("assigned", lambda: assigned)
-    world.child.compute("lags", lambda: [(one, EMPTY) for one in labels])
+    world.child.gauge("assigned", lambda: assigned)
+    world.child.compute_series("lags", lambda: [(one, EMPTY) for one in labels])
     name = f"{P}consumer.fetch.manager.records.lag.max"
     left_out = "consumer.aiokclient.telemetry.partitions.left.out.total"
     assert sum(p.name == name and bool(p.labels) for p in world.points()) == 100
@@ -140,7 +154,7 @@ async def test_partitions_are_left_out_above_the_limit_of_series() -> None:
 
 
 async def test_a_closed_child_is_pushed_once_more(world: World) -> None:
-    world.child.quantity("failed").add(5)
+    world.child.counter("failed").add(5)
     world.end()
     assert world.value("producer.record.error.total") == 5
     world.collector.restart()
@@ -148,7 +162,7 @@ async def test_a_closed_child_is_pushed_once_more(world: World) -> None:
 
 
 async def test_a_child_that_is_closed_during_a_push_is_pushed_once_more(world: World) -> None:
-    failed = world.child.quantity("failed")
+    failed = world.child.counter("failed")
     world.points()
     failed.add(5)
     world.end()
@@ -160,14 +174,14 @@ async def test_a_child_that_is_closed_during_a_push_is_pushed_once_more(world: W
 
 async def test_the_first_rates_concern_the_time_since_the_client_began() -> None:
     world = World()
-    world.child.quantity("failed").add(10)
+    world.child.counter("failed").add(10)
     world.clock.now += 5
     assert world.value("producer.record.error.rate") == 2
     world.collector.close()
 
 
 async def test_points_are_those_of_the_moment_when_they_were_taken(world: World) -> None:
-    quantity, spread = world.child.quantity("failed"), world.child.spread("batches")
+    quantity, spread = world.child.counter("failed"), world.child.spread("batches")
     quantity.add(5)
     spread.observe(5)
     taken = world.collector.take(EVERYTHING)
@@ -181,14 +195,14 @@ async def test_points_are_those_of_the_moment_when_they_were_taken(world: World)
 
 
 async def test_children_with_the_same_attributes_have_sums_of_their_own(world: World) -> None:
-    twin = Measures("producer", lambda: (("transactional_id", "tx"),))
-    world.measures.add(twin)
+    twin = OwnMetrics(world.metrics, "producer", attributes=ATTRIBUTES)
+    world.metrics.add_owner(twin)
     sums = Accumulation(0)
     sums.follow(True)
     found = []
     for number in (100, 10):
-        world.child.quantity("failed").add(number)
-        twin.quantity("failed").add(1)
+        world.child.counter("failed").add(number)
+        twin.counter("failed").add(1)
         points = [p for p in world.points() if p.name == f"{P}producer.record.error.total"]
         found.append([measured.value for measured in sums.measure(points)])
         sums.accept(AcceptedValues(points, 0))
@@ -196,16 +210,16 @@ async def test_children_with_the_same_attributes_have_sums_of_their_own(world: W
 
 
 async def test_a_sum_continues_when_the_attributes_change() -> None:
-    world, member = World("consumer", "classic"), ["m1"]
-    consumer = Measures("consumer", lambda: (("group_member_id", member[0]),), "classic")
-    world.measures.add(consumer)
+    world, member = World("consumer", "classic"), ChangingOwner(group_member_id="m1")
+    consumer = OwnMetrics(world.metrics, "consumer", "classic", owner=member)
+    world.metrics.add_owner(consumer)
     sums = Accumulation(0)
     sums.follow(True)
     name = f"{P}consumer.fetch.manager.records.consumed.total"
     found = []
     for member_id, count in (("m1", 10), ("m2", 15)):
-        member[0] = member_id
-        consumer.quantity("records").add(count)
+        member.attributes["group_member_id"] = member_id
+        consumer.counter("records").add(count)
         points = [p for p in world.points() if p.name == name and p.resource[0][1] == member_id]
         found.append([measured.value for measured in sums.measure(points)])
         sums.accept(AcceptedValues(points, 0))
@@ -218,18 +232,18 @@ async def test_a_topic_that_returns_is_counted_from_zero(world: World) -> None:
     sums.follow(True)
     found = []
     for count in (3, 5):
-        world.child.quantity("topic.failed", topic="t").add(count)
+        world.child.counter("topic.failed", topic="t").add(count)
         taken = world.collector.take(lambda name: name == f"{P}producer.topic.record.error.total")
         sums.forget(taken.ended_topics)
         points = taken.points()
         found.append([measured.value for measured in sums.measure(points)])
         sums.accept(AcceptedValues(points, 0))
-        world.measures.keep_topics(lambda topic: False)
+        world.metrics.keep_topics(lambda topic: False)
     assert found == [[3], [5]]
 
 
 async def test_the_number_of_series_is_pushed(world: World) -> None:
-    world.child.quantity("topic.failed", topic="a").add(1)
+    world.child.counter("topic.failed", topic="a").add(1)
     points = world.points()
     (count,) = [p.value for p in points if p.name == f"{P}kafka.count.count"]
     assert count == len(points) - 1
@@ -238,20 +252,20 @@ async def test_the_number_of_series_is_pushed(world: World) -> None:
 async def test_connections_have_the_attributes_of_their_only_user(world: World) -> None:
     def resources() -> set[Any]:
         name = f"{P}producer.connection.count"
-        world.measures.connections.present("connections", lambda: 3)
+        world.metrics.connections.gauge("connections", lambda: 3)
         return {p.resource for p in world.points() if p.name == name}
 
     assert resources() == {(("transactional_id", "tx"),)}
-    world.measures.add(Measures("producer"))
+    world.metrics.add_owner(OwnMetrics(world.metrics, "producer"))
     assert resources() == {()}
 
 
 async def test_attributes_that_have_ended_stay_in_the_last_push(world: World) -> None:
-    attributes = [("group_id", "g"), ("group_member_id", "m")]
-    world.measures.add(Measures("consumer", lambda: tuple(attributes), "consumer"))
+    owner = ChangingOwner(group_id="g", group_member_id="m")
+    world.metrics.add_owner(OwnMetrics(world.metrics, "consumer", "consumer", owner=owner))
     name = f"{P}consumer.last.poll.seconds.ago"
     before = [p for p in world.points() if p.name == name]
-    attributes.pop()
+    del owner.attributes["group_member_id"]
     after = [p for p in world.points() if p.name == name]
     assert before == after
     assert dict(after[0].resource) == {"group_id": "g", "group_member_id": "m"}
@@ -265,7 +279,7 @@ class TestApplicationMetrics:
         counter.add(3)
         gauge.set(4)
         histogram.observe(0.5)
-        metrics = world.measures.application
+        metrics = world.metrics.application
         metrics.register("shop.sold", counter, {"shop": "north"}, "")
         metrics.register("shop.open", gauge, {}, "")
         metrics.register("shop.waits", histogram, {}, "s")
@@ -286,12 +300,12 @@ class TestApplicationMetrics:
         def broken() -> float:
             raise ZeroDivisionError
 
-        world.measures.application.register("app.broken", broken, {}, "")
-        world.measures.application.register("app.text", lambda: "seven", {}, "")
+        world.metrics.application.register("app.broken", broken, {}, "")
+        world.metrics.application.register("app.text", lambda: "seven", {}, "")
         cancelled = asyncio.get_running_loop().create_future()
         cancelled.cancel()
-        world.measures.application.register("app.cancelled", cancelled.result, {}, "")
-        world.measures.application.register("app.fine", lambda: 1, {}, "")
+        world.metrics.application.register("app.cancelled", cancelled.result, {}, "")
+        world.metrics.application.register("app.fine", lambda: 1, {}, "")
         for _ in range(3):
             names = [p.name for p in world.points() if p.name.startswith("app.")]
             assert names == ["app.fine"]
@@ -308,7 +322,7 @@ class TestApplicationMetrics:
             world.clock.now += 0.011
             return 1.0
 
-        world.measures.application.register("app.slow", slow, {}, "")
+        world.metrics.application.register("app.slow", slow, {}, "")
         assert not any(p.name == "app.slow" for p in world.points())
         assert not any(p.name == "app.slow" for p in world.points())
         assert len(calls) == 1
@@ -317,8 +331,8 @@ class TestApplicationMetrics:
 
     async def test_a_metric_that_is_not_wanted_is_not_read(self, world: World) -> None:
         calls: list[int] = []
-        world.measures.application.register("app.unwanted", lambda: len(calls), {}, "")
-        world.measures.application.register("app.read", lambda: calls.append(1) or 0, {}, "")
+        world.metrics.application.register("app.unwanted", lambda: len(calls), {}, "")
+        world.metrics.application.register("app.read", lambda: calls.append(1) or 0, {}, "")
         found = world.collector.collect(lambda name: name == "app.unwanted")
         assert [(p.name, p.value) for p in found] == [("app.unwanted", 0.0)]
         assert not calls
@@ -326,4 +340,4 @@ class TestApplicationMetrics:
     @pytest.mark.parametrize(("name", "source"), [("", int), (3, int), ("x", 5), ("x", None)])
     async def test_anything_else_is_refused(self, world: World, name: Any, source: Any) -> None:
         with pytest.raises(TypeError):
-            world.measures.application.register(name, source, {}, "")
+            world.metrics.application.register(name, source, {}, "")

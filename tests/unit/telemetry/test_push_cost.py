@@ -18,8 +18,7 @@ from aiokclient.admin import ConfigResource
 from aiokclient.clock import SystemClock
 from aiokclient.config.codecs import Compression
 from aiokclient.log.client_log import ClientLog
-from aiokclient.measures import ClientMeasures, Measures, Reading
-from aiokclient.metrics import Metrics
+from aiokclient.metrics import Metrics, OwnMetrics, Reading
 from aiokclient.telemetry.collector import ClientCollector
 from aiokclient.telemetry.pushes import Pushes
 from aiokclient.telemetry.subscription import NamePrefixes, Subscription
@@ -151,15 +150,15 @@ class Pushing:
     def __init__(self, accepted: bool, width: int) -> None:
         self.accepted, self.width = accepted, width
         clock = SystemClock()
-        self.measures = ClientMeasures(clock)
-        self.child = Measures("consumer", membership="assigned")
-        self.measures.add(self.child)
-        self.collector = ClientCollector(self.measures, clock, ClientLog("aiokclient", "c"))
+        self.metrics = Metrics(clock)
+        self.child = OwnMetrics(self.metrics, "consumer", "assigned")
+        self.metrics.add_owner(self.child)
+        self.collector = ClientCollector(self.metrics, clock, ClientLog("aiokclient", "c"))
         self.pushes = Pushes(clock, Metrics(), lambda: self.collector, since_ms=clock.time_ms())
         names = NamePrefixes([""])
         self.subscription = Subscription(1, 1.0, names, True, 1 << 24, (Compression.NONE,))
         self.pushes.follow(self.subscription)
-        self.child.present("assigned", lambda: TOPICS * width)
+        self.child.gauge("assigned", lambda: TOPICS * width)
         self.child.offer_partitions(lambda again: {"lags": self.lags, "lag": self.lags})
         self.turn = 0
 
@@ -176,14 +175,14 @@ class Pushing:
         """Push everything, end all topics, and return the number of pushed series."""
         self.turn += 1
         for topic in self.topics():
-            self.child.quantity("topic.records", topic=topic).add(1)
+            self.child.counter("topic.records", topic=topic).add(1)
             self.child.spread("topic.fetches", topic=topic).observe(1)
         payload = self.pushes.encoded(self.pushes.take(self.subscription)())
         if self.accepted:
             self.pushes.accepted()
         else:
             self.pushes.discard()
-        self.measures.keep_topics(lambda topic: False)
+        self.metrics.keep_topics(lambda topic: False)
         return payload.series
 
 

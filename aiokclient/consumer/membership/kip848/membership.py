@@ -44,7 +44,7 @@ from aiokclient.consumer.membership.kip848.states import (
 from aiokclient.consumer.state.subscription import Subscription
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import IllegalStateError, KafkaError
-from aiokclient.group.measures import GroupMeasures
+from aiokclient.group.meters import GroupMeters
 from aiokclient.log.limited_log import LimitedLog
 from aiokclient.policy import Backoff, Decision
 from aiokclient.types import GroupMetadata
@@ -122,7 +122,7 @@ class Kip848Membership:
             done=self._heartbeat_due,
             log=self._log,
         )
-        self._measures = GroupMeasures(parts.subscription.measures, self._clock)
+        self._meters = GroupMeters(parts.subscription.own_metrics, self._clock)
         self._session_watch = SessionTimeoutWatch(parts, self._schedule, ended=self._ended)
 
     # -- what it is
@@ -218,9 +218,9 @@ class Kip848Membership:
         since = member.rebalancing_since
         effects = member.apply(event, self._clock.monotonic(), reason)
         if since is not None and event is Kip848Event.FENCED:
-            self._measures.rebalance_failed()
+            self._meters.rebalance_failed()
         elif since is not None and member.rebalancing_since is None:
-            self._measures.rebalanced(since)
+            self._meters.rebalanced(since)
         if member.state is not before:
             names, extra = (member.state.name, event.name), {"event": "group_state"}
             self._plain_log.debug("The member is %s after %s", *names, extra=extra)
@@ -311,11 +311,11 @@ class Kip848Membership:
                 name, self._wanted(), self._assignment.reported(), self._version
             )
             sent_at = self._clock.monotonic()
-            self._measures.heartbeat_sent(sent_at)
+            self._meters.heartbeat_sent(sent_at)
             timeout_s = self._schedule.attempt_timeout_s(request_s)
             self._is_unanswered = True
             answer = await self._connection.send(request, timeout_s)
-            self._measures.heartbeat_answered(sent_at)
+            self._meters.heartbeat_answered(sent_at)
             self._note_known()
         except KafkaError as error:
             self._builder.forget()

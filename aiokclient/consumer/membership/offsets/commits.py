@@ -134,7 +134,7 @@ class Commits:
         self._backoff = Backoff.of(config)
         self._count = cluster.metrics.counter("consumer.commits")
         self._failures = cluster.metrics.counter("consumer.commits.failed")
-        self._latencies = subscription.measures.spread("commits")
+        self._latencies = subscription.own_metrics.spread("commits")
 
     # -- notifications
 

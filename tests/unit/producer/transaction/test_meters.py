@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aiokclient.clock import SystemClock
-from aiokclient.measures import Measures
-from aiokclient.metrics import Metrics
+from aiokclient.metrics import Metrics, OwnMetrics
 from aiokclient.producer.meters import TransactionMeters
 from aiokclient.producer.transaction.status import TransactionOutcome
 
@@ -23,54 +22,59 @@ class SteppingClock(SystemClock):
         return self.now
 
 
-def pushed(measures: Measures, key: str) -> dict[Any, float]:
-    return {
-        labels: reading.number for labels, reading in measures.take(again=None).read(key).items()
-    }
+def owned_by_a_producer() -> OwnMetrics:
+    own_metrics = OwnMetrics(Metrics(), "producer")
+    own_metrics.metrics.add_owner(own_metrics)
+    return own_metrics
+
+
+def pushed(own_metrics: OwnMetrics, key: str) -> dict[Any, float]:
+    readings = own_metrics.take_sample(again=None).read(key)
+    return {labels: reading.total for labels, reading in readings.items()}
 
 
 def test_transactions_are_counted_by_their_outcome() -> None:
-    metrics, measures = Metrics(), Measures()
-    meters = TransactionMeters(metrics, measures)
+    own_metrics = owned_by_a_producer()
+    meters = TransactionMeters(own_metrics)
     for outcome, count in zip(TransactionOutcome, (3, 2, 1), strict=True):
         for _ in range(count):
             meters.count_end(outcome)
-    snapshot = metrics.snapshot()
+    snapshot = own_metrics.metrics.snapshot()
     expected = {"committed": 3, "aborted": 2, "unknown": 1}
     for outcome_name, count in expected.items():
         assert snapshot[f"producer.transactions{{outcome={outcome_name}}}"] == count
-    assert pushed(measures, "transactions") == {
+    assert pushed(own_metrics, "transactions") == {
         (("outcome", outcome_name),): count for outcome_name, count in expected.items()
     }
 
 
 def test_durations_of_commits_and_aborts_are_observed_apart() -> None:
-    metrics, measures = Metrics(), Measures()
-    meters = TransactionMeters(metrics, measures)
+    own_metrics = owned_by_a_producer()
+    meters = TransactionMeters(own_metrics)
     meters.observe_duration("commit", 0.25)
     meters.observe_duration("commit", 0.5)
     meters.observe_duration("abort", 4.0)
-    snapshot: Any = metrics.snapshot()
+    snapshot: Any = own_metrics.metrics.snapshot()
     commits = snapshot["producer.transaction.commit.seconds"]
     aborts = snapshot["producer.transaction.abort.seconds"]
     assert (commits["count"], commits["sum"]) == (2, 0.75)
     assert (aborts["count"], aborts["sum"]) == (1, 4.0)
-    assert pushed(measures, "commit.seconds") == {(): 0.75}
-    assert pushed(measures, "abort.seconds") == {(): 4.0}
+    assert pushed(own_metrics, "commit.seconds") == {(): 0.75}
+    assert pushed(own_metrics, "abort.seconds") == {(): 4.0}
 
 
 def test_a_timed_block_adds_its_duration() -> None:
-    measures = Measures()
-    meters = TransactionMeters(Metrics(), measures)
+    own_metrics = owned_by_a_producer()
+    meters = TransactionMeters(own_metrics)
     for _ in range(3):
         with meters.time_block("offsets.seconds", SteppingClock()):
             pass
-    assert pushed(measures, "offsets.seconds") == {(): 6.0}
+    assert pushed(own_metrics, "offsets.seconds") == {(): 6.0}
 
 
 def test_restarts_are_counted() -> None:
-    metrics = Metrics()
-    meters = TransactionMeters(metrics, Measures())
+    own_metrics = owned_by_a_producer()
+    metrics, meters = own_metrics.metrics, TransactionMeters(own_metrics)
     assert "producer.transaction.restarts" not in metrics.snapshot()
     meters.count_restart()
     meters.count_restart()

@@ -1,27 +1,27 @@
-"""The measures of a group member: rebalances, heartbeats, joins, and syncs."""
+"""The metrics of a group member: rebalances, heartbeats, joins, and syncs."""
 
 from __future__ import annotations
 
 from aiokclient.clock import Clock
-from aiokclient.measures import Measures
+from aiokclient.metrics import OwnMetrics
 
-__all__ = ["GroupMeasures"]
+__all__ = ["GroupMeters"]
 
 
-class GroupMeasures:
-    """The measures of a membership, in seconds."""
+class GroupMeters:
+    """The metrics of a membership, in seconds."""
 
-    def __init__(self, measures: Measures, clock: Clock) -> None:
-        self.heartbeats = measures.spread("heartbeats")
-        self.joins = measures.spread("joins")
-        self.syncs = measures.spread("syncs")
-        self._rebalances = measures.spread("rebalances")
-        self._failed = measures.quantity("rebalances.failed")
+    def __init__(self, own_metrics: OwnMetrics, clock: Clock) -> None:
+        self.heartbeats = own_metrics.spread("heartbeats")
+        self.joins = own_metrics.spread("joins")
+        self.syncs = own_metrics.spread("syncs")
+        self._rebalances = own_metrics.spread("rebalances")
+        self._failed = own_metrics.counter("rebalances.failed")
         self._clock = clock
         self._heartbeat_at: float | None = None
         self._rebalanced_at: float | None = None
-        measures.present("heartbeat.age", lambda: self._since(self._heartbeat_at))
-        measures.present("rebalance.age", lambda: self._since(self._rebalanced_at))
+        own_metrics.gauge("heartbeat.age", lambda: self._since(self._heartbeat_at))
+        own_metrics.gauge("rebalance.age", lambda: self._since(self._rebalanced_at))
 
     def _since(self, at: float | None) -> float:
         """Return the whole seconds since that time, or -1 for None, as Kafka's clients do."""
