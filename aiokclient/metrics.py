@@ -24,17 +24,14 @@ import math
 from bisect import bisect_right
 from collections import Counter as Count
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from aiokclient.clock import Clock, SystemClock
-from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.log.tables import Column, Table
 
 __all__ = [
-    "ApplicationMetric",
-    "ApplicationMetrics",
     "BYTES",
     "Counter",
     "EMPTY",
@@ -315,11 +312,6 @@ class Histogram(Spread):
         self._counts = [one + two for one, two in zip(self._counts, other._counts, strict=True)]
 
     @property
-    def bounds(self) -> tuple[float, ...]:
-        """The upper bounds of the buckets."""
-        return self._bounds
-
-    @property
     def buckets(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
         """The upper bounds of the buckets, and the counts, which have one element more."""
         self._add_up()
@@ -491,7 +483,7 @@ class OwnMetrics:
         self._computed: dict[str, Callable[[], Series]] = {}
         self._sums: dict[str, tuple[str, ...]] = {}
         self._sources: list[Callable[[bool | None], SeriesByKey]] = []
-        self._of_partitions: Callable[[bool | None], SeriesByKey] = _nothing
+        self._of_partitions: Callable[[bool | None], SeriesByKey] | None = None
         self._updates: list[Callable[[], None]] = []
         self._forgetting: list[Callable[[], None]] = []
 
@@ -605,7 +597,7 @@ class OwnMetrics:
             series[key] = list(compute())
         for source in self._sources:
             series.update(source(again))
-        if partitions:
+        if partitions and self._of_partitions is not None:
             series.update(self._of_partitions(again))
         return Sample(
             self.number, self.kind, self.membership, self.resource, counts, series, self._sums
@@ -623,74 +615,6 @@ class OwnMetrics:
         return gone
 
 
-class ApplicationMetric(NamedTuple):
-    """A metric of the application: a function that returns a number, or an instrument."""
-
-    name: str
-    labels: Labels
-    unit: str
-    source: Callable[[], float] | Counter | Gauge | Histogram
-
-
-class ApplicationMetrics:
-    """The metrics that the application has registered with a client (KIP-1076)."""
-
-    def __init__(self) -> None:
-        self._metrics: dict[tuple[str, Labels], ApplicationMetric] = {}
-        self._watchers: dict[object, Callable[[ApplicationMetric], None]] = {}
-
-    def register(self, name: Any, source: Any, labels: Mapping[str, str], unit: Any) -> None:
-        """Add a metric, or replace the one with the same name and labels."""
-        if not isinstance(name, str) or not name or not isinstance(unit, str):
-            raise ArgumentTypeError(
-                f"{name!r} and {unit!r} are not the name and the unit of a metric. Pass strings."
-            )
-        if not isinstance(source, Counter | Gauge | Histogram) and not callable(source):
-            raise ArgumentTypeError(
-                f"{source!r} is neither a function nor a Counter, Gauge, or Histogram."
-            )
-        given: Any = labels
-        if not isinstance(given, Mapping):
-            raise ArgumentTypeError(
-                f"{given!r} is not a mapping from labels to values. Pass a dict."
-            )
-        key = tuple(sorted((str(label), str(value)) for label, value in labels.items()))
-        metric = self._metrics[name, key] = ApplicationMetric(name, key, unit, source)
-        for watcher in list(self._watchers.values()):
-            watcher(metric)
-
-    def watch(self, watcher: Callable[[ApplicationMetric], None]) -> Callable[[], None]:
-        """Call `watcher(metric)` for each metric, and for those that are registered later.
-
-        Return a function that ends these calls.
-        """
-        key = object()
-        self._watchers[key] = watcher
-        for metric in self:
-            watcher(metric)
-
-        def end() -> None:
-            self._watchers.pop(key, None)
-
-        return end
-
-    def unregister(self, name: str) -> None:
-        """Remove all metrics with this name."""
-        given: Any = name
-        if not isinstance(given, str):
-            raise ArgumentTypeError(f"{given!r} is not the name of a metric. Pass a str.")
-        for key in [key for key in self._metrics if key[0] == name]:
-            del self._metrics[key]
-
-    def drop(self, metric: ApplicationMetric) -> None:
-        """Remove a metric that must not be read again."""
-        if self._metrics.get((metric.name, metric.labels)) is metric:
-            del self._metrics[metric.name, metric.labels]
-
-    def __iter__(self) -> Iterator[ApplicationMetric]:
-        return iter(list(self._metrics.values()))
-
-
 class Metrics:
     """The registry of one client: instruments by name and labels, and the owners of others.
 
@@ -703,7 +627,6 @@ class Metrics:
         """The time at which measuring began, on the monotonic clock and on the wall clock."""
         self.connections = OwnMetrics(self)
         """The metrics of the connections, which have no other owner."""
-        self.application = ApplicationMetrics()
         self.are_collected = False
         """Whether a collector reads the metrics for pushes.
 
@@ -751,10 +674,7 @@ class Metrics:
 
     def by_topic(self, name: str, *, unit: str = "") -> TopicCounters:
         """Return counters by topic."""
-        found = self._by_topic.get(name)
-        if found is None:
-            found = self._by_topic[name] = TopicCounters(self, name, unit=unit)
-        return found
+        return self._by_topic.setdefault(name, TopicCounters(self, name, unit=unit))
 
     def keep_topics(self, exists: Callable[[str], bool]) -> None:
         """Remove the series of all topics that do not exist."""
@@ -811,14 +731,12 @@ class Metrics:
         for name, unit, series in shown:
             for labels, instrument in series.items():
                 if isinstance(instrument, Histogram):
-                    given = dict[str, object](labels)
-                    self._get(Histogram, name, unit, given, instrument.bounds).add_all_of(
-                        instrument
-                    )
+                    kept = self.histogram(name, instrument._bounds, unit=unit, **dict(labels))
+                    kept.add_all_of(instrument)
                 elif _has_topic(labels):
                     self.by_topic(name, unit=unit).of(labels[0][1]).add(instrument.value)
                 else:
-                    self._get(Counter, name, unit, dict(labels)).add(instrument.value)
+                    self.counter(name, unit=unit, **dict(labels)).add(instrument.value)
 
     def collect(
         self, name: str, source: Callable[[], Collected], *, unit: str = ""
@@ -1009,10 +927,6 @@ def _shown(value: Value) -> str:
     return ", ".join(parts)
 
 
-def _nothing(again: bool | None) -> SeriesByKey:
-    return {}
-
-
 def _get(series: dict[Labels, T], given: dict[str, str], make: Callable[[], T]) -> T:
     labels = tuple(given.items())
     found = series.get(labels)
@@ -1041,7 +955,7 @@ def _sum(instruments: list[Counter | Gauge | Histogram]) -> Value | None:
     if len(instruments) == 1:
         return first.value
     if isinstance(first, Histogram):
-        whole = Histogram(first.bounds)
+        whole = Histogram(first._bounds)
         for each in instruments:
             whole.add_all_of(cast(Histogram, each))
         return whole.value

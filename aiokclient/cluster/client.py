@@ -58,6 +58,7 @@ from aiokclient.network.tls import TlsContexts
 from aiokclient.network.traffic import Traffic
 from aiokclient.network.transport import Connector, TcpConnector
 from aiokclient.policy import Backoff, Decision, Retry, Scope
+from aiokclient.telemetry.application import ApplicationMetrics
 from aiokclient.telemetry.reporter import Reporter
 from aiokclient.types import seconds
 
@@ -93,6 +94,7 @@ class ClusterClient:
             config.connector if config.connector is not None else TcpConnector()
         )
         self.metrics = Metrics(self.clock)
+        self.application_metrics = ApplicationMetrics()
         self._collector: ClientCollector | None = None
         group_id = getattr(config, "group_id", None)
         self._traffic = Traffic(self.metrics, config.client_id, group_id, self.events)
@@ -625,7 +627,9 @@ class ClusterClient:
             # Clients that report no metrics need not import this module.
             from aiokclient.telemetry.collector import ClientCollector
 
-            self._collector = ClientCollector(self.metrics, self.clock, self.log("telemetry"))
+            self._collector = ClientCollector(
+                self.metrics, self.application_metrics, self.clock, self.log("telemetry")
+            )
         return self._collector
 
     # -- connections ------------------------------------------------------------------------

@@ -1,22 +1,92 @@
-"""The points of the metrics that the application has registered (KIP-1076)."""
+"""The metrics that the application has registered with a client (KIP-1076), and their points."""
 
 from __future__ import annotations
 
 import math
 from asyncio import CancelledError
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from aiokclient.clock import Clock
+from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.log.client_log import ClientLog
-from aiokclient.metrics import ApplicationMetric, ApplicationMetrics, Counter, Gauge, Histogram
+from aiokclient.metrics import Counter, Gauge, Histogram, Labels
 from aiokclient.telemetry.points import HistogramValue, Point, PointKind
 
-__all__ = ["ApplicationPoints"]
+__all__ = ["ApplicationMetric", "ApplicationMetrics", "ApplicationPoints"]
 
 LONGEST_S = 0.010
 """Maximum number of seconds that the function of a metric may take. Slower metrics are dropped."""
 WARNINGS = 100
 """Maximum number of warnings about metrics that are left out."""
+
+
+class ApplicationMetric(NamedTuple):
+    """A metric of the application: a function that returns a number, or an instrument."""
+
+    name: str
+    labels: Labels
+    unit: str
+    source: Callable[[], float] | Counter | Gauge | Histogram
+
+
+class ApplicationMetrics:
+    """The metrics that the application has registered with a client (KIP-1076)."""
+
+    def __init__(self) -> None:
+        self._metrics: dict[tuple[str, Labels], ApplicationMetric] = {}
+        self._watchers: dict[object, Callable[[ApplicationMetric], None]] = {}
+
+    def register(self, name: Any, source: Any, labels: Mapping[str, str], unit: Any) -> None:
+        """Add a metric, or replace the one with the same name and labels."""
+        if not isinstance(name, str) or not name or not isinstance(unit, str):
+            raise ArgumentTypeError(
+                f"{name!r} and {unit!r} are not the name and the unit of a metric. Pass strings."
+            )
+        if not isinstance(source, Counter | Gauge | Histogram) and not callable(source):
+            raise ArgumentTypeError(
+                f"{source!r} is neither a function nor a Counter, Gauge, or Histogram."
+            )
+        given: Any = labels
+        if not isinstance(given, Mapping):
+            raise ArgumentTypeError(
+                f"{given!r} is not a mapping from labels to values. Pass a dict."
+            )
+        key = tuple(sorted((str(label), str(value)) for label, value in labels.items()))
+        metric = self._metrics[name, key] = ApplicationMetric(name, key, unit, source)
+        for watcher in list(self._watchers.values()):
+            watcher(metric)
+
+    def watch(self, watcher: Callable[[ApplicationMetric], None]) -> Callable[[], None]:
+        """Call `watcher(metric)` for each metric, and for those that are registered later.
+
+        Return a function that ends these calls.
+        """
+        key = object()
+        self._watchers[key] = watcher
+        for metric in self:
+            watcher(metric)
+
+        def end() -> None:
+            self._watchers.pop(key, None)
+
+        return end
+
+    def unregister(self, name: str) -> None:
+        """Remove all metrics with this name."""
+        given: Any = name
+        if not isinstance(given, str):
+            raise ArgumentTypeError(f"{given!r} is not the name of a metric. Pass a str.")
+        for key in [key for key in self._metrics if key[0] == name]:
+            del self._metrics[key]
+
+    def drop(self, metric: ApplicationMetric) -> None:
+        """Remove a metric that must not be read again."""
+        if self._metrics.get((metric.name, metric.labels)) is metric:
+            del self._metrics[metric.name, metric.labels]
+
+    def __iter__(self) -> Iterator[ApplicationMetric]:
+        return iter(list(self._metrics.values()))
 
 
 class ApplicationPoints:

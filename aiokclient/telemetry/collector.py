@@ -23,7 +23,7 @@ from aiokclient import threads
 from aiokclient.clock import Clock
 from aiokclient.log.client_log import ClientLog
 from aiokclient.metrics import Labels, Metrics, OwnMetrics, Reading, Sample, counted, gauged
-from aiokclient.telemetry.application import ApplicationPoints
+from aiokclient.telemetry.application import ApplicationMetrics, ApplicationPoints
 from aiokclient.telemetry.client_points import ClientPoints, rows_of_partitions
 from aiokclient.telemetry.computing import NOTHING, compute
 from aiokclient.telemetry.loop_lag import LoopLag
@@ -41,7 +41,9 @@ SHORTEST_S: Final = 1e-3
 class ClientCollector:
     """The source of all points of one client; see `aiokclient.telemetry.points.Collector`."""
 
-    def __init__(self, metrics: Metrics, clock: Clock, log: ClientLog) -> None:
+    def __init__(
+        self, metrics: Metrics, application: ApplicationMetrics, clock: Clock, log: ClientLog
+    ) -> None:
         self._metrics = metrics
         self._clock = clock
         self._began = self._taken_at = metrics.began
@@ -57,7 +59,7 @@ class ClientCollector:
         self._again = False
         """Whether samples were taken and no push of them was accepted yet."""
         self._lag = LoopLag()
-        self._application = ApplicationPoints(metrics.application, clock, log)
+        self._application = ApplicationPoints(application, clock, log)
         self._log = log
         self._points: ClientPoints | None = None
         """The points that were taken last."""

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.log.client_log import ClientLog
-from aiokclient.metrics import ApplicationMetric, Labels, Metrics, MetricValue, OwnMetrics
+from aiokclient.metrics import Labels, Metrics, MetricValue, OwnMetrics
+from aiokclient.telemetry.application import ApplicationMetric, ApplicationMetrics
 from aiokclient.telemetry.bridged import NAMESPACE, PUSHED, largest_counts
 from aiokclient.telemetry.points import HistogramValue, PointKind
 
@@ -54,6 +55,8 @@ class MeasuredCluster(Protocol):
     def config(self) -> ClientConfig: ...
     @property
     def metrics(self) -> Metrics: ...
+    @property
+    def application_metrics(self) -> ApplicationMetrics: ...
     def collector(self) -> ClientCollector: ...
     def log(self, part: str, /) -> ClientLog: ...
 
@@ -180,7 +183,7 @@ class ClientSeries:
     def _watch(self, cluster: MeasuredCluster) -> None:
         registered, log = self._registered, cluster.log("telemetry")
         if registered is not None:
-            self._unwatch = cluster.metrics.application.watch(partial(registered, log))
+            self._unwatch = cluster.application_metrics.watch(partial(registered, log))
 
     def end(self) -> None:
         """Stop following the metrics of the application. Synchronous, idempotent."""

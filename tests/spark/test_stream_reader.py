@@ -109,7 +109,7 @@ def test_progress_is_a_metric_of_the_client(cluster: EmbeddedCluster) -> None:
     found: dict[str, float] = {}
 
     async def pushed(client: Any) -> None:
-        found.update({each.name: each.source() for each in client._cluster.metrics.application})
+        found.update({each.name: each.source() for each in client._cluster.application_metrics})
 
     clients.run(source._options.properties, pushed)
     assert found == {

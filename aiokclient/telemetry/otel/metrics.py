@@ -21,7 +21,8 @@ from typing import Final
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 from aiokclient.log.client_log import ClientLog
-from aiokclient.metrics import ApplicationMetric, Counter, Gauge, Histogram
+from aiokclient.metrics import Counter, Gauge, Histogram
+from aiokclient.telemetry.application import ApplicationMetric
 from aiokclient.telemetry.bridged import DESCRIPTIONS, Description
 from aiokclient.telemetry.points import HistogramValue
 from aiokclient.telemetry.series import CLIENT_ID, MeasuredClient, Series, SeriesOfClients

@@ -11,6 +11,7 @@ import pytest
 from aiokclient.log.client_log import ClientLog
 from aiokclient.metrics import EMPTY, Counter, Gauge, Histogram, Labels, Metrics, OwnMetrics
 from aiokclient.telemetry.accumulation import AcceptedValues, Accumulation
+from aiokclient.telemetry.application import ApplicationMetrics
 from aiokclient.telemetry.collector import ClientCollector
 from aiokclient.telemetry.points import HistogramValue, Point, PointKind
 
@@ -49,11 +50,12 @@ class World:
     def __init__(self, kind: str = "producer", membership: str = "") -> None:
         self.clock = FakeClock()
         self.metrics = Metrics(self.clock)
+        self.application = ApplicationMetrics()
         self.child = OwnMetrics(self.metrics, kind, membership, attributes=ATTRIBUTES)
         self.metrics.add_owner(self.child)
         self.end = self.child.end
         self.collector = ClientCollector(
-            self.metrics, self.clock, ClientLog("aiokclient.telemetry", "client")
+            self.metrics, self.application, self.clock, ClientLog("aiokclient.telemetry", "client")
         )
 
     def points(self) -> list[Point]:
@@ -279,7 +281,7 @@ class TestApplicationMetrics:
         counter.add(3)
         gauge.set(4)
         histogram.observe(0.5)
-        metrics = world.metrics.application
+        metrics = world.application
         metrics.register("shop.sold", counter, {"shop": "north"}, "")
         metrics.register("shop.open", gauge, {}, "")
         metrics.register("shop.waits", histogram, {}, "s")
@@ -300,12 +302,12 @@ class TestApplicationMetrics:
         def broken() -> float:
             raise ZeroDivisionError
 
-        world.metrics.application.register("app.broken", broken, {}, "")
-        world.metrics.application.register("app.text", lambda: "seven", {}, "")
+        world.application.register("app.broken", broken, {}, "")
+        world.application.register("app.text", lambda: "seven", {}, "")
         cancelled = asyncio.get_running_loop().create_future()
         cancelled.cancel()
-        world.metrics.application.register("app.cancelled", cancelled.result, {}, "")
-        world.metrics.application.register("app.fine", lambda: 1, {}, "")
+        world.application.register("app.cancelled", cancelled.result, {}, "")
+        world.application.register("app.fine", lambda: 1, {}, "")
         for _ in range(3):
             names = [p.name for p in world.points() if p.name.startswith("app.")]
             assert names == ["app.fine"]
@@ -322,7 +324,7 @@ class TestApplicationMetrics:
             world.clock.now += 0.011
             return 1.0
 
-        world.metrics.application.register("app.slow", slow, {}, "")
+        world.application.register("app.slow", slow, {}, "")
         assert not any(p.name == "app.slow" for p in world.points())
         assert not any(p.name == "app.slow" for p in world.points())
         assert len(calls) == 1
@@ -331,8 +333,8 @@ class TestApplicationMetrics:
 
     async def test_a_metric_that_is_not_wanted_is_not_read(self, world: World) -> None:
         calls: list[int] = []
-        world.metrics.application.register("app.unwanted", lambda: len(calls), {}, "")
-        world.metrics.application.register("app.read", lambda: calls.append(1) or 0, {}, "")
+        world.application.register("app.unwanted", lambda: len(calls), {}, "")
+        world.application.register("app.read", lambda: calls.append(1) or 0, {}, "")
         found = world.collector.collect(lambda name: name == "app.unwanted")
         assert [(p.name, p.value) for p in found] == [("app.unwanted", 0.0)]
         assert not calls
@@ -340,4 +342,4 @@ class TestApplicationMetrics:
     @pytest.mark.parametrize(("name", "source"), [("", int), (3, int), ("x", 5), ("x", None)])
     async def test_anything_else_is_refused(self, world: World, name: Any, source: Any) -> None:
         with pytest.raises(TypeError):
-            world.metrics.application.register(name, source, {}, "")
+            world.application.register(name, source, {}, "")

@@ -19,6 +19,7 @@ from aiokclient.clock import SystemClock
 from aiokclient.config.codecs import Compression
 from aiokclient.log.client_log import ClientLog
 from aiokclient.metrics import Metrics, OwnMetrics, Reading
+from aiokclient.telemetry.application import ApplicationMetrics
 from aiokclient.telemetry.collector import ClientCollector
 from aiokclient.telemetry.pushes import Pushes
 from aiokclient.telemetry.subscription import NamePrefixes, Subscription
@@ -153,7 +154,9 @@ class Pushing:
         self.metrics = Metrics(clock)
         self.child = OwnMetrics(self.metrics, "consumer", "assigned")
         self.metrics.add_owner(self.child)
-        self.collector = ClientCollector(self.metrics, clock, ClientLog("aiokclient", "c"))
+        self.collector = ClientCollector(
+            self.metrics, ApplicationMetrics(), clock, ClientLog("aiokclient", "c")
+        )
         self.pushes = Pushes(clock, Metrics(), lambda: self.collector, since_ms=clock.time_ms())
         names = NamePrefixes([""])
         self.subscription = Subscription(1, 1.0, names, True, 1 << 24, (Compression.NONE,))
