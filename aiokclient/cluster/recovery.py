@@ -113,11 +113,6 @@ class Recovery:
         self._not_before = -math.inf
 
     @property
-    def searching(self) -> bool:
-        """Whether the bootstrap servers are being asked."""
-        return self.state is RecoveryState.SEARCHING
-
-    @property
     def due_at(self) -> float:
         """The time at which to rebootstrap, or infinity if nothing has triggered it."""
         if self.state is RecoveryState.DUE:

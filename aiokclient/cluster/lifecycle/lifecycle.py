@@ -27,11 +27,9 @@ from aiokclient.cluster.lifecycle.health import Health, described
 from aiokclient.cluster.lifecycle.ownership import Anchor, dropped, for_background, retrieve
 from aiokclient.cluster.lifecycle.public_calls import running_loop, watch_calls, wrong_caller
 from aiokclient.cluster.lifecycle.states import (
-    ENDING,
+    ENDED,
     SHOWN,
     TABLE,
-    USABLE,
-    Effect,
     LifecycleEvent,
     LifecyclePhase,
 )
@@ -124,7 +122,7 @@ class Lifecycle:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._starting: asyncio.Task[None] | None = None
-        self._newest_start: asyncio.Task[None] | None = None
+        """The task of a start, or of its undo, until the start has returned in one caller."""
         self._start_waiters: list[asyncio.Task[None]] = []
         """The task of the start for which each caller of `start` waits."""
         self._close_scope: anyio.CancelScope | None = None
@@ -332,7 +330,7 @@ class Lifecycle:
             raise self._failure
         if self._state is State.CLOSED:
             raise ClosedError(f"This {name} is closed. Make a new one.")
-        if self._phase in ENDING:
+        if self._phase is LifecyclePhase.ENDING:
             raise ClosedError(f"This {name} is being closed.")
         raise IllegalStateError(
             f"This {name} is not started. Use `async with`, or await its start() first."
@@ -352,18 +350,16 @@ class Lifecycle:
         self._failure, self._failure_seen = error, False
         self._supervisor.adopt(error)
         self._on(LifecycleEvent.FAILED)
+        if self._state is State.RUNNING:  # The phase is ENDING.
+            self._state = State.FAILED
         self._events.emit("Failed", cause=error)
         self._failed(error)
 
-    def _on(self, event: LifecycleEvent) -> tuple[Effect, ...]:
-        """Apply an event to the table, and return what the caller must do. Synchronous."""
-        row = TABLE.get((self._phase, event))
-        if row is None:
-            return ()
-        self._phase = row.phase
-        self._state = SHOWN[row.phase]
-        self._usable = row.phase in USABLE
-        return row.effects
+    def _on(self, event: LifecycleEvent) -> None:
+        """Apply an event to the table. Synchronous."""
+        self._phase = TABLE.get((self._phase, event), self._phase)
+        self._state = SHOWN.get(self._phase, self._state)
+        self._usable = self._phase is LifecyclePhase.RUNNING
 
     # -- start ------------------------------------------------------------------------------
 
@@ -391,23 +387,20 @@ class Lifecycle:
                 extra={"event": "pure_modules"},
             )
         while True:
-            effects = self._on(LifecycleEvent.START)
-            if self._phase not in (LifecyclePhase.STARTING, LifecyclePhase.UNDOING):
-                self._check()
-                break
-            if Effect.BEGIN_START in effects:
+            if self._phase is LifecyclePhase.NEW:
+                self._on(LifecycleEvent.START)
                 self._loop, self._thread = loop, threading.get_ident()
-                self._starting = self._newest_start = new_task(loop, self._start(wait))
+                self._starting = new_task(loop, self._start(wait))
+            elif self._phase is not LifecyclePhase.STARTING:
+                self._check()
+                self._starting = None  # This caller knows that it must close the object.
+                break
             elif loop is not self._loop:
                 self._refuse_caller()
             assert self._starting is not None
             if await self._await_start(self._starting):
                 break
-        await self._reached(wait)
-
-    async def _reached(self, wait: bool) -> None:
-        """Wait until the cluster was reached, after another caller has started without waiting."""
-        if wait and not self._cluster.reached:
+        if wait and not self._cluster.reached:  # Another caller has started without waiting.
             await self._cluster.wait_until_reached(self._seconds(None))
 
     async def _await_start(self, task: asyncio.Task[None]) -> bool:
@@ -423,42 +416,50 @@ class Lifecycle:
             self._start_waiters.remove(task)
         if task.cancelled():
             await self._await_undone(task)
-            if self._phase in ENDING or self._phase is LifecyclePhase.CLOSED:
+            if self._phase in ENDED:
                 raise ClosedError(f"This {type(self).__name__} was closed while it started.")
             return False
         task.result()
-        self._on(LifecycleEvent.ANSWERED)
+        if task is self._starting:
+            self._starting = None
         return True
 
     async def _abandon_start(self, task: asyncio.Task[None]) -> None:
         """Undo a start whose last caller was cancelled."""
-        if task is self._starting and Effect.CANCEL_START in self._on(LifecycleEvent.ABANDONED):
-            task.cancel()
+        task.cancel()
         await self._await_undone(task)
-        if task is not self._newest_start:
-            return  # The phase is that of a later start.
-        if Effect.UNDO_STARTED in self._on(LifecycleEvent.UNANSWERED):
-            self._starting = new_task(asyncio.get_running_loop(), self._undo_started())
-            await ended(self._starting)
+        # The start may have succeeded nevertheless, and another caller may have joined it.
+        if task is self._starting and self._start_waiters.count(task) == 1:
+            self._on(LifecycleEvent.ABANDONED)
+            if self._phase is LifecyclePhase.STARTING:
+                self._starting = new_task(asyncio.get_running_loop(), self._undo_abandoned())
+                await ended(self._starting)
 
     async def _await_undone(self, task: asyncio.Task[None]) -> None:
         await ended(task)
-        if task is self._starting:
+        if task is self._starting and task.cancelled():
             # The task was cancelled before it ran any of its code, so it did not do this.
-            self._undone()
+            self._on_undone()
 
-    def _undone(self) -> None:
+    async def _undo_abandoned(self) -> None:
+        await self._undo_start()
+        raise asyncio.CancelledError  # Callers that have joined the start must not return normally.
+
+    async def _undo_start(self) -> None:
+        """End what a start has begun, in a task that no cancellation reaches."""
+        timeout = self._config.close_timeout_ms / 1000
+        undoing = new_task(asyncio.get_running_loop(), self._undo(graceful=False, timeout=timeout))
+        await ended(undoing)
+        self._on_undone()
+        undoing.result()
+
+    def _on_undone(self) -> None:
         self._failure, self._starting = None, None
         self._on(LifecycleEvent.UNDONE)
         if self._phase is LifecyclePhase.NEW:
             self._loop, self._thread = None, 0  # Any loop may start or close the object now.
-
-    async def _undo_started(self) -> None:
-        try:
-            await self._undo(graceful=False, timeout=self._config.close_timeout_ms / 1000)
-        finally:
-            self._undone()
-        raise asyncio.CancelledError  # Callers that have joined the start must not return normally.
+        else:
+            self._state = State.NEW
 
     async def _start(self, wait: bool) -> None:
         try:
@@ -481,15 +482,11 @@ class Lifecycle:
                 await self._open(wait)
             if self._failure is not None:
                 raise self._failure
-            if Effect.REFUSE_START in self._on(LifecycleEvent.READY):
+            if self._phase in ENDED:
                 raise asyncio.CancelledError
-            self._starting = None
+            self._on(LifecycleEvent.READY)
         except BaseException:
-            self._on(LifecycleEvent.START_FAILED)
-            try:
-                await self._undo(graceful=False, timeout=self._config.close_timeout_ms / 1000)
-            finally:
-                self._undone()
+            await self._undo_start()
             raise
 
     # -- close ------------------------------------------------------------------------------
@@ -516,9 +513,9 @@ class Lifecycle:
                 f"{caller} must not close this {type(self).__name__}, because the close waits for "
                 f"{caller} to return. Close it from another task."
             )
-        if Effect.BEGIN_CLOSE in self._on(LifecycleEvent.CLOSE):
+        if self._phase is not LifecyclePhase.ENDING:
             self._loop, self._thread = loop, threading.get_ident()
-            self._closing = new_task(loop, self._run_close(graceful))
+            self._begin_close(loop, graceful)
         assert self._closing is not None
         self._bound_close(timeout)
         try:
@@ -532,8 +529,8 @@ class Lifecycle:
 
     def __del__(self) -> None:
         if (
-            self._phase not in (LifecyclePhase.NEW, LifecyclePhase.CLOSED)
-            and self._phase not in ENDING
+            self._phase is not LifecyclePhase.NEW
+            and self._phase not in ENDED
             and not self._supervisor.forked
         ):
             try:
@@ -546,10 +543,17 @@ class Lifecycle:
         self._anchor.hold(self)
 
     def _close_dropped(self) -> None:
-        if self._loop is not None and Effect.BEGIN_CLOSE in self._on(LifecycleEvent.CLOSE):
-            self._closing = new_task(self._loop, self._run_close(graceful=False))
-            self._closing.add_done_callback(retrieve)
+        if self._loop is not None and self._phase not in ENDED:
+            closing = self._begin_close(self._loop, graceful=False)
+            closing.add_done_callback(retrieve)
             self._bound_close(self._config.close_timeout_ms / 1000)
+
+    def _begin_close(self, loop: asyncio.AbstractEventLoop, graceful: bool) -> asyncio.Task[None]:
+        """Create the task of the close, which begins at the loop's next iteration."""
+        has_started = self._phase in (LifecyclePhase.RUNNING, LifecyclePhase.FAILED)
+        self._on(LifecycleEvent.CLOSE)
+        self._closing = new_task(loop, self._run_close(graceful, has_started))
+        return self._closing
 
     def _bound_close(self, timeout: float) -> None:
         assert self._closing is not None
@@ -571,15 +575,13 @@ class Lifecycle:
             at, begin = self._close_bound - LAST_PUSH_S, own.telemetry.begin_close
             self._last_push = self._supervisor.callbacks.at(at, begin)
 
-    async def _run_close(self, graceful: bool) -> None:
+    async def _run_close(self, graceful: bool, has_started: bool) -> None:
         try:
-            effects, starting = self._on(LifecycleEvent.ENDING_BEGINS), self._starting
-            if starting is not None and Effect.AWAIT_START in effects:
-                if Effect.CANCEL_START in effects:
-                    starting.cancel()
-                await self._await_undone(starting)
-            elif Effect.SHUT_DOWN in effects:
+            if has_started:
                 await self._undo(graceful and self._failure is None, timeout=None)
+            elif self._starting is not None:
+                self._starting.cancel()
+                await self._await_undone(self._starting)
         finally:
             self._on(LifecycleEvent.ENDED)
             self._events.end()
@@ -612,20 +614,17 @@ class Lifecycle:
                 left_s = bound - asyncio.get_running_loop().time()
                 await own.telemetry.close(min(max(left_s, WRITING_S), LAST_PUSH_S))
         finally:
-            await self._stop()
-
-    async def _stop(self) -> None:
-        try:
-            await self._supervisor.stop()
-        finally:
-            if self._last_push is not None:
-                self._last_push.cancel()
-                self._last_push = None
-            own, self._own_cluster = self._own_cluster, None
-            if own is not None:
-                await own.close()
-            elif self._client is not None:
-                self._client.disown(self._anchor)
+            try:
+                await self._supervisor.stop()
+            finally:
+                if self._last_push is not None:
+                    self._last_push.cancel()
+                    self._last_push = None
+                self._own_cluster = None
+                if own is not None:
+                    await own.close()
+                elif self._client is not None:
+                    self._client.disown(self._anchor)
 
 
 def _failing(anchor: Anchor[Lifecycle]) -> Callable[[BaseException], None]:

@@ -151,7 +151,7 @@ def test_start_ends_when_the_task_that_connects_dies(
     simulate(scenario)
 
 
-@pytest.mark.parametrize("step", ["_ask", "_learn"])
+@pytest.mark.parametrize("step", ["request", "learn"])
 def test_calls_that_share_a_coordinator_lookup_end_when_it_has_a_bug(
     step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,17 +162,17 @@ def test_calls_that_share_a_coordinator_lookup_end_when_it_has_a_bug(
 
             async def late(*args: Any) -> Any:
                 await asyncio.sleep(1)
-                return bug() if step == "_ask" else await real(locator, *args)
+                return bug() if step == "request" else await real(locator, *args)
 
             monkeypatch.setattr(locator, "_ask", late)
-            if step == "_learn":
-                monkeypatch.setattr(locator, "_learn", bug)
+            if step == "learn":
+                monkeypatch.setattr(client.cluster.updater, "learn", bug)
             began = world.now
             calls = [locator.locate("group", "g") for _ in range(3)]
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
             assert world.now - began < LIMIT_S
             assert isinstance(outcomes[0], BugError)
-            if step == "_ask":
+            if step == "request":
                 assert all(isinstance(outcome, BugError) for outcome in outcomes)
             monkeypatch.undo()
             request = DescribeGroupsRequest(groups=["g"])

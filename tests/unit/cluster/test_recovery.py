@@ -64,7 +64,7 @@ def test_other_triggers_are_due_immediately(trigger: Trigger) -> None:
     found.unavailable() if trigger is Trigger.UNAVAILABLE else found.required()
     assert found.is_due(10.0)
     assert found.begin(10.0) is trigger
-    assert found.searching
+    assert found.state is RecoveryState.SEARCHING
     assert found.due_at == math.inf
 
 
