@@ -4,8 +4,9 @@
     metrics of each owner ───────┼──▶ samples ──▶ rows of the table ──▶ points
     metrics of the application ──┘
 
-`take` copies all numbers in the event loop, at one moment. The points are computed from these
-samples in the thread that encodes them.
+The rows of the table (`table.py`) say how each metric is computed. `take` copies all numbers in the
+event loop, at one moment. The points are computed from these samples in the thread that encodes
+them, because this may take long.
 
 Sums are cumulative since the object began. Rates, averages, and largest values concern the time
 since the last push that a broker has accepted. The collector therefore keeps the samples that it
@@ -15,20 +16,34 @@ the calls of `take` and `restart` belong to the next time span.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+import math
+from collections import Counter as Count
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import groupby
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from aiokclient import threads
 from aiokclient.clock import Clock
 from aiokclient.log.client_log import ClientLog
-from aiokclient.metrics import Labels, Metrics, OwnMetrics, Reading, Sample, counted, gauged
+from aiokclient.metrics import (
+    EMPTY,
+    SECONDS,
+    Histogram,
+    Labels,
+    Metrics,
+    OwnMetrics,
+    Reading,
+    Sample,
+    counted,
+    gauged,
+)
 from aiokclient.telemetry.application import ApplicationMetrics, ApplicationPoints
-from aiokclient.telemetry.client_points import ClientPoints, rows_of_partitions
-from aiokclient.telemetry.computing import NOTHING, compute
-from aiokclient.telemetry.loop_lag import LoopLag
-from aiokclient.telemetry.points import Collected, HistogramValue, Point
-from aiokclient.telemetry.table import Row, Way
+from aiokclient.telemetry.points import Collected, HistogramValue, Point, PointKind
+from aiokclient.telemetry.table import COUNT, ROWS, SHARED_ROWS, Row, Way
 
 __all__ = ["SERIES_LIMIT", "ClientCollector"]
 
@@ -168,3 +183,263 @@ class ClientCollector:
 
 def _pools(part: int) -> list[tuple[Labels, Reading]]:
     return [((("pool", name),), gauged(work[part])) for name, work in threads.work().items()]
+
+
+# -- the values of the rows
+
+HOUR_S = 3600.0
+
+
+class Change(NamedTuple):
+    """All observations (`now`), and the number and the sum of those in the present time span."""
+
+    now: Reading
+    number: float
+    total: float
+
+
+def _quotient(dividend: float, divisor: float) -> float:
+    """Return the quotient, or NaN if the divisor is 0, as Kafka's clients do."""
+    return dividend / divisor if divisor else math.nan
+
+
+def _bounded(value: float) -> float:
+    """Return an extreme value, or NaN if it is infinite because there were no observations."""
+    return value if math.isfinite(value) else math.nan
+
+
+WAYS: Mapping[Way, Callable[[Change, Change, float], float]] = MappingProxyType(
+    {
+        Way.TOTAL: lambda change, other, seconds: change.now.number,
+        Way.SUM: lambda change, other, seconds: change.now.total,
+        Way.RATE: lambda change, other, seconds: change.number / seconds,
+        Way.SUM_RATE: lambda change, other, seconds: change.total / seconds,
+        Way.PER_HOUR: lambda change, other, seconds: change.number / seconds * HOUR_S,
+        Way.AVERAGE: lambda change, other, seconds: _quotient(change.total, change.number),
+        Way.MAXIMUM: lambda change, other, seconds: _bounded(change.now.largest),
+        Way.MINIMUM: lambda change, other, seconds: _bounded(change.now.smallest),
+        Way.GAUGE: lambda change, other, seconds: change.now.total,
+        Way.INT: lambda change, other, seconds: change.now.total,
+        Way.RATIO: lambda change, other, seconds: _quotient(change.total, other.total),
+        Way.EACH: lambda change, other, seconds: _quotient(change.number, other.number),
+    }
+)
+
+NOTHING = Change(EMPTY, 0, 0)
+
+
+def compute(row: Row, change: Change, other: Change | None, seconds: float) -> float:
+    """Return the value of a row. `other` is the change of the row's divisor."""
+    value = WAYS[row.way](change, other or NOTHING, seconds)
+    return int(value) if row.way is Way.INT else float(value) * row.scale
+
+
+def changes(sample: Sample, before: Sample | None, key: str) -> list[tuple[Labels, Change]]:
+    """Return the changes since an earlier sample of the same object, by labels."""
+    earlier = {} if before is None else before.read(key)
+    return [
+        (labels, _change(reading, earlier.get(labels, EMPTY)))
+        for labels, reading in sample.read(key).items()
+    ]
+
+
+def _change(now: Reading, before: Reading) -> Change:
+    if before.number > now.number:
+        before = EMPTY  # The count began again, because a forgotten topic has returned.
+    return Change(now, now.number - before.number, now.total - before.total)
+
+
+# -- the points
+
+MANY: Final = 1_000
+"""The assumed number of points of a row that has labels."""
+KINDS = {
+    Way.TOTAL: PointKind.SUM,
+    Way.SUM: PointKind.SUM,
+    Way.INT: PointKind.GAUGE_INT,
+    Way.HISTOGRAM: PointKind.HISTOGRAM,
+}
+"""The kinds of points by the way of their row. Points of all other rows are gauges."""
+
+
+@cache
+def rows_of(kind: str, membership: str, partitions: bool) -> tuple[Row, ...]:
+    """Return the rows of `table.py` for an object; see `aiokclient.metrics.OwnMetrics`."""
+    rows = (row for row in ROWS[kind] if not membership or membership in row.groups)
+    return tuple(row for row in rows if partitions or "partition" not in row.labels)
+
+
+@cache
+def rows_of_partitions(kind: str) -> int:
+    """Return the number of series that each partition has."""
+    return sum("partition" in row.labels for row in ROWS[kind])
+
+
+class ClientPoints:
+    """The points of one client at one moment. Call the object once to compute them.
+
+    `before` has the samples at the beginning of the time span, by the ids of their objects, and
+    `seconds` is the length of the time span. `lag` is the lag of the event loop. `partitions` says
+    whether the series of partitions are included.
+    """
+
+    def __init__(
+        self,
+        connections: Sample,
+        children: Sequence[Sample],
+        before: dict[int, Sample],
+        seconds: float,
+        lag: HistogramValue,
+        wanted: Callable[[str], bool],
+        *,
+        partitions: bool,
+    ) -> None:
+        self._connections = connections
+        self._children = children
+        self._before = before
+        self._seconds = seconds
+        self._lag = lag
+        self._wanted = wanted
+        self._partitions = partitions
+        self.further = 0
+        """The number of series without the label `partition`, after the points were computed."""
+
+    @property
+    def most(self) -> int:
+        """An upper estimate of the number of points."""
+        found = 0
+        for (kind, membership), count in Count(map(_sort, self._children)).items():
+            rows = rows_of(kind, membership, self._partitions)
+            wanted = [row for row in rows if self._wanted(row.name)]
+            found += count * sum(MANY if row.labels else 1 for row in wanted)
+        for kind in {child.kind for child in self._children}:
+            found += sum(self._wanted(row.name) for row in SHARED_ROWS[kind])
+        return found
+
+    def __call__(self) -> list[Point]:
+        """Compute the points. This may be called in any thread."""
+        points: list[Point] = []
+        series = further = 0
+        counts = self._wanted(COUNT)
+        for sample, rows, resource in self._tasks():
+            for row in rows:
+                if row.name == COUNT:
+                    continue
+                before = len(points)
+                if self._wanted(row.name):
+                    points += self._points(sample, row, resource)
+                    count = len(points) - before
+                else:
+                    count = sum(1 for _ in self._values(sample, row)) if counts else 0
+                series += count
+                further += 0 if "partition" in row.labels else count
+        self.further = further
+        if counts:
+            for _, resource in _sharers(self._children):
+                number = self._connections.number
+                points.append(Point(COUNT, PointKind.GAUGE, float(series), (), resource, number))
+        return points
+
+    def _tasks(self) -> Iterator[tuple[Sample, Sequence[Row], Labels]]:
+        """Yield all samples, with their rows and attributes."""
+        for child in self._children:
+            rows = rows_of(child.kind, child.membership, self._partitions)
+            yield child, rows, child.resource
+        for kind, resource in _sharers(self._children):
+            yield self._connections, SHARED_ROWS[kind], resource
+
+    def _points(self, sample: Sample, row: Row, resource: Labels) -> Iterator[Point]:
+        kind = KINDS.get(row.way, PointKind.GAUGE)
+        for labels, value in self._values(sample, row):
+            yield Point(row.name, kind, value, labels, resource, sample.number)
+
+    def _values(self, sample: Sample, row: Row) -> Iterator[tuple[Labels, float | HistogramValue]]:
+        if row.way is Way.HISTOGRAM:
+            yield (), self._lag
+            return
+        divisors: dict[Labels, Change] = {}
+        if row.divisor:
+            divisors = dict(self._read(sample, row.divisor, row.labels))
+        for labels, change in self._read(sample, row.key, row.labels):
+            yield labels, compute(row, change, divisors.get(labels), self._seconds)
+
+    def _read(
+        self, sample: Sample, key: str, names: tuple[str, ...]
+    ) -> Sequence[tuple[Labels, Change]]:
+        """Return the changes of a key in this time span.
+
+        If the object does not measure the key, the changes are those of the connections.
+        """
+        source = sample if sample.has(key) else self._connections
+        found = changes(source, self._before.get(source.number), key)
+        return found if found or names else [((), NOTHING)]
+
+
+def _sort(sample: Sample) -> tuple[str, str]:
+    return sample.kind, sample.membership
+
+
+def _sharers(children: Sequence[Sample]) -> Iterator[tuple[str, Labels]]:
+    """Yield each kind of object that uses the connections, with the object's resource.
+
+    The resource is empty if there are several objects of the kind.
+    """
+    for kind, members in groupby(sorted(children, key=_sort), key=lambda child: child.kind):
+        resources = [child.resource for child in members]
+        yield kind, resources[0] if len(resources) == 1 else ()
+
+
+# -- the event loop
+
+TICK_S = 0.25
+HELD_S = 0.05
+"""A lag of at least this many seconds counts as caused by the program, not by the library."""
+UNREAD = 14_400
+"""Number of ticks without a collection after which the timer ends."""
+
+
+class LoopLag:
+    """A timer that measures how late the event loop calls it.
+
+    It starts at the first collection of metrics. It holds no reference to a client, so that it
+    keeps no client alive.
+    """
+
+    def __init__(self) -> None:
+        self._histogram = Histogram([bound * 1000 for bound in SECONDS])
+        self.held_s = 0.0
+        """A lower bound of the seconds for which the program's code has blocked the loop."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._unread = 0
+
+    @property
+    def value(self) -> HistogramValue:
+        """The lags, in milliseconds."""
+        return HistogramValue(*self._histogram.buckets, self._histogram.total)
+
+    def begin(self) -> None:
+        """Measure from now on."""
+        self._unread = 0
+        if self._timer is None:
+            self._tick_later(asyncio.get_running_loop())
+
+    def end(self) -> None:
+        """Stop measuring. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _tick_later(self, loop: asyncio.AbstractEventLoop) -> None:
+        due = loop.time() + TICK_S
+        self._timer = loop.call_at(due, self._tick, loop, due)
+
+    def _tick(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        lag = max(loop.time() - due, 0.0)
+        self._histogram.observe(lag * 1000)
+        if lag >= HELD_S:
+            self.held_s += lag
+        self._unread += 1
+        if self._unread < UNREAD:
+            self._tick_later(loop)
+        else:
+            self._timer = None

@@ -14,9 +14,8 @@ from typing import Any, Protocol
 
 from opentelemetry.trace import Link, Span, set_span_in_context
 
-from aiokclient.telemetry.otel.arrow_headers import ArrowHeaders
 from aiokclient.telemetry.otel.classes import with_methods
-from aiokclient.telemetry.otel.headers import Carried, injected, links_to
+from aiokclient.telemetry.otel.headers import ArrowHeaders, Carried, injected, links_to
 from aiokclient.telemetry.otel.spans import COMMIT, COUNT, SEND, Spans, being, fail, located
 from aiokclient.types import Headers, ProducerRecord
 
