@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, Unpack, cast
 
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle, config_of
+from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.cluster.lifecycle.public_calls import count_cancelled, watch_calls
 from aiokclient.cluster.metadata.snapshot import PartitionInfo
@@ -41,7 +42,6 @@ from aiokclient.consumer.state.subscription import Subscription, SubscriptionSta
 from aiokclient.consumer.topics import matching
 from aiokclient.consumer.transactional import TransactionalReads
 from aiokclient.errors import (
-    ApiTimeoutError,
     ClosedError,
     ConfigError,
     IllegalStateError,
@@ -208,14 +208,14 @@ class Consumer(Lifecycle, Generic[K, V]):
             self._subscription,
             self._deserializers,
             self._supervisor,
-            self._anchor.call("_died"),
+            cast("Anchor[Consumer[Any, Any]]", self._anchor),
             self._events,
         )
         if self._stopped:
             self._engine.reader.mark_stopped()
         await self._engine.start(wait)
 
-    def _died(self, raised: bool = False) -> BaseException | None:
+    def _get_failure(self, raised: bool) -> BaseException | None:
         """Return the error with which the consumer has failed, or None if it has not failed.
 
         `raised` means that the caller raises this error to the application.
@@ -233,11 +233,7 @@ class Consumer(Lifecycle, Generic[K, V]):
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
         if self._engine is None:
             return
-        read_lock = self._engine.read_lock
-        if graceful:
-            await self._engine.stop(timeout, lambda: read_lock.will_ask(self._closers))
-        else:
-            await self._engine.stop(timeout, lambda: False, farewell=False)
+        await self._engine.stop(timeout, self._closers, graceful=graceful)
 
     def _abandon(self, error: ClosedError) -> None:
         if self._engine is not None:
@@ -450,7 +446,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         again if its position is no longer valid, for example because the topic was created again.
         In all other respects the iteration is like the one over the consumer.
         """
-        return RecordIterator(self, self._running.reader, self._final_offsets)
+        return RecordIterator(self, self._running.reader, until_end=True)
 
     def batches(
         self,
@@ -473,9 +469,9 @@ class Consumer(Lifecycle, Generic[K, V]):
         require_count("max_bytes", max_bytes)
         if seconds(max_wait, "max_wait") < 0:
             raise IllegalStateError(f"max_wait must be at least 0 seconds, not {max_wait}.")
-        ends = self._final_offsets if until_end else None
-        reader = self._running.reader
-        return RecordBatches(self, reader, max_records, max_wait, by_partition, ends, max_bytes)
+        return RecordBatches(
+            self, self._running.reader, max_records, max_wait, by_partition, until_end, max_bytes
+        )
 
     def tracked(self, max_outstanding: int = 1000) -> TrackedRecords[K, V]:
         """Return an iterator for concurrent handlers, which call `done(record)` at their end.
@@ -531,7 +527,7 @@ class Consumer(Lifecycle, Generic[K, V]):
             max_bytes=max_bytes,
             limit=self._config.max_decompressed_batch_bytes,
             check_crcs=self._config.check_crcs,
-            ends=self._final_offsets if until_end else None,
+            until_end=until_end,
         )
 
     async def table(self, max_bytes: int | None = None) -> pyarrow.Table:
@@ -769,19 +765,6 @@ class Consumer(Lifecycle, Generic[K, V]):
         """
         chosen = [state.tp for state in self._subscription.chosen(tps)]
         return await self._running.lookups.lag(chosen, self._seconds(timeout))
-
-    async def _final_offsets(self) -> dict[TopicPartition, int]:
-        """Wait until the partitions are known; return their end offsets."""
-        timeout = self._seconds(None)
-        positions = self._running.positions
-        if not await positions.knows_its_part(self._cluster.clock.monotonic() + timeout):
-            group = self._running.group
-            source = "topics have" if group is None else "group assigned"
-            reasons = "" if group is None else "; ".join(group.troubles())
-            text = f"The {source} no partitions within {timeout:.1f} s"
-            text = f"{text} ({reasons})." if reasons else f"{text}."
-            raise ApiTimeoutError(text) from positions.cause()
-        return await self._running.lookups.final_offsets(timeout)
 
     def highwater(self, tp: TopicPartition) -> int | None:
         """Return the end offset of a partition as of its last fetch, or None if unknown.

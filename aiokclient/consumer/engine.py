@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.lifecycle.ownership import for_background
+from aiokclient.cluster.lifecycle.ownership import Anchor, for_background
 from aiokclient.cluster.lifecycle.supervisor import Supervisor
 from aiokclient.cluster.metadata.listing import by_name
 from aiokclient.cluster.metadata.snapshot import (
@@ -26,7 +27,7 @@ from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.delivery.deserialize import Deserializers
 from aiokclient.consumer.delivery.in_progress import InProgress
 from aiokclient.consumer.delivery.read_lock import ReadLock
-from aiokclient.consumer.delivery.reader import Reader, Reports
+from aiokclient.consumer.delivery.reader import Reader
 from aiokclient.consumer.delivery.stall_watch import StallWatch
 from aiokclient.consumer.delivery.unpack import Unpacker
 from aiokclient.consumer.fetching.buffer import FetchBuffer
@@ -43,7 +44,7 @@ from aiokclient.consumer.membership.listener import ListenerCalls
 from aiokclient.consumer.meters import ConsumerGauges, measure
 from aiokclient.consumer.state.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from aiokclient.consumer.state.partition import PartitionState, Phase, Withheld
-from aiokclient.consumer.state.subscription import PartitionSource, SubscriptionState
+from aiokclient.consumer.state.subscription import PartitionSource, Reports, SubscriptionState
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.consumer.topics import TopicFollower
 from aiokclient.errors import ApiTimeoutError, ClosedError, KafkaError
@@ -51,6 +52,12 @@ from aiokclient.metrics import Labels, OwnMetrics
 from aiokclient.network.event_hub import EventSource
 from aiokclient.protocol.messages.metadata import MetadataRequest
 from aiokclient.types import OffsetAndTimestamp, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from aiokclient.consumer.consumer import Consumer
+    from aiokclient.network.event_hub import EventSource
 
 __all__ = ["AssignedTopics", "ConsumerEngine", "Lookups", "PositionWaits"]
 
@@ -89,26 +96,27 @@ SEARCHING = (Phase.AWAITING, Phase.RESETTING)
 class PositionWaits:
     """The calls of one consumer that wait for partitions or positions.
 
-    `died` returns the error with which the consumer has failed, or None. Times are on the loop's
-    clock.
+    Times are on the loop's clock.
     """
 
     def __init__(
         self,
+        engine: ConsumerEngine,
         subscription: SubscriptionState,
         source: PartitionSource,
-        reports: Reports,
-        died: Callable[..., BaseException | None],
         config: ConsumerConfig,
     ) -> None:
+        self._engine = engine
         self._subscription = subscription
         self._source = source
-        self._reports = reports
-        self._died = died
+        self._reports = engine.reports
         self._over: ClosedError | None = None
         self._moved = Wakeup()
         # This is at most half of `default_api_timeout_ms`, so that a start does not time out.
         self._settle_s = min(SETTLE_S, config.default_api_timeout_ms / 2000)
+
+    def _has_failed(self) -> bool:
+        return self._engine.get_failure() is not None
 
     def changed(self) -> None:
         """Wake the waiting calls after a change of partitions or positions, or after a failure.
@@ -128,7 +136,7 @@ class PositionWaits:
         Raises the error of the consumer or partition if the position will never be known.
         """
         while not self._subscription[tp].located:
-            if (ended := self._over or self._died(raised=True)) is not None:
+            if (ended := self._over or self._engine.get_failure(raised=True)) is not None:
                 raise ended.with_traceback(None)
             state = self._subscription[tp]
             if state.error is not None:
@@ -146,12 +154,12 @@ class PositionWaits:
         while any(
             state.phase is Phase.AWAITING and partitions.get(state.tp) is state for state in states
         ):
-            if self._over or self._died() or not await self._moved.wait(until):
+            if self._over or self._has_failed() or not await self._moved.wait(until):
                 return
 
     async def knows_its_part(self, until: float) -> bool:
         """Wait until the subscribed partitions are known; return False if `until` passes first."""
-        while not (self._died() or self._reports.errors or self._source.knows_its_part()):
+        while not (self._has_failed() or self._reports.errors or self._source.knows_its_part()):
             if not await self._moved.wait(until):
                 return False
         return True
@@ -162,13 +170,17 @@ class PositionWaits:
 
     async def followed(self, follower: TopicFollower) -> None:
         """Wait until the subscribed topics were looked up once."""
-        while self._subscription.subscription and not (follower.up_to_date or self._died()):
+        while self._subscription.subscription and not (
+            follower.up_to_date or self._engine.get_failure()
+        ):
             await follower.assigned.wait()
 
     async def settled(self, group: ConsumerCoordinator | None) -> None:
         """Wait, for a few seconds at most, until no further position is likely to be found soon."""
         until = asyncio.get_running_loop().time() + self._settle_s
-        while not (self._is_settled(group) or self._died()) and await self._moved.wait(until):
+        while not (
+            self._is_settled(group) or self._engine.get_failure()
+        ) and await self._moved.wait(until):
             pass
 
     def _is_settled(self, group: ConsumerCoordinator | None) -> bool:
@@ -184,28 +196,27 @@ class PositionWaits:
 
 
 class Lookups:
-    """The lookup calls of a consumer. `Consumer` documents them. Timeouts are in seconds.
-
-    `located(tp, until)` waits for the position of a partition, and returns whether it is known.
-    """
+    """The lookup calls of a consumer. `Consumer` documents them. Timeouts are in seconds."""
 
     def __init__(
         self,
-        cluster: ClusterClient,
+        engine: ConsumerEngine,
         subscription: SubscriptionState,
         offsets: OffsetLookup,
-        located: Callable[[TopicPartition, float], Awaitable[bool]],
+        config: ConsumerConfig,
     ) -> None:
-        self._cluster = cluster
+        self._engine = engine
+        self._cluster = engine.cluster
+        self._positions = engine.positions
         self._subscription = subscription
         self._offsets = offsets
-        self._located = located
+        self._timeout_s = config.default_api_timeout_ms / 1000
 
     async def position(self, tp: TopicPartition, timeout: float) -> int:
         """Return the offset of the next record to be delivered."""
         now = self._cluster.clock.monotonic
         until, missing = now() + timeout, MissingPartitions(self._cluster)
-        while not await self._located(tp, min(until, now() + LOW_END_LOOK_S)):
+        while not await self._positions.located(tp, min(until, now() + LOW_END_LOOK_S)):
             if missing.is_missing(tp):
                 raise missing.error(tp)
             if now() < until:
@@ -228,7 +239,25 @@ class Lookups:
         """Return the offset after the last record of each partition."""
         return await self._find(tps, LATEST_TIMESTAMP, timeout)
 
-    async def final_offsets(self, timeout: float) -> dict[TopicPartition, int]:
+    async def find_final_offsets(self) -> dict[TopicPartition, int]:
+        """Wait until the partitions are known; return the end offset of each.
+
+        Raises ApiTimeoutError if that takes more than `default_api_timeout_ms`.
+        """
+        timeout, positions = self._timeout_s, self._positions
+        if not await positions.knows_its_part(self._cluster.clock.monotonic() + timeout):
+            group = self._engine.group
+            source = "topics have" if group is None else "group assigned"
+            reasons = "" if group is None else "; ".join(group.troubles())
+            text = f"The {source} no partitions within {timeout:.1f} s"
+            text = f"{text} ({reasons})." if reasons else f"{text}."
+            raise ApiTimeoutError(text) from positions.cause()
+        failure = self._engine.get_failure(raised=True)
+        if failure is not None:
+            raise failure
+        return await self._final_offsets(timeout)
+
+    async def _final_offsets(self, timeout: float) -> dict[TopicPartition, int]:
         """Return the end offset of each assigned partition.
 
         If one is lower than the consumer's position, or than the end that a fetch has returned, its
@@ -323,26 +352,26 @@ class ConsumerEngine:
         subscription: SubscriptionState,
         deserializers: Deserializers,
         supervisor: Supervisor,
-        died: Callable[..., BaseException | None],
+        owner: Anchor[Consumer[Any, Any]],
         events: EventSource,
     ) -> None:
-        config = for_background(config)
+        self._config = config = for_background(config)
+        self._owner = owner
+        self._events = events
         self.cluster = cluster
         self._subscription = subscription
         self._supervisor = supervisor
-        self._events = events
         log = cluster.log("consumer", config.group_id)
         membership = "assigned" if config.group_id is None else config.group_protocol
         own_metrics = OwnMetrics(cluster.metrics, "consumer", membership, owner=self)
         own_metrics.before_reading(subscription.settle)
-        subscription.measure(own_metrics, log, cluster.clock.monotonic)
+        subscription.measure(own_metrics, log, cluster.clock)
         arrived = Wakeup()
         self.buffer = FetchBuffer(config.fetch_max_bytes)
-        self.reports = Reports(arrived.set)
+        self.reports = Reports(arrived, subscription)
         self.listener_calls = ListenerCalls()
-        time = asyncio.get_running_loop().time
         self.in_progress = InProgress()
-        self.read_lock = ReadLock(time, self.listener_calls.is_inside)
+        self.read_lock = ReadLock(self.listener_calls)
         if config.group_id is not None and not config.enable_auto_commit:
             self.read_lock.observe_transactions()
         offsets = OffsetLookup(cluster, config)
@@ -351,40 +380,34 @@ class ConsumerEngine:
             config,
             subscription,
             self.buffer,
-            arrived=arrived.set,
-            report=self.reports.add,
-            spawn=supervisor.spawn,
-            callbacks=supervisor.callbacks,
+            arrived,
+            self.reports,
+            supervisor,
         )
         self._position_resolver = PositionResolver(
             cluster,
             config,
             subscription,
             offsets,
-            diverged=self.fetchers.responses.diverged,
-            report=self.reports.add,
-            spawn=supervisor.spawn,
+            self.fetchers.responses,
+            self.reports,
+            supervisor,
         )
         self.group: ConsumerCoordinator | None = None
         self._follower: TopicFollower | None = None
         self._source = self._make_source(config, offsets)
-        self.positions = PositionWaits(subscription, self._source, self.reports, died, config)
-        self.lookups = Lookups(cluster, subscription, offsets, self.positions.located)
-        self._stalls = StallWatch(time, supervisor.callbacks, log, self._reasons)
-        self.reader = self._make_reader(config, deserializers, arrived, died)
+        self.positions = PositionWaits(self, subscription, self._source, config)
+        self.lookups = Lookups(self, subscription, offsets, config)
+        self._stalls = StallWatch(self, supervisor.callbacks, log)
+        unpacker = Unpacker(self.buffer, deserializers, arrived, supervisor.callbacks, config)
+        self.reader = Reader(self, subscription, unpacker, arrived, self._stalls)
         self._topics = AssignedTopics(cluster.updater, subscription)
         self._unsubscribe: Callable[[], None] = lambda: None
-        lock, buffer, time = self.read_lock, self.buffer, cluster.clock.monotonic
+        lock, clock = self.read_lock, cluster.clock
         self._gauges = ConsumerGauges(
-            cluster.metrics,
-            subscription,
-            lambda: lock.away_since,
-            lambda: buffer.size,
-            time,
-            config.group_id,
+            cluster.metrics, subscription, lock, self.buffer, clock, config.group_id
         )
-        measure(own_metrics, subscription, lock, self.in_progress, time)
-        self._config = config
+        measure(own_metrics, subscription, lock, self.in_progress, clock.monotonic)
         cluster.metrics.add_owner(own_metrics)
 
     @property
@@ -406,8 +429,8 @@ class ConsumerEngine:
                 self.cluster,
                 config,
                 self._subscription,
-                report=self.reports.add,
-                calls=self.listener_calls,
+                self.reports,
+                self.listener_calls,
             )
             return self._follower
         self.group = ConsumerCoordinator(
@@ -424,28 +447,6 @@ class ConsumerEngine:
         )
         return self.group
 
-    def _make_reader(
-        self,
-        config: ConsumerConfig,
-        deserializers: Deserializers,
-        arrived: Wakeup,
-        died: Callable[..., BaseException | None],
-    ) -> Reader:
-        callbacks = self._supervisor.callbacks
-        return Reader(
-            self._subscription,
-            self.buffer,
-            Unpacker(self.buffer, deserializers, arrived.set, callbacks, config),
-            arrived,
-            self.reports,
-            self.in_progress,
-            self.read_lock,
-            self.cluster.metrics,
-            self._stalls,
-            requested=_nothing if self.group is None else self.group.requested,
-            died=died,
-        )
-
     async def start(self, wait: bool) -> None:
         """Start the background tasks; return when the partitions and their positions are known.
 
@@ -457,7 +458,7 @@ class ConsumerEngine:
         subscription, callbacks = self._subscription, self._supervisor.callbacks
         for state in subscription.partitions.values():
             state.begin_again()  # A cancelled start may have changed the state.
-        subscription.begin(self.reader, self._source, callbacks.soon)
+        subscription.begin(self.reader, self._source, callbacks)
         self._unsubscribe = self.cluster.updater.subscribe(callbacks.guard(self._observe))
         subscription.listen(self.positions.changed)
         subscription.listen(self._topics.want)
@@ -487,22 +488,30 @@ class ConsumerEngine:
         if self.group is not None:
             self.group.wake()
 
+    def get_failure(self, *, raised: bool = False) -> BaseException | None:
+        """Return the error with which the consumer has failed, or None if it has not failed.
+
+        `raised` means that the caller raises this error to the application.
+        """
+        consumer = self._owner.get()
+        return None if consumer is None else consumer._get_failure(raised)
+
     async def stop(
-        self, timeout: float, may_ask: Callable[[], bool], *, farewell: bool = True
+        self, timeout: float, closers: Collection[asyncio.Task[Any] | None], *, graceful: bool
     ) -> None:
         """End within `timeout` seconds; the supervisor ends the tasks.
 
-        Before the consumer leaves its group, it waits for records in progress, as long as
-        `may_ask()` returns true: the application may still request records. Without `farewell` the
-        fetch sessions are not ended at the brokers.
+        If `graceful`, the consumer waits for records in progress before it leaves its group, as
+        long as the application may still request records (the tasks in `closers` will not), and
+        ends the fetch sessions at the brokers.
         """
         self.reader.stop()
         self._subscription.own_metrics.keep_attributes()
         try:
             if self.group is not None and timeout > 0:
-                await self.group.close(timeout, may_ask)
+                await self.group.close(timeout, closers if graceful else None)
         finally:
-            await self._end(timeout if farewell else 0.0)
+            await self._end(timeout if graceful else 0.0)
 
     def abandon(self, error: ClosedError) -> None:
         """Raise this error in the calls that still wait for a position. Synchronous."""
@@ -559,7 +568,7 @@ class ConsumerEngine:
             found.insert(0, self.read_lock.trouble)
         return found[:TROUBLES] + [f"and {len(found) - TROUBLES} more"] * (len(found) > TROUBLES)
 
-    def _reasons(self) -> list[str]:
+    def list_stall_reasons(self) -> list[str]:
         """Return why no records can be read: problems of the consumer, or else of its client."""
         return self.troubles() or self.cluster.troubles()
 
@@ -573,7 +582,3 @@ class ConsumerEngine:
         self.fetchers.observe(new)
         if self._follower is not None:
             self._follower.observe()
-
-
-def _nothing() -> None:
-    """Do nothing. The reader calls this at each request for records if there is no group."""

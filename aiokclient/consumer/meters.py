@@ -20,8 +20,10 @@ from aiokclient.metrics import (
 )
 
 if TYPE_CHECKING:
+    from aiokclient.clock import Clock
     from aiokclient.consumer.delivery.in_progress import InProgress
     from aiokclient.consumer.delivery.read_lock import ReadLock
+    from aiokclient.consumer.fetching.buffer import FetchBuffer
     from aiokclient.types import TopicPartition
 
 __all__ = ["ConsumerGauges", "FetchMeters", "FetchedPartition", "ReadMeters", "measure"]
@@ -151,29 +153,28 @@ class ConsumerGauges:
     """Gauges that are computed when they are read.
 
     They are the lag, the time since the last poll, the number of assigned partitions, and the bytes
-    in the buffer. Only assigned partitions have a lag. `away_since` returns the time at which the
-    application's last request for records ended, or None during a request. `buffered` returns the
-    bytes in the buffer.
+    in the buffer. Only assigned partitions have a lag.
     """
 
     def __init__(
         self,
         metrics: Metrics,
         subscription: SubscriptionState,
-        away_since: Callable[[], float | None],
-        buffered: Callable[[], int],
-        time: Callable[[], float],
+        read_lock: ReadLock,
+        buffer: FetchBuffer,
+        clock: Clock,
         group_id: str | None,
     ) -> None:
         self._subscription = subscription
-        self._away_since = away_since
-        self._time = time
+        self._read_lock = read_lock
+        self._buffer = buffer
+        self._clock = clock
         self._labels = {} if group_id is None else {"group": group_id}
         self._ends = [
             metrics.collect("consumer.lag", self._lags, unit="{record}"),
             metrics.collect("consumer.poll.age.seconds", self._age, unit="s"),
             metrics.collect("consumer.partitions", self._assigned),
-            metrics.gauge("consumer.buffer.bytes", unit="By").include(buffered),
+            metrics.gauge("consumer.buffer.bytes", unit="By").include(self._buffered),
         ]
         if self._labels:
             self._ends.append(metrics.share(**self._labels))
@@ -193,8 +194,11 @@ class ConsumerGauges:
                 yield labels, max(end - state.position, 0)
 
     def _age(self) -> Iterator[tuple[dict[str, str], float]]:
-        since = self._away_since()
-        yield self._labels, 0.0 if since is None else max(self._time() - since, 0.0)
+        since = self._read_lock.away_since
+        yield self._labels, 0.0 if since is None else max(self._clock.monotonic() - since, 0.0)
+
+    def _buffered(self) -> int:
+        return self._buffer.size
 
     def _assigned(self) -> Iterator[tuple[dict[str, str], int]]:
         yield self._labels, len(self._subscription.partitions)

@@ -24,7 +24,7 @@ from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.membership.listener import ListenerCalls, tell
 from aiokclient.consumer.state.offset_reset import EARLIEST, Reset
 from aiokclient.consumer.state.partition import Withheld
-from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
+from aiokclient.consumer.state.subscription import Reports, Subscription, SubscriptionState
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import KafkaError, error_for
 from aiokclient.policy import Backoff, Retry, Scope, classify
@@ -40,12 +40,11 @@ class SubscribedTopics:
         self,
         cluster: ClusterClient,
         config: ConsumerConfig,
-        *,
-        report: Callable[[KafkaError], None],
+        reports: Reports,
     ) -> None:
         self._cluster = cluster
         self._config = config
-        self._report = report
+        self._reports = reports
         self._log = cluster.log("consumer", config.group_id)
         self._base: dict[str, tuple[UUID, int]] = {}
         self.current = Subscription()
@@ -136,7 +135,7 @@ class SubscribedTopics:
         for topic in self.current.topics:
             error = self._cluster.updater.errors.get(topic)
             if error is not None and not classify(error, Scope.METADATA).again:
-                self._report(error)
+                self._reports.add(error)
 
     async def _read(self, subscription: Subscription) -> ClusterMetadata:
         """Return the metadata of the topics of a new subscription; retry without a time limit."""
@@ -151,7 +150,7 @@ class SubscribedTopics:
             except KafkaError as error:
                 action = retry.failed(error, Scope.METADATA)
                 if not action.again:
-                    self._report(error)
+                    self._reports.add(error)
                 await asyncio.sleep(action.delay_s or backoff.maximum_s)
 
 
@@ -184,15 +183,14 @@ class TopicFollower:
         cluster: ClusterClient,
         config: ConsumerConfig,
         subscription: SubscriptionState,
-        *,
-        report: Callable[[KafkaError], None],
+        reports: Reports,
         calls: ListenerCalls,
     ) -> None:
         self._cluster = cluster
         self._subscription = subscription
         self._calls = calls
         self._fresh = EARLIEST if config.new_partitions == "earliest" else subscription.reset
-        self.topics = SubscribedTopics(cluster, config, report=report)
+        self.topics = SubscribedTopics(cluster, config, reports)
         self._wake = Wakeup()
         self.assigned = Wakeup()
         """A flag that is set after each comparison of the assigned partitions with the metadata."""

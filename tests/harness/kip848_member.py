@@ -12,7 +12,8 @@ from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.membership.base import MembershipParts
 from aiokclient.consumer.membership.kip848.membership import Kip848Membership
 from aiokclient.consumer.state.offset_reset import EARLIEST
-from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
+from aiokclient.consumer.state.subscription import Reports, Subscription, SubscriptionState
+from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.consumer.topics import SubscribedTopics
 from aiokclient.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -108,8 +109,8 @@ class Member:
         self.reading = Reading(name, owners)
         self.reports: list[Exception] = []
         self.changes = 0
-        self._topics = SubscribedTopics(self.cluster, self.config, report=self.reports.append)
         self._state = SubscriptionState(EARLIEST)
+        self._topics = SubscribedTopics(self.cluster, self.config, Reports(Wakeup(), self._state))
         self._subscription: Subscription | None = None
         self._running = False
         owners.reads[name] = self._reads

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from aiokclient._native import twin
 from aiokclient.consumer.delivery.read_lock import Cursor
-from aiokclient.consumer.delivery.reader import EndOffsetsLookup, Reader
+from aiokclient.consumer.delivery.reader import Reader
 from aiokclient.consumer.delivery.table_converter import LARGEST, Converted, TableConverter
 from aiokclient.consumer.fetching.buffer import PartitionFetch
 from aiokclient.consumer.records import Records
@@ -112,18 +112,16 @@ class ArrowTables:
         """Limit the keys, values, and headers of the next tables to this many bytes."""
         self._converter.max_bytes = max_bytes
 
-    async def next(
-        self, cursor: Cursor, ends: EndOffsetsLookup | None = None, *, keeps: bool = False
-    ) -> Any:
+    async def next(self, cursor: Cursor, *, keeps: bool = False) -> Any:
         """Return the next table; None when the consumer was stopped, or at the end offsets.
 
-        `ends` looks up the end offsets again if necessary. With `keeps`, the records of earlier
+        With `keeps`, the records of earlier
         tables remain in progress.
         """
         reader = self._reader
         with reader.read_lock.enter(cursor):
             await reader.begin(cursor, keeps=keeps)
-            while (fetch := await reader.part(cursor, ends)) is not None:
+            while (fetch := await reader.part(cursor)) is not None:
                 part, jumps = fetch.rest(self._converter.max_bytes), fetch.state.jumps
                 batches = [fetch.batches[index] for index in part]
                 try:
@@ -233,7 +231,7 @@ class TrackedRecords(Generic[K, V]):
         if self._room > 0 and self._time() < self._until:
             for record in self._records:
                 return self._track(record)
-        records = await self._reader.advance(self, self._has_room)
+        records = await self._reader.advance(self, self._limit)
         if records is None:
             raise StopAsyncIteration
         self._records = records
@@ -251,35 +249,31 @@ class TrackedRecords(Generic[K, V]):
         tracked: ConsumerRecord[K, V] = record
         return tracked
 
-    def _has_room(self) -> bool:
-        return self._reader.in_progress.has_room(self._limit)
-
 
 class RecordIterator(RecordCursor[ConsumerRecord[K, V]], Generic[K, V]):
     """The iterator of `async for record in consumer`.
 
     It waits only when nothing is buffered, and yields to the event loop every 10 ms. A record
-    counts as processed when the next one is requested. With `ends` the iteration stops at the
-    offsets that this function returns.
+    counts as processed when the next one is requested. With `until_end` the iteration stops at
+    the end offsets as of its beginning.
     """
 
-    __slots__ = ("_ends", "_limited", "_owner", "_reader")
+    __slots__ = ("_limited", "_owner", "_reader")
 
-    def __init__(self, owner: object, reader: Reader, ends: EndOffsetsLookup | None = None) -> None:
+    def __init__(self, owner: object, reader: Reader, *, until_end: bool = False) -> None:
         super().__init__(clock_of(asyncio.get_running_loop()))
         self._owner = owner
         self._reader = reader
-        self._ends = ends
-        self._limited = ends is None
+        self._limited = not until_end
 
     if not TYPE_CHECKING:
         __iter__ = refuse_loop
 
     async def _advance(self) -> ConsumerRecord[K, V]:
-        if not self._limited and self._ends is not None:
-            await self._reader.limit(self, self._ends)
+        if not self._limited:
+            await self._reader.limit(self)
             self._limited = True
-        records = await self._reader.advance(self, ends=self._ends)
+        records = await self._reader.advance(self)
         if records is None:
             raise StopAsyncIteration
         self.expose(records, self._reader.stretch())
@@ -292,7 +286,6 @@ class RecordBatches(Generic[K, V]):
     __slots__ = (
         "__weakref__",
         "_by_partition",
-        "_ends",
         "_limited",
         "_max_bytes",
         "_max_records",
@@ -308,7 +301,7 @@ class RecordBatches(Generic[K, V]):
         max_records: int,
         max_wait: float,
         by_partition: bool,
-        ends: EndOffsetsLookup | None,
+        until_end: bool,
         max_bytes: int,
     ) -> None:
         self._owner = owner
@@ -317,8 +310,7 @@ class RecordBatches(Generic[K, V]):
         self._max_bytes = max_bytes
         self._max_wait = max_wait
         self._by_partition = by_partition
-        self._ends = ends
-        self._limited = ends is None
+        self._limited = not until_end
 
     if not TYPE_CHECKING:
         __iter__ = refuse_loop
@@ -327,8 +319,8 @@ class RecordBatches(Generic[K, V]):
         return self
 
     async def __anext__(self) -> Records[K, V]:
-        if not self._limited and self._ends is not None:
-            await self._reader.limit(self, self._ends)
+        if not self._limited:
+            await self._reader.limit(self)
             self._limited = True
         records = await self._reader.read(
             self._max_records,
@@ -337,7 +329,6 @@ class RecordBatches(Generic[K, V]):
             max_wait=self._max_wait,
             by_partition=self._by_partition,
             cursor=self,
-            ends=self._ends,
         )
         if not records:
             self._reader.leave(self)
@@ -351,7 +342,7 @@ class RecordBatches(Generic[K, V]):
 class ArrowBatches:
     """The iterator of `consumer.arrow_batches()`, over `pyarrow.RecordBatch`es."""
 
-    __slots__ = ("__weakref__", "_ends", "_limited", "_owner", "_reader", "_tables")
+    __slots__ = ("__weakref__", "_limited", "_owner", "_reader", "_tables")
 
     def __init__(
         self,
@@ -361,15 +352,14 @@ class ArrowBatches:
         max_bytes: int,
         limit: int,
         check_crcs: bool,
-        ends: EndOffsetsLookup | None = None,
+        until_end: bool = False,
     ) -> None:
         from aiokclient.record.arrow import arrow_schema
 
         arrow_schema()  # Raises ImportError without pyarrow, before any thread needs it.
         self._owner = owner
         self._reader = reader
-        self._ends = ends
-        self._limited = ends is None
+        self._limited = not until_end
         self._tables = ArrowTables(reader, max_bytes=max_bytes, limit=limit, check_crcs=check_crcs)
 
     if not TYPE_CHECKING:
@@ -385,10 +375,10 @@ class ArrowBatches:
         return table
 
     async def _next(self, *, keeps: bool = False) -> Any:
-        if not self._limited and self._ends is not None:
-            await self._reader.limit(self, self._ends)
+        if not self._limited:
+            await self._reader.limit(self)
             self._limited = True
-        return await self._tables.next(self, self._ends, keeps=keeps)
+        return await self._tables.next(self, keeps=keeps)
 
     async def read_all(self, max_bytes: int | None) -> Any:
         """Return a pyarrow.Table of all the batches, or of as many as fit into `max_bytes`.

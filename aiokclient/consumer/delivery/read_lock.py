@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from aiokclient.cluster.requests.read_order import read_order
+from aiokclient.consumer.membership.listener import ListenerCalls
 from aiokclient.errors import ConcurrentReadError, IllegalStateError
 from aiokclient.metrics import Reading
 
@@ -55,9 +56,9 @@ class ReadLock:
     to its iterator.
     """
 
-    def __init__(self, time: Callable[[], float], in_listener: Callable[[], bool]) -> None:
-        self._time = time
-        self._in_listener = in_listener
+    def __init__(self, listener_calls: ListenerCalls) -> None:
+        self._time = time = asyncio.get_running_loop().time
+        self._listener_calls = listener_calls
         self._busy = False
         self._turn = HeldLock(self)
         self._holder: Callable[[], Any] | None = None
@@ -84,7 +85,7 @@ class ReadLock:
         while another task reads, and IllegalStateError in a listener.
         """
         task = asyncio.current_task()
-        if self._in_listener():
+        if self._listener_calls.running_count and self._listener_calls.is_inside():
             raise IllegalStateError("A listener must not read. It may seek and commit.")
         if self._busy or self._held_from(task, cursor):
             raise ConcurrentReadError()

@@ -19,30 +19,29 @@ import asyncio
 import math
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
 from aiokclient.consumer.delivery.deserialize import RawRecord
-from aiokclient.consumer.delivery.in_progress import InProgress
-from aiokclient.consumer.delivery.read_lock import Cursor, ReadLock
+from aiokclient.consumer.delivery.read_lock import Cursor
 from aiokclient.consumer.delivery.stall_watch import StallWatch
 from aiokclient.consumer.delivery.unpack import Chunk, Unpacker
-from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch
+from aiokclient.consumer.fetching.buffer import Damage, PartitionFetch
 from aiokclient.consumer.meters import ReadMeters
 from aiokclient.consumer.records import Records
 from aiokclient.consumer.state.partition import PartitionState, Phase
 from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.consumer.state.wakeup import Wakeup
-from aiokclient.errors import CorruptBatchError, DecompressionLimitError, KafkaError
-from aiokclient.metrics import Metrics
+from aiokclient.errors import CorruptBatchError, DecompressionLimitError
 from aiokclient.types import TopicPartition
 
-__all__ = ["EndOffsets", "EndOffsetsLookup", "MAX_BYTES", "Reader", "Reports", "YIELD_INTERVAL_S"]
+if TYPE_CHECKING:
+    from aiokclient.consumer.engine import ConsumerEngine, Lookups
 
-EndOffsetsLookup: TypeAlias = Callable[[], Awaitable[Mapping[TopicPartition, int]]]
-"""A function that looks up the present end offsets."""
+__all__ = ["EndOffsets", "MAX_BYTES", "Reader", "YIELD_INTERVAL_S"]
+
 TOGETHER = 16
 """The factor that decides when partitions at their ends are withheld.
 
@@ -80,8 +79,8 @@ class EndOffsets:
         they must be looked up again.
         """
 
-    async def find(self, ends: EndOffsetsLookup) -> Mapping[TopicPartition, int] | None:
-        """Return the end offsets that `ends` looks up, or None if `interrupt` ends the lookup.
+    async def find(self, lookups: Lookups) -> Mapping[TopicPartition, int] | None:
+        """Return the present end offsets, or None if `interrupt` ends their lookup.
 
         End offsets that were already known are not replaced. If logs are replaced during the
         lookup, it begins again.
@@ -89,7 +88,7 @@ class EndOffsets:
         while True:
             before, found = self._replacements, None
             with anyio.CancelScope() as self._lookup:
-                found = await ends()
+                found = await lookups.find_final_offsets()
             if found is None:
                 return None
             if before == self._replacements:
@@ -206,29 +205,6 @@ class EndOffsets:
         self._subscription.hold(held, False)
 
 
-class Reports:
-    """The errors of one consumer, each raised once. `arrived` wakes a waiting request."""
-
-    def __init__(self, arrived: Callable[[], None]) -> None:
-        self._arrived = arrived
-        self.errors: dict[tuple[object, ...], Exception] = {}
-        """The errors that no request has raised yet."""
-
-    def add(self, error: Exception) -> None:
-        """Make the next request raise an error, which replaces an earlier one of the same kind."""
-        subject = (error.topic_partition, error.broker) if isinstance(error, KafkaError) else ()
-        self.errors[(type(error), *subject)] = error
-        self._arrived()
-
-    def take(self) -> Exception:
-        """Remove the oldest error and return it."""
-        return self.errors.pop(next(iter(self.errors)))
-
-    def clear(self) -> None:
-        """Remove all errors."""
-        self.errors.clear()
-
-
 MAX_BYTES: Final = 64 * 1024 * 1024
 """The default limit for the bytes of a list or table."""
 
@@ -241,30 +217,23 @@ class Reader:
 
     def __init__(
         self,
+        engine: ConsumerEngine,
         subscription: SubscriptionState,
-        buffer: FetchBuffer,
         unpacker: Unpacker,
         arrived: Wakeup,
-        reports: Reports,
-        in_progress: InProgress,
-        read_lock: ReadLock,
-        metrics: Metrics,
         stalls: StallWatch,
-        *,
-        requested: Callable[[], None],
-        died: Callable[..., BaseException | None],
     ) -> None:
+        self._engine = engine
+        self._group = engine.group
         self._subscription = subscription
-        self._buffer = buffer
+        self._buffer = engine.buffer
         self._unpacker = unpacker
         self._arrived = arrived
-        self._reports = reports
-        self.in_progress = in_progress
-        self.read_lock = read_lock
+        self._reports = engine.reports
+        self.in_progress = engine.in_progress
+        self.read_lock = engine.read_lock
         self.meters = ReadMeters(subscription.own_metrics)
         self._stalls = stalls
-        self._requested = requested
-        self._died = died
         self._time = asyncio.get_running_loop().time
         self._chunks: deque[Chunk] = deque()
         self._exposed: Chunk | None = None
@@ -373,7 +342,8 @@ class Reader:
 
         With `keeps`, they remain in progress.
         """
-        self._requested()
+        if self._group is not None:
+            self._group.requested()
         self._stalls.on_request()
         self._take_back()
         self.in_progress.ask(tracking=tracking, keeps=keeps)
@@ -485,8 +455,8 @@ class Reader:
         self._subscription.changed()
 
     def _raise_failures(self) -> None:
-        if self._woken and (died := self._died(raised=True)) is not None:
-            raise died
+        if self._woken and (failure := self._engine.get_failure(raised=True)) is not None:
+            raise failure
         if self._reports.errors:
             raise self._reports.take()
         if self._failed:
@@ -505,14 +475,12 @@ class Reader:
         max_wait: float = 0.0,
         by_partition: bool = False,
         cursor: Cursor | None = None,
-        ends: EndOffsetsLookup | None = None,
     ) -> Records[Any, Any]:
         """Return up to `max_records` records, `max_wait` seconds after the first one at the latest.
 
         `max_bytes` limits their size as fetched, except that a larger first record is returned
         alone. The list is empty if `timeout` seconds pass without a record, if the consumer is
-        stopped, and when an iteration has reached the end offsets, which `ends` looks up again if
-        necessary. A cancellation loses no record.
+        stopped, and when an iteration has reached the end offsets. A cancellation loses no record.
         """
         with self.read_lock.enter(cursor):
             self._ask()
@@ -522,7 +490,7 @@ class Reader:
             await self.yield_to_loop()
             while not (self.stopped or self._at_end(cursor)):
                 if self._ends.outdated(cursor):
-                    await self._update_ends(cursor, ends)
+                    await self._update_ends(cursor)
                     continue
                 count, more = self._gather(max_records, max_bytes, by_partition)
                 more = more and not self._to_the_end(cursor, by_partition)
@@ -598,24 +566,25 @@ class Reader:
     async def advance(
         self,
         cursor: Cursor,
-        room: Callable[[], bool] | None = None,
-        ends: EndOffsetsLookup | None = None,
+        max_outstanding: int | None = None,
     ) -> Iterator[RawRecord] | None:
         """Return an iterator over the next records for an iteration, or None at its end.
 
-        With `room`, which `tracked` passes, the call also waits until `room()` returns true. `ends`
-        looks up the end offsets again if necessary.
+        With `max_outstanding`, which `tracked` passes, the call also waits until fewer records are
+        outstanding.
         """
         with self.read_lock.enter(cursor):
-            self._ask(tracking=room is not None)
+            self._ask(tracking=max_outstanding is not None)
             self._limit(cursor)
             await self.yield_to_loop()
             while not (self.stopped or self._at_end(cursor)):
                 if self._ends.outdated(cursor):
-                    await self._update_ends(cursor, ends)
+                    await self._update_ends(cursor)
                     continue
                 chunk = self._front()
-                if chunk is not None and (room is None or room()):
+                if chunk is not None and (
+                    max_outstanding is None or self.in_progress.has_room(max_outstanding)
+                ):
                     self._exposed = chunk
                     self._stalls.on_records()
                     return chunk.expose()
@@ -660,17 +629,15 @@ class Reader:
         self._drop_chunks()
         await self.yield_to_loop()
 
-    async def part(
-        self, cursor: Cursor, ends: EndOffsetsLookup | None = None
-    ) -> PartitionFetch | None:
+    async def part(self, cursor: Cursor) -> PartitionFetch | None:
         """Wait for the next part that is not fully read.
 
         Returns None once the consumer is stopped, and when the iteration has reached its end
-        offsets, which `ends` looks up again if necessary. Raises the same errors as `read`.
+        offsets. Raises the same errors as `read`.
         """
         while not (self.stopped or self._at_end(cursor)):
             if self._ends.outdated(cursor):
-                await self._update_ends(cursor, ends)
+                await self._update_ends(cursor)
                 continue
             self._ends.hold()
             self._subscription.look()
@@ -720,29 +687,28 @@ class Reader:
 
     # -- to the end
 
-    async def limit(self, cursor: Cursor, ends: EndOffsetsLookup) -> None:
-        """Make the iteration end at the offsets that `ends()` returns, unless `stop` was called."""
+    async def limit(self, cursor: Cursor) -> None:
+        """Make the iteration end at the present end offsets, unless `stop` was called."""
         with self.read_lock.enter(cursor):
             self._ask()
             self._end_limits()
             if not self.stopped:
-                await self._find_ends(cursor, ends)
+                await self._find_ends(cursor)
 
-    async def _find_ends(self, cursor: Cursor, ends: EndOffsetsLookup) -> None:
-        found = await self._ends.find(ends)
+    async def _find_ends(self, cursor: Cursor) -> None:
+        found = await self._ends.find(self._engine.lookups)
         if found is None:
             return
         self._end_limits()
         self._drop_chunks()
         self._unpacker.limit(self._ends.begin(cursor, found))
 
-    async def _update_ends(self, cursor: Cursor | None, ends: EndOffsetsLookup | None) -> None:
+    async def _update_ends(self, cursor: Cursor | None) -> None:
         """Look up end offsets again, because logs were replaced."""
         assert cursor is not None
-        assert ends is not None
         self._subscription.look()
         self._raise_failures()
-        await self._find_ends(cursor, ends)
+        await self._find_ends(cursor)
 
     def logs_replaced(self, tps: Iterable[TopicPartition] | None) -> None:
         """Look up the end offsets of these partitions, or of all for None, again.

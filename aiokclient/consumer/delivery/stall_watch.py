@@ -1,9 +1,10 @@
 """The log lines of a consumer that waits for records and gets none, for a known reason.
 
 A consumer without new records is nothing special, and neither is an election that takes a second.
-So the log has a line only if requests for records wait in vain and `reasons()`, which are those of
-`health()`, are not empty, both for `STALLED_S`. When records are delivered again, or the reasons
-are gone, there is another line. The watch looks once in `LOOK_S`, and only while requests wait.
+So the log has a line only if requests for records wait in vain and `list_stall_reasons()`, which
+are those of `health()`, are not empty, both for `STALLED_S`. When records are delivered again, or
+the reasons are gone, there is another line. The watch looks once in `LOOK_S`, and only while
+requests wait.
 
 To let the log name another reason for which a consumer gets no records, add the reason to the texts
 that `ConsumerEngine.troubles` returns, or to those of a part that it asks, such as the group. Then
@@ -14,11 +15,13 @@ of the whole client, for example that no broker can be reached.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiokclient.background import Callbacks
 from aiokclient.log.client_log import ClientLog
+
+if TYPE_CHECKING:
+    from aiokclient.consumer.engine import ConsumerEngine
 
 __all__ = ["StallWatch"]
 
@@ -32,17 +35,11 @@ NAMED: Final = 3
 class StallWatch:
     """The watch of one consumer's requests for records. All times are on the loop's clock."""
 
-    def __init__(
-        self,
-        time: Callable[[], float],
-        callbacks: Callbacks,
-        log: ClientLog,
-        reasons: Callable[[], list[str]],
-    ) -> None:
-        self._time = time
+    def __init__(self, engine: ConsumerEngine, callbacks: Callbacks, log: ClientLog) -> None:
+        self._time = asyncio.get_running_loop().time
+        self._engine = engine
         self._callbacks = callbacks
         self._log = log
-        self._reasons = reasons
         self._waiting_since: float | None = None
         """The first wait since records were delivered, or None if nothing has waited since."""
         self._reason_since: float | None = None
@@ -87,7 +84,7 @@ class StallWatch:
     def _look(self) -> None:
         self._timer = None
         now, waiting_since = self._time(), self._waiting_since
-        reasons = self._reasons() if waiting_since is not None else []
+        reasons = self._engine.list_stall_reasons() if waiting_since is not None else []
         if not reasons:
             self._end(now)
         if waiting_since is None or self._closed:

@@ -16,7 +16,7 @@ it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from operator import length_hint
 from typing import Final
@@ -28,6 +28,7 @@ from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.delivery.deserialize import Deserializers, RawRecord
 from aiokclient.consumer.fetching.buffer import Damage, Decoded, FetchBuffer, Loaded, PartitionFetch
 from aiokclient.consumer.state.partition import PartitionState
+from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import CorruptRecordError, RecordError
 from aiokclient.record.batch import HEADER_SIZE, Compression, ContentLimitError, RecordBatch
 from aiokclient.record.compression import MANY_BLOCKS, has_many_blocks
@@ -199,19 +200,21 @@ class Chunk:
 
 
 class Unpacker:
-    """The unpacking of a buffer's parts, in order. `wake` is called when a thread has finished."""
+    """The unpacking of a buffer's parts, in order. `arrived` is set when a thread has finished."""
 
     def __init__(
         self,
         buffer: FetchBuffer,
         deserializers: Deserializers,
-        wake: Callable[[], None],
+        arrived: Wakeup,
         callbacks: Callbacks,
         config: ConsumerConfig,
     ) -> None:
         self._buffer = buffer
         self._owned = Anchor(deserializers)
-        self._wake = wake
+        self._deserializes = bool(deserializers)
+        self._copies = not deserializers.views
+        self._arrived = arrived
         self._callbacks = callbacks
         self._check_crcs = config.check_crcs
         self.limit_bytes = config.max_decompressed_batch_bytes
@@ -299,7 +302,7 @@ class Unpacker:
                     records = batch.records(
                         *fetch.state.tp,
                         fetch.offset,
-                        copy=not self._deserializers.views,
+                        copy=self._copies,
                         check_crcs=self._check_crcs,
                         limit=min(CONTENT, self.limit_bytes),
                     )
@@ -321,7 +324,7 @@ class Unpacker:
 
     def _start(self, fetch: PartitionFetch, batch: RecordBatch) -> asyncio.Future[Loaded]:
         """Start to read the batch, or the next part of it, in a thread."""
-        copy = not self._deserializers.views
+        copy = self._copies
         if fetch.stream is not None:
             work = partial(load_part, fetch.stream, fetch.state.tp, fetch.offset, copy)
         else:
@@ -347,12 +350,12 @@ class Unpacker:
         if not job.cancelled():
             # Mark the error as retrieved. It is raised later if the result is still needed.
             job.exception()
-        self._wake()
+        self._arrived.set()
 
     def _deserialize(self, fetch: PartitionFetch, decoded: Decoded) -> Chunk:
         if decoded.error is not None:
             return self._error(fetch, decoded, decoded.error)
-        if not self._deserializers:
+        if not self._deserializes:
             fetch.decoded(None)
             return Chunk(fetch, decoded.records, decoded.next_offset, decoded.epoch, raw=decoded)
         apply, raw = self._deserializers.apply, decoded.records

@@ -3,7 +3,9 @@
 The next request is sent as soon as the batch headers of the last response are read, so that data
 arrives while the application processes records. No request is sent while two responses are unread.
 
-Three parts handle what is not usual:
+`BrokerResponses` reads the responses, partition by partition. `EVENTS` has those error codes that
+concern the position of a partition. The policy decides about all other codes. Records are not
+decoded here. Three other parts handle what is not usual:
 
 - `EmptyResponses` pauses after early and empty responses, from a broker that does not wait for
   records.
@@ -23,30 +25,52 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
+from enum import Enum, auto
+from types import MappingProxyType
 from typing import Final
 
 from aiokclient.clock import Clock
 from aiokclient.cluster.client import ClusterClient
+from aiokclient.cluster.lifecycle.supervisor import Supervisor
+from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.config.consumer import ConsumerConfig
-from aiokclient.consumer.fetching.responses import BrokerResponses, PartitionResponses, useful
+from aiokclient.consumer.fetching.batches import following_batches, visible
+from aiokclient.consumer.fetching.buffer import Damage, PartitionFetch, Slot
+from aiokclient.consumer.fetching.responses import PartitionResponses
 from aiokclient.consumer.fetching.routes import Routes
-from aiokclient.consumer.fetching.session import FetchOptions, FetchSession, SessionState, Wanted
+from aiokclient.consumer.fetching.session import (
+    Answer,
+    FetchOptions,
+    FetchSession,
+    SessionState,
+    Wanted,
+)
+from aiokclient.consumer.meters import FetchedPartition
+from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import KafkaError, ResponseTooLargeError, error_for
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Decision, Scope
-from aiokclient.protocol.messages.fetch import FetchRequest, FetchResponse
+from aiokclient.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from aiokclient.record.batch import RecordBatch
 from aiokclient.types import TopicPartition
 
 __all__ = [
+    "EVENTS",
     "BrokerFetcher",
+    "BrokerResponses",
     "BrokerRequests",
     "EmptyResponses",
+    "FetchEvent",
     "MovedPositions",
     "OversizedFetches",
 ]
+
+
+MAX_UNREAD: Final = 2
+"""The number of unread responses of a broker at which no further request is sent."""
 
 
 class BrokerRequests:
@@ -219,32 +243,25 @@ LONGEST_S: Final = 1.0
 
 
 class MovedPositions:
-    """The requests of one fetcher on its second connection.
-
-    `in_flight` returns the contents of the request in flight on the main connection, and `ended` is
-    called when no more requests follow on the second one.
-    """
+    """The requests of one fetcher on its second connection."""
 
     def __init__(
         self,
+        fetcher: BrokerFetcher,
         requests: BrokerRequests,
         responses: BrokerResponses,
         routes: Routes,
         owner: Hashable,
         clock: Clock,
-        *,
-        in_flight: Callable[[], Mapping[TopicPartition, Wanted]],
-        ended: Callable[[], None],
-        spawn: Callable[..., None],
+        supervisor: Supervisor,
     ) -> None:
+        self._fetcher = fetcher
         self._requests = requests
         self._responses = responses
         self._routes = routes
         self._owner = owner
         self._clock = clock
-        self._in_flight = in_flight
-        self._ended = ended
-        self._spawn = spawn
+        self._supervisor = supervisor
         self._wanted = self._running = self._sent = False
         self._answered = Wakeup()
         self._again = Wakeup()
@@ -257,10 +274,12 @@ class MovedPositions:
 
     def proceed(self) -> None:
         """Continue to fetch if there is room for a response."""
-        if self._wanted and self._in_flight() and not (self._running or self._responses.full):
+        if self._running or not self._wanted or self._responses.full:
+            return
+        if self._fetcher.in_flight:
             self._running = True
             name = f"fetch from broker {self._requests.node_id} after a seek"
-            self._spawn(self._run, name=name)
+            self._supervisor.spawn(self._run, name=name)
 
     def superseded(self) -> None:
         """Stop after the present request, because the request on the main connection has ended."""
@@ -285,14 +304,14 @@ class MovedPositions:
             pass  # The next request on the main connection includes the same partitions.
         finally:
             self._running = False
-            self._ended()
+            self._fetcher.wake.set()
 
     def _moved(self) -> dict[TopicPartition, Wanted]:
         """Return what to fetch for each partition whose position has changed.
 
         The positions are compared with those in the request in flight on the main connection.
         """
-        asked = self._in_flight()
+        asked = self._fetcher.in_flight
         wanted = self._routes.wanted(self._requests.node_id)[0] if asked else {}
         return {
             tp: want
@@ -319,6 +338,124 @@ class MovedPositions:
 SESSION_MISMATCH: Final = 71
 
 
+class FetchEvent(Enum):
+    """The effect of a response on the position of a partition."""
+
+    DATA = auto()
+    OUT_OF_RANGE = auto()
+    REFUSED = auto()
+
+
+EVENTS = MappingProxyType({0: FetchEvent.DATA, 1: FetchEvent.OUT_OF_RANGE})
+"""The events for error codes that concern the position. All other codes are REFUSED."""
+
+
+class BrokerResponses:
+    """The responses of one broker, of which at most two are unread at a time."""
+
+    def __init__(
+        self, fetcher: BrokerFetcher, cluster: ClusterClient, responses: PartitionResponses
+    ) -> None:
+        self._fetcher = fetcher
+        self._node_id = node_id = fetcher.node_id
+        self._cluster = cluster
+        self._responses = responses
+        self._unread = 0
+        metrics = cluster.metrics
+        self._bytes = metrics.counter("consumer.fetch.bytes", unit="By", broker=node_id)
+        self._fetched: list[FetchedPartition] = []
+
+    @property
+    def full(self) -> bool:
+        """Whether the reader must read a response before the next request."""
+        return self._unread >= MAX_UNREAD
+
+    def deliver(
+        self, answers: Sequence[Answer], response: FetchResponse, seconds: float | None = None
+    ) -> None:
+        """Apply a response to its partitions, and buffer its batches.
+
+        `seconds` is the time from the request to the response, if it was measured.
+        """
+        endpoints = [BrokerInfo(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints]
+        slot = Slot(self)
+        self._unread += 1
+        fetched: list[FetchedPartition] = []
+        self._fetched = fetched
+        for answer in answers:
+            self._answer(answer, slot, endpoints)
+        throttle_ms = response.throttle_time_ms
+        self._responses.meters.fetched(self._bytes, seconds, throttle_ms, fetched)
+        slot.release()
+        self._responses.arrived.set()
+
+    def on_read(self) -> None:
+        """Handle the end of a response whose parts have all been read."""
+        self._unread -= 1
+        self._fetcher.on_room()
+
+    def _answer(self, answer: Answer, slot: Slot, endpoints: list[BrokerInfo]) -> None:
+        state = self._responses.state(answer)
+        if state is None:
+            return
+        event = EVENTS.get(answer.data.error_code, FetchEvent.REFUSED)
+        if event is FetchEvent.DATA:
+            self._data(state, answer, slot)
+        elif event is FetchEvent.OUT_OF_RANGE:
+            self._responses.out_of_range(state, self._node_id, answer.wanted.offset)
+        else:
+            self._responses.refused(state, self._node_id, answer.data.error_code)
+            self._hint(state.tp, answer.data, endpoints)
+
+    def _hint(self, tp: TopicPartition, data: PartitionData, endpoints: list[BrokerInfo]) -> None:
+        leader = data.current_leader
+        if leader.leader_id >= 0 and leader.leader_epoch >= 0:
+            self._cluster.updater.apply_hint(
+                tp.topic, tp.partition, leader.leader_id, leader.leader_epoch, endpoints
+            )
+
+    def _data(self, state: PartitionState, answer: Answer, slot: Slot) -> None:
+        data, offset = answer.data, answer.wanted.offset
+        state.retry.succeeded()
+        end, start = data.high_watermark, data.log_start_offset
+        state.fetch.fetched(end, start, data.last_stable_offset)
+        if state.error is not None and (data.records or end <= offset):
+            self._responses.clear(state)
+        size = 0
+        if data.diverging_epoch.end_offset >= 0:
+            diverging = data.diverging_epoch
+            self._responses.diverged(state, diverging.epoch, diverging.end_offset)
+        else:
+            if data.preferred_read_replica >= 0:
+                self._responses.prefer(state, self._node_id, data.preferred_read_replica)
+            if data.records:
+                size = self._keep(state, offset, data, slot)
+        self._fetched.append((state.fetch, state.tp.topic, offset, end, start, size))
+
+    def _keep(self, state: PartitionState, offset: int, data: PartitionData, slot: Slot) -> int:
+        """Buffer the batches of a partition, and return their size in bytes."""
+        batches, damage = _batches(memoryview(data.records or b""), offset)
+        aborted = [(t.producer_id, t.first_offset) for t in data.aborted_transactions or ()]
+        shown = visible(batches, aborted)
+        fetch = PartitionFetch(state, offset, batches, shown, slot, damage)
+        state.fetch.buffered(fetch.next_offset)
+        if damage is not None:
+            state.fetch.damaged(state.generation)
+        self._responses.keep(fetch)
+        return fetch.size
+
+
+def useful(response: FetchResponse) -> bool:
+    """Return whether a response has records or errors for any partition."""
+    return any(p.records or p.error_code for topic in response.responses for p in topic.partitions)
+
+
+def _batches(records: memoryview, offset: int) -> tuple[Sequence[RecordBatch], Damage | None]:
+    """Return the batches from `offset` on and, if there are none, the damage that is the reason."""
+    batches, error = following_batches(records, offset)
+    return batches, None if error is None else Damage(offset, offset, error)
+
+
 class BrokerFetcher:
     """The fetch loop of one broker.
 
@@ -335,7 +472,7 @@ class BrokerFetcher:
         responses: PartitionResponses,
         *,
         owners: tuple[Hashable, Hashable],
-        spawn: Callable[..., None],
+        supervisor: Supervisor,
     ) -> None:
         self.node_id = node_id
         self.wake = Wakeup()
@@ -344,28 +481,28 @@ class BrokerFetcher:
         self._responses = responses
         self._owner, second_owner = owners
         self._requests = BrokerRequests(node_id, cluster, config, routes)
-        self._incoming = BrokerResponses(node_id, cluster, responses, self._freed)
+        self._incoming = BrokerResponses(self, cluster, responses)
         self._empty = EmptyResponses(cluster.clock, config)
         self._moved = MovedPositions(
+            self,
             self._requests,
             self._incoming,
             routes,
             second_owner,
             cluster.clock,
-            in_flight=lambda: self._asked if self._in_flight else {},
-            ended=self.wake.set,
-            spawn=spawn,
+            supervisor,
         )
         self._session = FetchSession(self._requests.options)
         self._oversized = OversizedFetches(self._requests.options, responses)
         self._connection: BrokerConnection | None = None
         self._retry = responses.retry()
-        self._in_flight = False
+        self.in_flight: Mapping[TopicPartition, Wanted] = {}
+        """The contents of the request in flight; empty if there is none."""
         self._unanswered_since: float | None = None
         """The time at which the broker was to answer or accept a connection, and has not yet."""
         self._max_wait_s = config.fetch_max_wait_ms / 1000
         self._asked: Mapping[TopicPartition, Wanted] = {}
-        """The contents of the request in flight, or of the last one."""
+        """The contents of the last request."""
 
     async def run(self) -> None:
         """Fetch repeatedly, as long as any partition is to be fetched from this broker."""
@@ -456,11 +593,11 @@ class BrokerFetcher:
         *,
         once: bool = False,
     ) -> FetchResponse:
-        self._asked, self._in_flight = wanted, True
+        self._asked = self.in_flight = wanted
         try:
             response = await self._requests.fetch(connection, session, wanted, once=once)
         finally:
-            self._in_flight = False
+            self.in_flight = {}
             self._moved.superseded()
         self._unanswered_since = None
         return response
@@ -490,7 +627,8 @@ class BrokerFetcher:
             raise mismatch
         self._retry.succeeded()
 
-    def _freed(self) -> None:
+    def on_room(self) -> None:
+        """Handle the end of a response, which leaves room for another one."""
         self.wake.set()
         self._moved.proceed()
 

@@ -14,8 +14,8 @@ after the partition is resumed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokclient.consumer.delivery.deserialize import RawRecord
 from aiokclient.consumer.state.partition import PartitionState
@@ -23,6 +23,9 @@ from aiokclient.errors import KafkaError, RecordError
 from aiokclient.log.kept_errors import bare
 from aiokclient.record.batch import ContentLimitError, RecordBatch, walk
 from aiokclient.record.stream import RecordStream
+
+if TYPE_CHECKING:
+    from aiokclient.consumer.fetching.broker_fetcher import BrokerResponses
 
 __all__ = ["Damage", "Decoded", "FetchBuffer", "Loaded", "PartitionFetch", "Slot"]
 
@@ -33,11 +36,11 @@ class Slot:
     The count begins at one, for the fetcher that adds the parts and then releases the slot.
     """
 
-    __slots__ = ("on_free", "unread")
+    __slots__ = ("_responses", "unread")
 
-    def __init__(self, on_free: Callable[[], None]) -> None:
+    def __init__(self, responses: BrokerResponses) -> None:
         self.unread = 1
-        self.on_free = on_free
+        self._responses = responses
 
     def add(self) -> None:
         """Count one more unread part."""
@@ -47,7 +50,7 @@ class Slot:
         """Count a part as read; the last part frees the slot."""
         self.unread -= 1
         if self.unread == 0:
-            self.on_free()
+            self._responses.on_read()
 
 
 class Damage(NamedTuple):

@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable
 from typing import Final
 
-from aiokclient.background import Callbacks
 from aiokclient.cluster.client import ClusterClient
+from aiokclient.cluster.lifecycle.supervisor import Supervisor
 from aiokclient.cluster.metadata.snapshot import ClusterMetadata
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.fetching.broker_fetcher import BrokerFetcher
@@ -23,8 +22,8 @@ from aiokclient.consumer.fetching.routes import Routes
 from aiokclient.consumer.fetching.session import NO_TOPIC_ID
 from aiokclient.consumer.state.offset_reset import EARLIEST
 from aiokclient.consumer.state.partition import PartitionState, Phase
-from aiokclient.consumer.state.subscription import SubscriptionState
-from aiokclient.errors import KafkaError
+from aiokclient.consumer.state.subscription import Reports, SubscriptionState
+from aiokclient.consumer.state.wakeup import Wakeup
 
 __all__ = ["FetchManager"]
 
@@ -47,21 +46,17 @@ class FetchManager:
         config: ConsumerConfig,
         subscription: SubscriptionState,
         buffer: FetchBuffer,
-        *,
-        arrived: Callable[[], None],
-        report: Callable[[KafkaError], None],
-        spawn: Callable[..., None],
-        callbacks: Callbacks,
+        arrived: Wakeup,
+        reports: Reports,
+        supervisor: Supervisor,
     ) -> None:
         self._cluster = cluster
         self._config = config
         self._subscription = subscription
-        self._spawn = spawn
-        self._routes = Routes(
-            cluster, config, subscription, changed=self.changed, callbacks=callbacks
-        )
+        self._supervisor = supervisor
+        self._routes = Routes(cluster, config, subscription, self, supervisor.callbacks)
         self.responses = PartitionResponses(
-            cluster, config, subscription, buffer, self._routes, arrived=arrived, report=report
+            cluster, config, subscription, buffer, self._routes, arrived, reports
         )
         self._fresh = EARLIEST if config.new_partitions == "earliest" else None
         self._fetchers: dict[int, BrokerFetcher] = {}
@@ -71,7 +66,7 @@ class FetchManager:
     def start(self) -> None:
         """Start to fetch and to listen to changes."""
         self._routes.open()
-        self._subscription.listen(self.changed)
+        self._subscription.listen(self.update_fetchers)
         self.observe(self._cluster.metadata)
 
     async def stop(self, timeout: float) -> None:
@@ -122,7 +117,7 @@ class FetchManager:
             return None
         return f"broker {node_id}, its leader, has not answered for {seconds:.0f} s"
 
-    def changed(self) -> None:
+    def update_fetchers(self) -> None:
         """Wake the fetchers, and create those that are missing."""
         if not self._routes.is_open:
             return
@@ -153,9 +148,9 @@ class FetchManager:
             self._routes,
             self.responses,
             owners=(self, self.second),
-            spawn=self._spawn,
+            supervisor=self._supervisor,
         )
-        self._spawn(self._run, fetcher, name=f"fetch from broker {node_id}")
+        self._supervisor.spawn(self._run, fetcher, name=f"fetch from broker {node_id}")
 
     async def _run(self, fetcher: BrokerFetcher) -> None:
         await fetcher.run()

@@ -9,9 +9,10 @@ that no second lookup begins. A jump of the position or a new leader resets `ret
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from aiokclient.cluster.client import ClusterClient
+from aiokclient.cluster.lifecycle.supervisor import Supervisor
 from aiokclient.cluster.requests.per_item import ItemResults
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.fetching.list_offsets import (
@@ -20,9 +21,10 @@ from aiokclient.consumer.fetching.list_offsets import (
     LookupResult,
     OffsetLookup,
 )
+from aiokclient.consumer.fetching.responses import PartitionResponses
 from aiokclient.consumer.state.offset_reset import EARLIEST, LATEST, LATEST_TIMESTAMP
 from aiokclient.consumer.state.partition import PartitionState, Phase
-from aiokclient.consumer.state.subscription import PartitionBackoff, SubscriptionState
+from aiokclient.consumer.state.subscription import PartitionBackoff, Reports, SubscriptionState
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import KafkaError, LeaderNotAvailableError
 from aiokclient.policy import Decision, Scope
@@ -33,7 +35,7 @@ NOWHERE = -1
 
 
 class PositionResolver:
-    """A task that finds positions. `diverged(state, epoch, end_offset)` reports truncated logs."""
+    """A task that finds positions."""
 
     def __init__(
         self,
@@ -41,17 +43,16 @@ class PositionResolver:
         config: ConsumerConfig,
         subscription: SubscriptionState,
         offsets: OffsetLookup,
-        *,
-        diverged: Callable[[PartitionState, int, int], None],
-        report: Callable[[KafkaError], None],
-        spawn: Callable[..., None],
+        responses: PartitionResponses,
+        reports: Reports,
+        supervisor: Supervisor,
     ) -> None:
         self._cluster = cluster
         self._subscription = subscription
         self._offsets = offsets
-        self._diverged = diverged
-        self._report = report
-        self._spawn = spawn
+        self._responses = responses
+        self._reports = reports
+        self._supervisor = supervisor
         self._timeout_s = config.request_timeout_ms / 1000
         self._fresh = EARLIEST if config.new_partitions == "earliest" else LATEST
         self._backoff = PartitionBackoff(cluster.clock, config, subscription)
@@ -62,8 +63,8 @@ class PositionResolver:
         """Look up and validate positions that are due. Run until the task is cancelled."""
         while True:
             now = self._cluster.clock.monotonic()
-            self._ask_due(Phase.RESETTING, self._locate, now)
-            self._ask_due(Phase.VALIDATING, self._validate, now)
+            self._ask_due(Phase.RESETTING, now)
+            self._ask_due(Phase.VALIDATING, now)
             await self._wake.wait(self._next())
 
     def _open(self) -> list[PartitionState]:
@@ -73,16 +74,17 @@ class PositionResolver:
     def _next(self) -> float:
         return min((state.retry.at for state in self._open()), default=math.inf)
 
-    def _ask_due(self, phase: Phase, ask: Callable[..., object], now: float) -> None:
+    def _ask_due(self, phase: Phase, now: float) -> None:
         leaders: dict[int, list[PartitionState]] = {}
         for state in self._open():
             if state.phase is phase and state.retry.at <= now:
                 state.retry.requested()
                 leaders.setdefault(self._cluster.metadata.leader(*state.tp), []).append(state)
+        ask = self._locate if phase is Phase.RESETTING else self._validate
         for leader, states in leaders.items():
             generations = [state.generation for state in states]
             name = f"{phase.name.lower()} positions at broker {leader}"
-            self._spawn(ask, states, generations, name=name)
+            self._supervisor.spawn(ask, states, generations, name=name)
 
     async def _locate(self, states: Sequence[PartitionState], generations: Sequence[int]) -> None:
         await self._look_for(states)
@@ -151,9 +153,9 @@ class PositionResolver:
         if end is None:
             self._failed(state, outcome.failed[state.tp], Scope.OFFSET_FOR_LEADER_EPOCH)
         elif NOWHERE in (end.end_offset, end.leader_epoch):
-            self._diverged(state, NOWHERE, NOWHERE)
+            self._responses.diverged(state, NOWHERE, NOWHERE)
         elif end.end_offset < state.position:
-            self._diverged(state, end.leader_epoch, end.end_offset)
+            self._responses.diverged(state, end.leader_epoch, end.end_offset)
         else:
             state.confirmed()
 
@@ -162,7 +164,7 @@ class PositionResolver:
         if decision is Decision.REFRESH_AND_RETRY:
             self._cluster.updater.request_update([state.tp.topic])
         elif decision is not Decision.RETRY and self._subscription.concerns_all(error):
-            self._report(error)
+            self._reports.add(error)
 
 
 def _unusable(state: PartitionState) -> KafkaError:

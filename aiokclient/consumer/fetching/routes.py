@@ -8,7 +8,8 @@ respond.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from aiokclient.background import Callbacks
 from aiokclient.cluster.client import ClusterClient
@@ -18,27 +19,26 @@ from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.types import TopicPartition
 
+if TYPE_CHECKING:
+    from aiokclient.consumer.fetching.manager import FetchManager
+
 __all__ = ["Routes"]
 
 
 class Routes:
-    """The routes of one consumer.
-
-    `changed` is called when the broker of a partition changes, but the subscription does not.
-    """
+    """The routes of one consumer."""
 
     def __init__(
         self,
         cluster: ClusterClient,
         config: ConsumerConfig,
         subscription: SubscriptionState,
-        *,
-        changed: Callable[[], None],
+        manager: FetchManager,
         callbacks: Callbacks,
     ) -> None:
         self._cluster = cluster
         self._subscription = subscription
-        self._changed = changed
+        self._manager = manager
         self._callbacks = callbacks
         self._uses_racks = bool(config.client_rack)
         self._preferred_s = config.metadata_max_age_ms / 1000
@@ -65,7 +65,7 @@ class Routes:
                 return fetch.preferred
             fetch.use_leader()
             # The leader's fetcher may have to be woken or created.
-            self._callbacks.soon(self._changed)
+            self._callbacks.soon(self._manager.update_fetchers)
         return fetch.leader
 
     def reads_from(self, node_id: int) -> bool:
@@ -143,4 +143,4 @@ class Routes:
         for state in self._subscription.partitions.values():
             if state.fetch.preferred == node_id:
                 state.fetch.rest_replica(now)
-        self._changed()
+        self._manager.update_fetchers()  # Here, the subscription does not change.

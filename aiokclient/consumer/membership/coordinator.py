@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -40,11 +40,10 @@ if TYPE_CHECKING:
     from aiokclient.config.consumer import ConsumerConfig
     from aiokclient.consumer.delivery.in_progress import InProgress
     from aiokclient.consumer.delivery.read_lock import ReadLock
-    from aiokclient.consumer.delivery.reader import Reports
     from aiokclient.consumer.fetching.list_offsets import OffsetLookup
     from aiokclient.consumer.membership.listener import ListenerCalls
     from aiokclient.consumer.state.partition import PartitionState
-    from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
+    from aiokclient.consumer.state.subscription import Reports, Subscription, SubscriptionState
     from aiokclient.network.event_hub import EventSource
 
 __all__ = ["MEMBERSHIPS", "ConsumerCoordinator"]
@@ -90,7 +89,7 @@ class ConsumerCoordinator:
         self._changes = Wakeup()
         self._poll_is_overdue = False
         self._cluster = cluster
-        self.topics = SubscribedTopics(cluster, config, report=self.report_error)
+        self.topics = SubscribedTopics(cluster, config, reports)
         self.commits = Commits(cluster, config, subscription, self, listener_calls, supervisor)
         self.released = ReleasedOffsets(config.group_id, in_progress, cluster.clock)
         self._auto_commit = AutoCommit(config, subscription, self.commits, cluster.clock)
@@ -138,7 +137,6 @@ class ConsumerCoordinator:
     def report_error(self, error: Exception) -> None:
         """Make the next request for records raise an error. Synchronous."""
         self._reports.add(error)
-        self._subscription.changed()  # If `start()` waits for the group, it raises the error now.
 
     def start(self) -> None:
         """Start the background tasks. Synchronous."""
@@ -328,11 +326,14 @@ class ConsumerCoordinator:
 
     # -- the end
 
-    async def close(self, timeout: float, may_ask: Callable[[], bool]) -> None:
+    async def close(
+        self, timeout: float, closers: Collection[asyncio.Task[Any] | None] | None
+    ) -> None:
         """Commit processed records, release all partitions, and leave the group.
 
-        It waits for records in progress as long as `may_ask()` returns true (the application may
-        still request records), for at most a part of `timeout` seconds.
+        It waits for records in progress as long as the application may still request records, for
+        at most a part of `timeout` seconds. The tasks in `closers` request no more records; with
+        None, no task does.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
@@ -341,18 +342,23 @@ class ConsumerCoordinator:
         wait_until = leave_by - bounded_s * COMMIT_SHARE
         in_progress = self._in_progress
         try:
-            await self._put_down(wait_until, may_ask)
+            await self._put_down(wait_until, closers)
             with anyio.CancelScope(deadline=leave_by):
-                busy = partial(in_progress.is_busy, asks=may_ask())
+                busy = partial(in_progress.is_busy, asks=self._may_ask(closers))
                 await self.rebalancer.close(leave_by, busy)
         finally:
             await self.membership.leave(max(deadline - loop.time(), 0.0))
 
-    async def _put_down(self, until: float, may_ask: Callable[[], bool]) -> None:
+    def _may_ask(self, closers: Collection[asyncio.Task[Any] | None] | None) -> bool:
+        return closers is not None and self._read_lock.will_ask(closers)
+
+    async def _put_down(
+        self, until: float, closers: Collection[asyncio.Task[Any] | None] | None
+    ) -> None:
         loop = asyncio.get_running_loop()
         in_progress = self._in_progress
         self._subscription.settle()
-        while in_progress and may_ask() and loop.time() < until:
+        while in_progress and self._may_ask(closers) and loop.time() < until:
             await in_progress.relieved.wait(until)
 
     def release(self) -> None:

@@ -42,15 +42,21 @@ _calls: ContextVar[tuple[_ListenerCall, ...]] = ContextVar("aiokclient_listener_
 class ListenerCalls:
     """The calls of one consumer's listener."""
 
+    def __init__(self) -> None:
+        self.running_count = 0
+        """The number of calls that have not returned."""
+
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Mark the current context, and the tasks started in it, as inside a listener call."""
         call = _ListenerCall(self)
         token = _calls.set((*_calls.get(), call))
+        self.running_count += 1
         try:
             yield
         finally:
             call.returned()
+            self.running_count -= 1
             _calls.reset(token)
 
     def is_inside(self) -> bool:

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
+from aiokclient.background import Callbacks
 from aiokclient.clock import Clock
 from aiokclient.cluster.lifecycle.health import some
 from aiokclient.cluster.lifecycle.ownership import Weakly
@@ -30,6 +31,7 @@ from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.arguments import as_partitions
 from aiokclient.consumer.state.offset_reset import NONE, Reset
 from aiokclient.consumer.state.partition import NO_EPOCH, PartitionState, Withheld
+from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import IllegalStateError, KafkaError, NoOffsetError
 from aiokclient.log.client_log import ClientLog
 from aiokclient.log.limited_log import LimitedLog
@@ -40,7 +42,7 @@ from aiokclient.types import OffsetAndMetadata, TopicPartition
 if TYPE_CHECKING:
     from aiokclient.consumer.delivery.reader import Reader
 
-__all__ = ["PartitionBackoff", "PartitionSource", "Subscription", "SubscriptionState"]
+__all__ = ["Reports", "PartitionBackoff", "PartitionSource", "Subscription", "SubscriptionState"]
 
 FORMER = 16
 """The number of earlier subscriptions for which a late assignment is recognized."""
@@ -140,31 +142,31 @@ class SubscriptionState:
         Each value has the listener to which their revocation is reported."""
         self._shown: Collection[TopicPartition] = ()
         self._listeners: list[Callable[[], None]] = []
-        self._soon: Callable[[Callable[[], None]], None] = lambda call: call()
+        self._callbacks: Callbacks | None = None
         self._pending = False
 
     def listen(self, callback: Callable[[], None]) -> None:
         """Call `callback` soon after each change of partitions, positions, or pauses."""
         self._listeners.append(callback)
 
-    def measure(self, own_metrics: OwnMetrics, log: ClientLog, time: Callable[[], float]) -> None:
-        """Use these metrics and this log from now on. `time` is the monotonic clock."""
+    def measure(self, own_metrics: OwnMetrics, log: ClientLog, clock: Clock) -> None:
+        """Use these metrics and this log from now on."""
         self.own_metrics = own_metrics
         self.client_log = log
-        self.log = LimitedLog(log, time)
+        self.log = LimitedLog(log, clock.monotonic)
 
     def begin(
         self,
         reader: Reader,
         source: PartitionSource,
-        soon: Callable[[Callable[[], None]], None],
+        callbacks: Callbacks,
     ) -> None:
         """Connect the state with the parts of a consumer that starts.
 
-        Listeners are called through `soon`, so that the supervisor notices their failures.
+        Listeners are called through `callbacks`, so that the supervisor notices their failures.
         """
         self._reader, self._source = reader, source
-        self._soon, self._pending = soon, False
+        self._callbacks, self._pending = callbacks, False
 
     def end(self) -> None:
         """Drop the references to the parts of a consumer that ends, and to listeners."""
@@ -190,7 +192,10 @@ class SubscriptionState:
             self._reader.revalidate()
         if not self._pending and self._listeners:
             self._pending = True
-            self._soon(self.flush)
+            if self._callbacks is None:
+                self.flush()
+            else:
+                self._callbacks.soon(self.flush)
 
     def flush(self) -> None:
         """Call the listeners now, if something has changed."""
@@ -624,3 +629,31 @@ class PartitionBackoff:
 
     def _delay_s(self, state: PartitionState) -> float:
         return self.backoff.delay(state.retry.attempts, self._clock.rng)
+
+
+class Reports:
+    """The errors of one consumer's background work, each raised by one request for records."""
+
+    def __init__(self, arrived: Wakeup, subscription: SubscriptionState) -> None:
+        self._arrived = arrived
+        self._subscription = subscription
+        self.errors: dict[tuple[object, ...], Exception] = {}
+        """The errors that no request has raised yet."""
+
+    def add(self, error: Exception) -> None:
+        """Make the next request raise an error, which replaces an earlier one of the same kind.
+
+        A start that waits for partitions or positions raises the error as well.
+        """
+        subject = (error.topic_partition, error.broker) if isinstance(error, KafkaError) else ()
+        self.errors[(type(error), *subject)] = error
+        self._arrived.set()
+        self._subscription.changed()
+
+    def take(self) -> Exception:
+        """Remove the oldest error and return it."""
+        return self.errors.pop(next(iter(self.errors)))
+
+    def clear(self) -> None:
+        """Remove all errors."""
+        self.errors.clear()

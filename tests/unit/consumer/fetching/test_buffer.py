@@ -1,7 +1,6 @@
 """Tests of the buffer of fetched responses: its content, its limit, and how it is unpacked."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from aiokclient.consumer.delivery.deserialize import Deserializers
 from aiokclient.consumer.delivery.unpack import CONTENT, GROUP_RECORDS, RECORDS, Chunk, Unpacker
 from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch, Slot
 from aiokclient.consumer.state.partition import PartitionState
+from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import CorruptRecordError
 from aiokclient.record.batch import Compression, RecordBatchBuilder, walk, with_offset
 
@@ -47,17 +47,25 @@ def fetched(
     return PartitionFetch(state, 0, found, [True] * len(found), slot, damage)
 
 
-def unpacker(
-    buffer: FetchBuffer, wake: Callable[[], None] = lambda: None, **options: Any
-) -> Unpacker:
+class Responses:
+    """A stand-in for `BrokerResponses`, which notes that a response was read."""
+
+    def __init__(self) -> None:
+        self.is_read = False
+
+    def on_read(self) -> None:
+        assert not self.is_read
+        self.is_read = True
+
+
+def unpacker(buffer: FetchBuffer, arrived: Wakeup | None = None, **options: Any) -> Unpacker:
     def failed(error: Exception, name: str) -> None:
         raise error
 
     no_loop: Any = None  # Only threads need the event loop.
     callbacks = Callbacks(no_loop, failed)
-    return Unpacker(
-        buffer, Deserializers(), wake, callbacks, ConsumerConfig(bootstrap_servers="b:1", **options)
-    )
+    config = ConsumerConfig(bootstrap_servers="b:1", **options)
+    return Unpacker(buffer, Deserializers(), arrived or Wakeup(), callbacks, config)
 
 
 def offsets(chunk: Chunk | None) -> list[int]:
@@ -66,8 +74,8 @@ def offsets(chunk: Chunk | None) -> list[int]:
 
 
 def test_a_slot_is_free_when_all_its_parts_are() -> None:
-    freed: list[bool] = []
-    slot = Slot(lambda: freed.append(True))
+    responses: Any = Responses()
+    slot = Slot(responses)
     buffer = FetchBuffer(1 << 20)
     parts = [fetched(flowing(tp), batches(3), slot) for tp in (T0, T1)]
     for part in parts:
@@ -77,9 +85,9 @@ def test_a_slot_is_free_when_all_its_parts_are() -> None:
     assert buffer.size == 2 * len(batches(3))
     buffer.remove(parts[0])
     buffer.remove(parts[0])
-    assert not freed
+    assert not responses.is_read
     buffer.clear()
-    assert freed == [True]
+    assert responses.is_read
     assert buffer.next() is None
 
 
@@ -93,14 +101,14 @@ def test_invalid_parts_are_dropped() -> None:
 
 @pytest.mark.fault(38)
 def test_a_paused_part_is_copied_out_of_its_response() -> None:
-    freed: list[bool] = []
-    slot, state, buffer = Slot(lambda: freed.append(True)), flowing(), FetchBuffer(1 << 20)
+    responses: Any = Responses()
+    slot, state, buffer = Slot(responses), flowing(), FetchBuffer(1 << 20)
     buffer.add(fetched(state, batches(3, 4, 5), slot))
     slot.release()
     state.delivered_to(4, -1)
     state.pause(True)
     buffer.sort_out()
-    assert freed == [True]
+    assert responses.is_read
     assert buffer.next() is None
     assert 0 < buffer.paused_size < len(batches(3, 4, 5))
     state.pause(False)
@@ -199,12 +207,12 @@ def test_limits_cut_a_chunk() -> None:
 
 
 async def test_a_large_batch_is_decoded_in_a_thread_and_one_ahead() -> None:
-    state, buffer, woken = flowing(), FetchBuffer(1 << 30), asyncio.Event()
+    state, buffer, woken = flowing(), FetchBuffer(1 << 30), Wakeup()
     large = RECORDS + 1
     data = batches(large, large, 10, compression=Compression.LZ4, pad=30)
     part = fetched(state, data)
     buffer.add(part)
-    stepping = unpacker(buffer, woken.set)
+    stepping = unpacker(buffer, woken)
     assert stepping.step() is None
     await woken.wait()
     assert len(offsets(stepping.step())) == large
@@ -215,11 +223,11 @@ async def test_a_large_batch_is_decoded_in_a_thread_and_one_ahead() -> None:
 
 
 async def test_a_small_batch_with_much_in_it_is_left_to_a_thread() -> None:
-    state, buffer, woken = flowing(), FetchBuffer(1 << 30), asyncio.Event()
+    state, buffer, woken = flowing(), FetchBuffer(1 << 30), Wakeup()
     part = fetched(state, batches(10, 3, compression=Compression.LZ4, pad=CONTENT // 8))
     buffer.add(part)
     assert part.batches[0].size < 1 << 17
-    stepping = unpacker(buffer, woken.set)
+    stepping = unpacker(buffer, woken)
     assert stepping.step() is None
     assert part.job is not None
     await woken.wait()
