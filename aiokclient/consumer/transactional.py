@@ -101,7 +101,7 @@ class TransactionalReads:
         fixed = self._fixed or {}
         return fixed | {tp: taken.offset for tp, taken in self._all_taken().items()}
 
-    def member(self) -> GroupMetadata:
+    def find_group_metadata(self) -> GroupMetadata:
         """Return the identity with which to commit `offsets()`. Synchronous.
 
         It is the present identity, unless a partition was taken away after records of it were
@@ -117,7 +117,7 @@ class TransactionalReads:
         # coordinator accepts such a commit while the group has no members.
         return self._group.released.member
 
-    async def renewed(self, refused: GroupMetadata, timeout: float) -> bool:
+    async def wait_for_newer_member(self, refused: GroupMetadata, timeout: float) -> bool:
         """Wait until the identity is newer than the one that the coordinator has refused.
 
         The coordinator may have a newer one, whose response is on its way. Return False if it
@@ -136,7 +136,7 @@ class TransactionalReads:
                 return False
         return False
 
-    def committed(self) -> None:
+    def on_committed(self) -> None:
         """Record that the transaction with the last `offsets()` was committed. Synchronous."""
         self._group.commits.committed(self._sent)
         self._forget_taken()
@@ -146,7 +146,7 @@ class TransactionalReads:
     async def go_back(self, timeout: float) -> None:
         """Go back after an abort, as `rewind` does, and wait for the committed offsets."""
         self.rewind()
-        await self.relocated(timeout)
+        await self.wait_until_relocated(timeout)
 
     def rewind(self) -> None:
         """Go back to the committed offset of each partition that was read. Synchronous.
@@ -162,7 +162,7 @@ class TransactionalReads:
         self._group.commits.told_of_loss(self._forget_taken())
         self._rewound = states
 
-    async def relocated(self, timeout: float) -> None:
+    async def wait_until_relocated(self, timeout: float) -> None:
         """Wait until the committed offsets are found, at most `timeout` seconds.
 
         If they are not found by then, or if the call is cancelled, they are still looked up.

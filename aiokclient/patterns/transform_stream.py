@@ -147,9 +147,9 @@ class TransformStream(Generic[K, V]):
         if transaction is None:
             return
         if transaction.outcome is TransactionOutcome.COMMITTED:
-            transaction.committed()  # The call that committed the transaction was cancelled.
+            transaction.on_committed()  # The call that committed the transaction was cancelled.
             return
-        worse = await transaction.abandon()
+        worse = await transaction.abort_shielded()
         if worse is not None and error is None:
             raise worse
 
@@ -210,7 +210,7 @@ class TransformStream(Generic[K, V]):
             return
         await transaction.wait_for_end()
         if transaction.outcome is TransactionOutcome.COMMITTED:
-            transaction.committed()
+            transaction.on_committed()
         elif transaction.was_aborted:
             transaction.require_producer()
         else:

@@ -257,13 +257,13 @@ class Candidate(MemberLifecycle):
         Raises NotWriterError if this member is no longer the writer.
         """
         since = self._cluster.clock.monotonic()
-        while not self.candidacy.over and self._last_answer_at() < since:
+        while not self.candidacy.over and self._find_last_answer_time() < since:
             with anyio.move_on_after(CONFIRM_S):
                 await self.candidacy.stopped.wait()
         if self.candidacy.over:
             raise self.not_writer_error()
 
-    def _last_answer_at(self) -> float:
+    def _find_last_answer_time(self) -> float:
         return -math.inf if self._engine is None else self._engine.last_answer_at
 
     def not_writer_error(self) -> NotWriterError:

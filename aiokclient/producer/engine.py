@@ -75,7 +75,7 @@ class Engine:
             self.failures,
             self.own_metrics,
             self._deadline_timer,
-            None if status is None else partial(status.failed, scope=Scope.PRODUCE_TXN),
+            None if status is None else partial(status.handle_error, scope=Scope.PRODUCE_TXN),
         )
         self.leaders = Leaders(
             config,
@@ -220,7 +220,7 @@ class Engine:
                 if transactions is None
                 else partial(
                     TransactionalSender,
-                    settled=transactions.records_settled,
+                    settled=transactions.on_records_settled,
                     pause=transactions.pause,
                 )
             )
@@ -289,7 +289,7 @@ class Engine:
 
     def _cluster_replaced(self) -> None:
         if self.transactions is not None:
-            self.transactions.cluster_replaced()
+            self.transactions.on_cluster_replaced()
 
     def _poke_all(self) -> None:
         for queue in list(self.accumulator.active):

@@ -325,7 +325,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         IllegalStateError if a transaction is open, and an ApplicationRecoverableError if the
         producer needs a restart. A cancelled call opens no transaction.
         """
-        await self.transaction()._begin()
+        await self.transaction()._begin_transaction()
 
     async def send_offsets_to_transaction(
         self, offsets: Any, group_metadata: GroupMetadata, timeout: float | None = None
@@ -364,7 +364,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         last, seconds = self._last_transaction, None if timeout is None else self._seconds(timeout)
         if last is None:
             manager.require_open("commit_transaction()")
-            raise manager.status.misuse("commit_transaction()")
+            raise manager.status.make_misuse_error("commit_transaction()")
         try:
             await manager.commit(seconds, last)
         except asyncio.CancelledError:
@@ -395,7 +395,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
                 transaction.settle_commit()  # The abort may have found that it is committed.
             raise
         if transaction is not None:
-            await transaction.go_back(self._seconds(timeout))
+            await transaction.rewind_consumers(self._seconds(timeout))
 
     async def restart(self) -> None:
         """Begin again after an ApplicationRecoverableError, in a new epoch of the transactional id.
@@ -418,7 +418,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         last = self._last_transaction
         await self._transactions("restart()").restart()
         if last is not None:
-            await last.go_back(self._seconds(None), is_final=True)
+            await last.rewind_consumers(self._seconds(None), is_final=True)
 
     def _troubles(self) -> list[str]:
         troubles = super()._troubles()
@@ -438,7 +438,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
             )
         return manager
 
-    def _began(self, transaction: Transaction) -> None:
+    def _on_transaction_begun(self, transaction: Transaction) -> None:
         """Store the transaction that has just begun."""
         self._last_transaction = transaction
 
@@ -505,7 +505,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         Their committed offsets are looked up, which waits for the coordinator to end it.
         """
         if self._last_transaction is not None:
-            self._last_transaction.settle()
+            self._last_transaction.settle_consumers()
 
     def _failed(self, error: BaseException) -> None:
         if self._engine is None:

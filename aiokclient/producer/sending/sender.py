@@ -645,7 +645,7 @@ class TransactionalSender(Sender):
     def pump(self) -> None:
         """Send ready batches, but not before the markers of the last transaction are written."""
         pause = self._pause
-        left_s = 0.0 if pause.is_over else pause.left(self._clock.monotonic())
+        left_s = 0.0 if pause.is_used else pause.compute_wait_s(self._clock.monotonic())
         if left_s < LEAST_PAUSE_S:
             super().pump()
         elif self._pausing is None:
@@ -662,8 +662,8 @@ class TransactionalSender(Sender):
             self._pausing.cancel()
 
     def _transmit(self, connection: BrokerConnection, batches: list[QueuedBatch]) -> None:
-        if not self._pause.is_over:
-            self._pause.sent(self._clock.monotonic())
+        if not self._pause.is_used:
+            self._pause.on_request_sent(self._clock.monotonic())
             self._is_first = True
         super()._transmit(connection, batches)
 
@@ -677,7 +677,7 @@ class TransactionalSender(Sender):
         if self._is_first:
             self._is_first = False
             if error is None and request.sent[0].batch.stage is BatchStage.BACKING_OFF:
-                self._pause.refused()
+                self._pause.on_request_refused()
             elif error is None:
-                self._pause.answered(self._clock.monotonic())
+                self._pause.on_request_answered(self._clock.monotonic())
         self._settled()

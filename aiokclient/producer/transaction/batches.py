@@ -95,7 +95,7 @@ class TransactionBatches:
 
     def fail_partition(self, queue: PartitionQueue, error: KafkaError) -> None:
         """Fail the batches of a partition that cannot be added to the transaction."""
-        raised = self._status.failed(error, Scope.TRANSACTION)
+        raised = self._status.handle_error(error, Scope.TRANSACTION)
         for batch in list(queue.batches()):
             self._accumulator.fail(batch, batch.with_partition(raised))
 

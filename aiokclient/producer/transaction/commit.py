@@ -220,7 +220,7 @@ class DirectCommit:
             or self._accumulator.calling
         ):
             self.continue_in_task()
-        elif not commit.current.written:
+        elif not commit.current.is_written:
             self._commit = None
             self._end_commit(commit, commit.current.identity)
         else:
@@ -231,7 +231,7 @@ class DirectCommit:
         commit.set_end_deadline(self._clock.monotonic() + self._end_s)
         self._timer.wake_at(commit.deadline)
         on_response = partial(self._end_response, commit)
-        if not self._requests.commit_now(commit.current, commit.current.identity, on_response):
+        if not self._requests.attempt_commit(commit.current, commit.current.identity, on_response):
             self._is_end_sent = False
             self.continue_in_task()
 
@@ -261,7 +261,7 @@ class DirectCommit:
         if following is None:
             self._manager.continue_commit(commit, error)
         else:
-            commit.current.note_decided()
+            commit.current.mark_decided()
             self._end_commit(commit, following)
 
     def _end_commit(self, commit: Commit, following: ProducerIdentity) -> None:

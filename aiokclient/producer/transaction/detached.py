@@ -108,25 +108,25 @@ async def detach(
     `commit` has the time limits, and `cluster_id` is that of the producer's cluster.
     """
     status, current = manager.status, commit.current
-    status.require(TransactionState.IN_TRANSACTION, call="detach()")
-    status.step(TransactionEvent.DETACH)
+    status.require_state(TransactionState.IN_TRANSACTION, call="detach()")
+    status.handle_event(TransactionEvent.DETACH)
     try:
         await manager.flush_records(commit)
     except asyncio.CancelledError:
         if status.state is TransactionState.DETACHING and status.current is current:
-            status.step(TransactionEvent.NOT_DETACHED)
+            status.handle_event(TransactionEvent.NOT_DETACHED)
         raise
     moved = status.state is not TransactionState.DETACHING and status.state not in BROKEN
     if moved or status.current is not current:
         raise abortable("The producer was restarted or closed before the transaction was detached.")
     manager.raise_failure(current)
-    status.step(TransactionEvent.DETACHED)
-    current.note_detached()
+    status.handle_event(TransactionEvent.DETACHED)
+    current.mark_detached()
     return DetachedTransaction(
         status.transactional_id,
         *current.identity,
         current.level,
-        not current.written,
+        not current.is_written,
         cluster_id,
     )
 
@@ -151,7 +151,7 @@ async def end_detached(
 
     async def end(committed: bool) -> TransactionOutcome:
         left = max(deadline - clock.monotonic(), 0.0)
-        await requests.end(current, identity, commit=committed, timeout=left)
+        await requests.send_end(current, identity, commit=committed, timeout=left)
         return _outcome(committed)
 
     try:

@@ -130,24 +130,24 @@ class TransactionManager:
         self._cluster = cluster
         self._cluster_id: str | None = None
         """The cluster whose coordinator has returned the producer id."""
-        self._started = asyncio.Event()
+        self._start_done = asyncio.Event()
         """An event that is cleared while a start in the background is in progress."""
         self._restart_call: asyncio.Future[None] | None = None
         """The restart in progress. It is cancelled if the restart is cancelled."""
         self._begin_refused = False
         """Whether the last begin failed before it opened a transaction, so that there is nothing to
         abort."""
-        self._started.set()
+        self._start_done.set()
         status.manager = self
 
     # -- starting
 
     async def start(self, timeout: float) -> None:
         """Get a producer id, which fences older producers with the same transactional id."""
-        self.status.step(_E.INITIALIZE)
+        self.status.handle_event(_E.INITIALIZE)
         try:
             with self._meters.time_block("init.seconds", self._clock):
-                await self._initialize(timeout)
+                await self._request_identity(timeout)
         except KafkaError as error:
             if classify(error, Scope.INIT_PRODUCER_ID).again:
                 # The request was retried until the deadline. As in any other client, the error
@@ -158,31 +158,33 @@ class TransactionManager:
 
     def start_later(self) -> None:
         """Get a producer id in the background, as `start` does. If that fails, fail the client."""
-        self._started.clear()
+        self._start_done.clear()
         self._supervisor.spawn(self._start_in_background, name="the producer id")
 
     async def _start_in_background(self) -> None:
         try:
             await self.start(math.inf)
         finally:
-            self._started.set()
+            self._start_done.set()
 
-    async def _initialize(self, timeout: float) -> None:
+    async def _request_identity(self, timeout: float) -> None:
         deadline = self._clock.monotonic() + timeout
         try:
             await self._requests.store_lower_level(
                 self.status.current, self.status.identity, timeout
             )
-            identity = await self._requests.initialize(ProducerIdentity(), self._left(deadline))
+            identity = await self._requests.request_identity(
+                ProducerIdentity(), self._seconds_until(deadline)
+            )
         except BaseException:
-            self.status.not_restarted()
-            self.status.step(_E.NOT_INITIALIZED)
+            self.status.require_restart()
+            self.status.handle_event(_E.NOT_INITIALIZED)
             raise
-        self.status.adopt(identity)
+        self.status.adopt_identity(identity)
         self._cluster_id = self._cluster.metadata.cluster_id
         self._bump_needed = self._used_at_old_level = False
-        self.status.recover()
-        self.status.step(_E.INITIALIZED)
+        self.status.clear_fatal_error()
+        self.status.handle_event(_E.INITIALIZED)
 
     async def restart(self) -> None:
         """Begin again with a new epoch; see `Producer.restart`.
@@ -198,7 +200,7 @@ class TransactionManager:
                     raise repeated(error)
                 return
         if self.status.state is _S.INITIALIZING:
-            raise self.status.misuse("restart()")
+            raise self.status.make_misuse_error("restart()")
         call = self._restart_call = asyncio.get_running_loop().create_future()
         try:
             await self._restart()
@@ -218,7 +220,7 @@ class TransactionManager:
         status, current = self.status, self.status.current
         deadline = self._clock.monotonic() + self._default_s
         was_aborting = status.state is _S.ABORTING
-        status.step(_E.RESTART)
+        status.handle_event(_E.RESTART)
         self._begin_refused = False
         if self._ending is not None and not self._ending.over:
             text = "The producer was restarted before the transaction was aborted."
@@ -227,83 +229,85 @@ class TransactionManager:
         self.batches.drop_all()
         self._engine.failures.take()
         try:
-            await self._settle_before_restart(current, deadline)
+            await self._find_outcome_before_restart(current, deadline)
         except BaseException:
-            status.not_restarted()
-            status.step(_E.NOT_INITIALIZED)
+            status.require_restart()
+            status.handle_event(_E.NOT_INITIALIZED)
             raise
         self._meters.count_restart()
         try:
-            await self._initialize(self._left(deadline))
+            await self._request_identity(self._seconds_until(deadline))
         except KafkaError as error:
             raised = as_transaction_error(error, Scope.INIT_PRODUCER_ID)
             raise raised from raised.__cause__
 
-    async def _settle_before_restart(self, current: CurrentTransaction, deadline: float) -> None:
+    async def _find_outcome_before_restart(
+        self, current: CurrentTransaction, deadline: float
+    ) -> None:
         """Find out the outcome of a commit. After InitProducerId, this is not possible any more."""
         if not current.is_open:
             return
         outcome = TransactionOutcome.ABORTED  # InitProducerId aborts an open transaction.
-        if current.undecided:
+        if current.is_undecided:
             try:
-                async with asyncio.timeout(self._left(deadline) / 2):
+                async with asyncio.timeout(self._seconds_until(deadline) / 2):
                     outcome, _ = await self._requests.find_outcome(current)
             except (KafkaError, TimeoutError):
                 outcome = TransactionOutcome.UNKNOWN
-        current.end(outcome)
+        current.store_outcome(outcome)
         self._meters.count_end(outcome)
 
     # -- one transaction
 
-    async def begin(self) -> CurrentTransaction:
+    async def begin_transaction(self) -> CurrentTransaction:
         """Open a transaction. Wait for the abort of the previous one if it is in progress."""
         status = self.status
-        if not self._started.is_set():
+        if not self._start_done.is_set():
             with self._meters.time_block("begin.seconds", self._clock):
                 await self._wait_for_start()
         await self.wait_for_previous()
         if status.state is _S.ABORTABLE_ERROR:
-            raise status.misuse("begin_transaction()")
-        status.require(_S.READY, call="begin_transaction()")
+            raise status.make_misuse_error("begin_transaction()")
+        status.require_state(_S.READY, call="begin_transaction()")
         if differ(self._cluster_id, self._cluster.metadata.cluster_id):
-            await self._renew(ProducerIdentity())
+            await self._renew_identity(ProducerIdentity())
         self.partitions.forget_partitions()
         self._offsets.forget_groups()
         self.batches.forget_batches()
         level = self._requests.level
         if self._used_at_old_level and level >= IMPLICIT:
-            level = await self._upgraded(level)
+            level = await self._renew_after_upgrade(level)
         self._used_at_old_level = level < IMPLICIT
         self._begin_refused = False
-        return status.begin(level, self._clock.monotonic())
+        return status.begin_transaction(level, self._clock.monotonic())
 
-    async def _renew(self, known: ProducerIdentity) -> None:
+    async def _renew_identity(self, known: ProducerIdentity) -> None:
         """Get a new epoch of a known identity for a begin, or without one a new identity.
 
         After an error that does not require a restart, and after a cancellation, the next begin
         tries again.
         """
-        self.status.step(_E.INITIALIZE)
+        self.status.handle_event(_E.INITIALIZE)
         try:
-            identity = await self._requests.initialize(known, self._default_s)
+            identity = await self._requests.request_identity(known, self._default_s)
         except KafkaError as error:
             raised = as_transaction_error(error, Scope.INIT_PRODUCER_ID)
             if classify(error, Scope.INIT_PRODUCER_ID) is Decision.RECOVER:
-                self.status.not_restarted()
-                self.status.step(_E.NOT_INITIALIZED)
+                self.status.require_restart()
+                self.status.handle_event(_E.NOT_INITIALIZED)
             else:
                 self._begin_refused = True
-                self.status.step(_E.NOT_RENEWED)
+                self.status.handle_event(_E.NOT_RENEWED)
             raise raised from raised.__cause__
         except BaseException:
-            self.status.step(_E.NOT_RENEWED)
+            self.status.handle_event(_E.NOT_RENEWED)
             raise
-        self.status.adopt(identity)
+        self.status.adopt_identity(identity)
         self._cluster_id = self._cluster.metadata.cluster_id
         self._bump_needed = self._used_at_old_level = False
-        self.status.step(_E.INITIALIZED)
+        self.status.handle_event(_E.INITIALIZED)
 
-    async def _upgraded(self, level: int) -> int:
+    async def _renew_after_upgrade(self, level: int) -> int:
         """Take a new epoch after an upgrade. Return the level of the next transaction.
 
         The markers of the previous transaction may not be written yet. At level 2, they would also
@@ -312,13 +316,13 @@ class TransactionManager:
         markers are written.
         """
         try:
-            await self._renew(self.status.identity)
+            await self._renew_identity(self.status.identity)
         except KafkaError:
-            self.status.require(_S.READY, call="begin_transaction()")
+            self.status.require_state(_S.READY, call="begin_transaction()")
             return IMPLICIT - 1
         return level
 
-    def cluster_replaced(self) -> None:
+    def on_cluster_replaced(self) -> None:
         """Fail the open transaction, because its cluster cannot be reached any more.
 
         The next transaction, or a restart, gets a producer id of the present cluster.
@@ -328,17 +332,17 @@ class TransactionManager:
         error = TransactionFailedError(ELSEWHERE)
         if self._ending is not None and not self._ending.over:
             self._ending.cancel(error)
-        self.status.failed(error, Scope.TRANSACTION)
+        self.status.handle_error(error, Scope.TRANSACTION)
 
     async def _wait_for_start(self) -> None:
         try:
             async with asyncio.timeout(self._default_s) as patience:
-                await self._started.wait()
+                await self._start_done.wait()
         except TimeoutError:
             if not patience.expired():
                 raise
             self._begin_refused = True
-            cause = self._requests.last_error()
+            cause = self._requests.find_last_error()
             raise abortable(
                 "The producer has not started yet: no coordinator has returned a producer id "
                 f"within {self._default_s:.1f} s.",
@@ -373,14 +377,14 @@ class TransactionManager:
             raise abortable(
                 f"The coordinator did not complete the {'commit' if abandoned else 'abort'} of "
                 f"the previous transaction within {self._default_s:.1f} s.",
-                self._requests.last_error(),
+                self._requests.find_last_error(),
             )
         if abandoned:
             await ending.result(0.0)
 
     def require_open(self, call: str) -> None:
         """Raise an error if no transaction is open. `call` is the call that needs one."""
-        self.status.require(_S.IN_TRANSACTION, call=call)
+        self.status.require_state(_S.IN_TRANSACTION, call=call)
 
     async def send_offsets(self, offsets: Offsets, member: GroupMetadata, timeout: float) -> None:
         """Add offsets to the open transaction. A cancellation makes it abortable."""
@@ -392,10 +396,10 @@ class TransactionManager:
             with self._meters.time_block("offsets.seconds", self._clock):
                 await self._offsets.send_offsets(offsets, member, timeout)
         except KafkaError as error:
-            raised = self._failed(error, Scope.TXN_OFFSET_COMMIT, current)
+            raised = self._handle_error(error, Scope.TXN_OFFSET_COMMIT, current)
             raise raised from raised.__cause__
         except asyncio.CancelledError:
-            self._failed(
+            self._handle_error(
                 abortable("Sending the offsets was cancelled."),
                 Scope.TXN_OFFSET_COMMIT,
                 current,
@@ -415,8 +419,8 @@ class TransactionManager:
         if self.status.state is not _S.IN_TRANSACTION:
             if self.status.state in BROKEN:
                 self._engine.failures.take()
-            self.status.require(_S.IN_TRANSACTION, call="commit_transaction()")
-        self.status.step(_E.COMMIT)
+            self.status.require_state(_S.IN_TRANSACTION, call="commit_transaction()")
+        self.status.handle_event(_E.COMMIT)
         now = self._clock.monotonic()
         commit = Commit(self.status.current, now, timeout, self._flush_s, transaction.fix_offsets())
         self._ending = commit.operation
@@ -429,19 +433,19 @@ class TransactionManager:
             await commit.operation.result(self._shielded_s)
         except asyncio.CancelledError:
             if not commit.operation.over:
-                self._give_up(commit)
+                self._give_up_commit(commit)
             raise
 
-    def _give_up(self, commit: Commit) -> None:
+    def _give_up_commit(self, commit: Commit) -> None:
         """Stop waiting for a commit. Abort the transaction, unless EndTxn was sent."""
         current = commit.current
-        if current.undecided:
-            current.note_given_up()
+        if current.is_undecided:
+            current.mark_given_up()
         elif self.status.state in (_S.COMMITTING, _S.ABORTABLE_ERROR):
             # Offsets may be in flight. At levels 0 and 1, a new epoch keeps them out of the next
             # transaction.
             self._bump_needed = self._bump_needed or current.level < IMPLICIT
-            current.note_must_abort()
+            current.require_abort()
             commit.operation.cancel(abortable("The commit was cancelled, and was given up."))
             self._begin_abort(accept_commit=True)
 
@@ -457,9 +461,9 @@ class TransactionManager:
 
     def continue_commit(self, commit: Commit, earlier: KafkaError | None = None) -> None:
         """Do a commit, or its remaining steps, in a task; see `DirectCommit`."""
-        self._spawn("commit", commit.operation, self._commit, commit, earlier)
+        self._spawn_operation("commit", commit.operation, self._commit, commit, earlier)
 
-    def records_settled(self) -> None:
+    def on_records_settled(self) -> None:
         """Check the records of a commit again, because a produce response has arrived."""
         self._direct.send_end_if_ready()
 
@@ -474,49 +478,51 @@ class TransactionManager:
         try:
             if earlier is None:
                 for offsets, reads in self._offsets.offsets_of(commit.reads):
-                    await self._offsets.send_offsets(offsets, reads, self._left(commit.deadline))
+                    await self._offsets.send_offsets(
+                        offsets, reads, self._seconds_until(commit.deadline)
+                    )
                     commit.operation.require_running()
             scope = Scope.TRANSACTION
             if earlier is None:
                 # An error of another task may have come in the meantime.
                 self.raise_failure(current)
-            if current.written:
-                left_s = self._left(commit.deadline)
-                following = await self._requests.end(
+            if current.is_written:
+                left_s = self._seconds_until(commit.deadline)
+                following = await self._requests.send_end(
                     current, following, commit=True, timeout=left_s, earlier=earlier
                 )
                 commit.operation.require_running()
         except KafkaError as error:
             if commit.operation.over:
                 raise
-            raised = self._not_committed(error, scope, current)
+            raised = self._fail_commit(error, scope, current)
             raise raised from raised.__cause__
-        if current.written:
+        if current.is_written:
             # It stays committed, whatever comes of the epoch for the next transaction.
-            current.end(TransactionOutcome.COMMITTED)
+            current.store_outcome(TransactionOutcome.COMMITTED)
             try:
-                following = await self._bumped(current, following)
+                following = await self._take_next_identity(current, following)
             except KafkaError as error:
                 commit.operation.require_running()
-                self._lost_epoch(error)
+                self._fail_without_epoch(error)
                 self._meters.count_end(TransactionOutcome.COMMITTED)
                 return
             await self._requests.refresh_level()
             commit.operation.require_running()
         self.end_commit(commit, following)
 
-    def _lost_epoch(self, error: KafkaError) -> KafkaError:
+    def _fail_without_epoch(self, error: KafkaError) -> KafkaError:
         """Make the producer unusable, because the next transaction has no epoch."""
         raised = TransactionFailedError(
             "The transaction has ended, but the coordinator refused the epoch of the next one."
         )
         raised.__cause__ = error
-        return self.status.failed(raised, Scope.TRANSACTION)
+        return self.status.handle_error(raised, Scope.TRANSACTION)
 
     def end_commit(self, commit: Commit, following: ProducerIdentity) -> None:
         """End a transaction that was committed; see `DirectCommit`."""
-        self.status.adopt(following)
-        self._end(TransactionOutcome.COMMITTED, _E.COMMITTED)
+        self.status.adopt_identity(following)
+        self._end_transaction(TransactionOutcome.COMMITTED, _E.COMMITTED)
         self._meters.observe_duration("commit", self._clock.monotonic() - commit.began)
 
     def fail_late_commit(self, commit: Commit) -> None:
@@ -525,20 +531,20 @@ class TransactionManager:
         error = ApiTimeoutError(
             f"There was no successful response within {waited_s:.1f} s.", api="EndTxn"
         )
-        commit.operation.end(self._not_committed(error, Scope.TRANSACTION, commit.current))
+        commit.operation.end(self._fail_commit(error, Scope.TRANSACTION, commit.current))
 
-    def _not_committed(
+    def _fail_commit(
         self, error: KafkaError, scope: Scope, current: CurrentTransaction
     ) -> KafkaError:
-        raised = self._failed(error, scope, current)
-        if current.undecided:
-            current.end(TransactionOutcome.UNKNOWN)
+        raised = self._handle_error(error, scope, current)
+        if current.is_undecided:
+            current.store_outcome(TransactionOutcome.UNKNOWN)
         return raised
 
     async def flush_records(self, commit: Commit) -> None:
         """Wait for the records and the offsets. After the deadline, fail the transaction."""
         try:
-            async with asyncio.timeout(self._left(commit.deadline)):
+            async with asyncio.timeout(self._seconds_until(commit.deadline)):
                 await self._engine.flush()
                 await self._await_offset_calls()
         except TimeoutError:
@@ -546,7 +552,7 @@ class TransactionManager:
             text = f"The records and offsets were not all acknowledged within {waited_s:.1f} s."
             cause = self._accumulator.last_answer() or self.partitions.last_error
             late = abortable(text, cause or self._offsets.last_refusal())
-            self._failed(late, Scope.TRANSACTION, commit.current)
+            self._handle_error(late, Scope.TRANSACTION, commit.current)
 
     async def _await_offset_calls(self) -> None:
         """Wait until no offsets are being sent, so that none arrive after the end."""
@@ -587,46 +593,46 @@ class TransactionManager:
         status, current = self.status, self.status.current
         deadline = self._clock.monotonic() + (self._default_s if timeout is None else timeout)
         if self._commit_abandoned or (accept_commit and status.state is _S.COMMITTING):
-            if not await self._required_ending().wait(self._left(deadline)):
+            if not await self._required_ending().wait(self._seconds_until(deadline)):
                 return
             if accept_commit and current.outcome is TransactionOutcome.COMMITTED:
                 return
         if self._is_found_committed(current):
-            raise self._found_committed()
+            raise self._fail_found_committed()
         is_aborted = current.outcome is TransactionOutcome.ABORTED
         if status.state is _S.READY and (is_aborted or self._begin_refused):
             return
         if status.state is _S.INITIALIZING and self._begin_refused:
             return
         if status.state is not _S.ABORTING:
-            status.require(_S.IN_TRANSACTION, _S.ABORTABLE_ERROR, call="abort_transaction()")
+            status.require_state(_S.IN_TRANSACTION, _S.ABORTABLE_ERROR, call="abort_transaction()")
             self._begin_abort(accept_commit)
         operation = self._required_ending()
-        if not await operation.wait(self._left(deadline)):
+        if not await operation.wait(self._seconds_until(deadline)):
             if current.outcome is None:
-                current.end(TransactionOutcome.UNKNOWN)
+                current.store_outcome(TransactionOutcome.UNKNOWN)
             return
         if (restart := self._restart_call) is not None:
             # The restart has cancelled the abort, and aborts the transaction, too.
-            await asyncio.wait([restart], timeout=self._left(deadline))
+            await asyncio.wait([restart], timeout=self._seconds_until(deadline))
             if not restart.done() or current.outcome is TransactionOutcome.ABORTED:
                 return
         await operation.result(0.0)
 
     def _is_found_committed(self, current: CurrentTransaction) -> bool:
         """Return whether a commit that went on in the background has succeeded."""
-        committed = current.given_up and current.outcome is TransactionOutcome.COMMITTED
+        committed = current.is_given_up and current.outcome is TransactionOutcome.COMMITTED
         return committed and self.status.state is _S.READY and self.status.current is current
 
-    def _found_committed(self) -> KafkaError:
+    def _fail_found_committed(self) -> KafkaError:
         error = TransactionFailedError("The abort found that the transaction had been committed.")
         error.hint = "Await restart(), and go on after this transaction. Do not repeat its work."
-        return self.status.failed(error, Scope.TRANSACTION)
+        return self.status.handle_error(error, Scope.TRANSACTION)
 
     def _begin_abort(self, accept_commit: bool) -> None:
-        self.status.step(_E.ABORT)
+        self.status.handle_event(_E.ABORT)
         self._ending = Operation()
-        self._spawn("abort", self._ending, self._abort, self._ending, accept_commit)
+        self._spawn_operation("abort", self._ending, self._abort, self._ending, accept_commit)
 
     async def _abort(self, operation: Operation, accept_commit: bool) -> None:
         current, began = self.status.current, self._clock.monotonic()
@@ -638,51 +644,53 @@ class TransactionManager:
         self._raise_fatal()
         try:
             outcome, following = TransactionOutcome.ABORTED, current.identity
-            if current.undecided:
+            if current.is_undecided:
                 outcome, following = await self._requests.find_outcome(current)
-            elif current.written:
-                following = await self._requests.abort(current)
+            elif current.is_written:
+                following = await self._requests.send_abort(current)
             operation.require_running()
         except KafkaError as error:
             if operation.over:
                 raise
-            raised = self._failed(error, Scope.TRANSACTION, current)
+            raised = self._handle_error(error, Scope.TRANSACTION, current)
             if self.status.state is _S.ABORTING:
-                self.status.step(_E.ABORT_REFUSED)
+                self.status.handle_event(_E.ABORT_REFUSED)
             raise raised from raised.__cause__
-        if current.written:
-            current.end(outcome)
+        if current.is_written:
+            current.store_outcome(outcome)
             try:
-                following = await self._bumped(current, following)
+                following = await self._take_next_identity(current, following)
             except KafkaError as error:
                 operation.require_running()
                 self._meters.count_end(outcome)
-                raised = self._lost_epoch(error)
+                raised = self._fail_without_epoch(error)
                 raise raised from raised.__cause__
             operation.require_running()
-            self.status.adopt(following)
+            self.status.adopt_identity(following)
             await self._requests.refresh_level()
             operation.require_running()
         if outcome is TransactionOutcome.COMMITTED and not accept_commit:
-            current.end(outcome)
+            current.store_outcome(outcome)
             self._meters.count_end(outcome)
-            raise self._found_committed()
+            raise self._fail_found_committed()
         self._raise_fatal()
-        self._end(outcome, _E.ABORTED if outcome is TransactionOutcome.ABORTED else _E.COMMITTED)
+        self._end_transaction(
+            outcome, _E.ABORTED if outcome is TransactionOutcome.ABORTED else _E.COMMITTED
+        )
         self._meters.observe_duration("abort", self._clock.monotonic() - began)
 
     # -- ends
 
-    async def _bumped(
+    async def _take_next_identity(
         self, current: CurrentTransaction, following: ProducerIdentity
     ) -> ProducerIdentity:
         """Return the identity for the next transaction. EndTxn has returned `following`."""
-        if following == current.identity and self._needs_epoch():
+        if following == current.identity and self._needs_new_epoch():
             following = await self._requests.renew_epoch(following)
         self._bump_needed = False
         return following
 
-    def _needs_epoch(self) -> bool:
+    def _needs_new_epoch(self) -> bool:
         """Return whether the epoch must be increased before the next transaction.
 
         At level 2, EndTxn increases it, unless the coordinator knew nothing of the transaction. A
@@ -694,13 +702,13 @@ class TransactionManager:
         is_unsafe = current.level >= IMPLICIT or current.is_epoch_unsafe
         return self._bump_needed or is_unsafe or self.partitions.has_gap()
 
-    def _end(self, outcome: TransactionOutcome, event: TransactionEvent) -> None:
+    def _end_transaction(self, outcome: TransactionOutcome, event: TransactionEvent) -> None:
         self._meters.count_end(outcome)
-        if self.status.current.written:
-            self.pause.ended(self._clock.monotonic())
-        self.status.end(outcome, event)
+        if self.status.current.is_written:
+            self.pause.on_transaction_end(self._clock.monotonic())
+        self.status.end_transaction(outcome, event)
 
-    def _spawn(
+    def _spawn_operation(
         self, name: str, operation: Operation, work: Callable[..., Awaitable[None]], *args: Any
     ) -> None:
         if not self._supervisor.running:
@@ -722,30 +730,32 @@ class TransactionManager:
     def _default_s(self) -> float:
         return self._config.default_api_timeout_ms / 1000
 
-    def _left(self, deadline: float) -> float:
+    def _seconds_until(self, deadline: float) -> float:
         return max(deadline - self._clock.monotonic(), 0.0)
 
     # -- errors
 
-    def _failed(self, error: KafkaError, scope: Scope, current: CurrentTransaction) -> KafkaError:
+    def _handle_error(
+        self, error: KafkaError, scope: Scope, current: CurrentTransaction
+    ) -> KafkaError:
         """Handle a final error of a request of a transaction. Return the error to raise."""
         if self.status.current is not current or self.status.state not in FAILING:
             return as_transaction_error(error, scope)
-        return self.status.failed(error, scope)
+        return self.status.handle_error(error, scope)
 
     def on_state_change(self, old: TransactionState, new: TransactionState) -> None:
         if new is _S.IN_TRANSACTION or old is _S.IN_TRANSACTION:
             self._engine.accept_records(new is _S.IN_TRANSACTION)
         if new in BROKEN:
-            self._broke(new)
+            self._on_broken(new)
 
-    def _broke(self, new: TransactionState) -> None:
+    def _on_broken(self, new: TransactionState) -> None:
         current = self.status.current
         if new is _S.ABORTABLE_ERROR and current.level < IMPLICIT:
             self._bump_needed = True
         self.batches.drop_later()
         self._direct.continue_in_task()
-        if new is _S.FATAL_ERROR and current.give_up():
+        if new is _S.FATAL_ERROR and current.abandon_transaction():
             self._meters.count_end(current.outcome)
 
     # -- closing
@@ -762,11 +772,11 @@ class TransactionManager:
         if self._restart_call is not None:
             await asyncio.wait([self._restart_call], timeout=timeout)
         if self.status.state in (_S.COMMITTING, _S.ABORTING):
-            await self._required_ending().wait(self._left(deadline))
+            await self._required_ending().wait(self._seconds_until(deadline))
         if self.status.state is _S.DETACHING:
-            self.status.step(_E.NOT_DETACHED)
+            self.status.handle_event(_E.NOT_DETACHED)
         if self.status.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR):
-            await self.abort(self._left(deadline), accept_commit=True)
+            await self.abort(self._seconds_until(deadline), accept_commit=True)
 
     def stop(self) -> None:
         """Handle no more errors, and close the connection to the coordinator."""

@@ -40,7 +40,7 @@ class MarkerPause:
     """The pause of one producer. All times are in seconds."""
 
     def __init__(self) -> None:
-        self.length = 0.0
+        self.length_s = 0.0
         self._ended = -math.inf
         """The time at which the previous transaction ended."""
         self._sent = 0.0
@@ -48,32 +48,32 @@ class MarkerPause:
         self._fastest = math.inf
 
     @property
-    def is_over(self) -> bool:
+    def is_used(self) -> bool:
         """Whether a produce request of the transaction was sent. Later requests do not wait."""
         return self._sent != 0.0
 
-    def ended(self, now: float) -> None:
+    def on_transaction_end(self, now: float) -> None:
         """Record when a transaction ended. Its markers are now being written."""
         self._ended, self._sent = now, 0.0
 
-    def left(self, now: float) -> float:
+    def compute_wait_s(self, now: float) -> float:
         """Return how long to wait before a produce request is sent, or 0."""
-        return 0.0 if self._sent else max(self._ended + self.length - now, 0.0)
+        return 0.0 if self._sent else max(self._ended + self.length_s - now, 0.0)
 
-    def sent(self, now: float) -> None:
+    def on_request_sent(self, now: float) -> None:
         """Record when the first produce request of a transaction was sent."""
         self._sent = now
 
-    def answered(self, now: float) -> None:
+    def on_request_answered(self, now: float) -> None:
         """Adapt the pause to the time that the first produce request of a transaction took."""
         took = now - self._sent
         self._fastest = min(self._fastest * FORGET, took)
         if took - self._fastest >= LATE_S:
-            self.refused()
+            self.on_request_refused()
         elif self._sent - self._ended < SOON_S:
-            self.length = max(self.length - SHORTER_S, 0.0)
+            self.length_s = max(self.length_s - SHORTER_S, 0.0)
 
-    def refused(self) -> None:
+    def on_request_refused(self) -> None:
         """Lengthen the pause: the first produce request probably came before the markers."""
         if self._sent - self._ended < SOON_S:
-            self.length = min(self.length + LONGER_S, LONGEST_S)
+            self.length_s = min(self.length_s + LONGER_S, LONGEST_S)

@@ -69,22 +69,22 @@ class ConsumerReads(Protocol):
     def offsets(self) -> Offsets:
         """Return the offsets that were fixed."""
 
-    def member(self) -> GroupMetadata:
+    def find_group_metadata(self) -> GroupMetadata:
         """Return the group metadata with which to commit the offsets."""
 
-    async def renewed(self, refused: GroupMetadata, timeout: float) -> bool:
+    async def wait_for_newer_member(self, refused: GroupMetadata, timeout: float) -> bool:
         """Wait at most `timeout` seconds until `member()` is newer than a refused one.
 
         Return False if it is not, or if it must not be used.
         """
 
-    def committed(self) -> None:
+    def on_committed(self) -> None:
         """Handle a successful commit."""
 
     def rewind(self) -> None:
         """Read again what was read in the transaction, because it was aborted."""
 
-    async def relocated(self, timeout: float) -> None:
+    async def wait_until_relocated(self, timeout: float) -> None:
         """Wait at most `timeout` seconds until `rewind` has found the committed offsets."""
 
 
@@ -107,7 +107,7 @@ class TransactionOffsets:
         """The group whose offsets are being sent."""
         self._groups: set[str] = set()
         """The groups that were added to the open transaction, at levels 0 and 1."""
-        self._unanswered: set[asyncio.Future[Any]] = set()
+        self._open_responses: set[asyncio.Future[Any]] = set()
         """The responses that have not arrived yet, also those that nobody waits for any more."""
 
     def last_refusal(self) -> KafkaError | None:
@@ -145,8 +145,8 @@ class TransactionOffsets:
         An abandoned request must not arrive after the end of the transaction. At levels 0 and 1,
         brokers before Kafka 3.6 would add its offsets to the next one, even in a newer epoch.
         """
-        if self._unanswered and transaction.level < IMPLICIT:
-            await asyncio.wait(self._unanswered)
+        if self._open_responses and transaction.level < IMPLICIT:
+            await asyncio.wait(self._open_responses)
 
     async def send_offsets(
         self, offsets: Offsets, owner: GroupMetadata | ConsumerReads, timeout: float
@@ -160,9 +160,9 @@ class TransactionOffsets:
         Raises the first error that is not retried, and ApiTimeoutError.
         """
         transaction = self._status.current
-        transaction.note_written()
+        transaction.mark_written()
         reads = None if isinstance(owner, GroupMetadata) else owner
-        member = owner if isinstance(owner, GroupMetadata) else owner.member()
+        member = owner if isinstance(owner, GroupMetadata) else owner.find_group_metadata()
         refusal: KafkaError | None = None
         deadline = self._cluster.clock.monotonic() + timeout
         self._sending_for = member.group_id
@@ -174,9 +174,9 @@ class TransactionOffsets:
             nonlocal member, refusal
             if reads is not None:
                 wait_s = min(self._request_s, retry.remaining_s)
-                if refusal is not None and not await reads.renewed(member, wait_s):
+                if refusal is not None and not await reads.wait_for_newer_member(member, wait_s):
                     raise refusal
-                member, refusal = reads.member(), None
+                member, refusal = reads.find_group_metadata(), None
             if not transaction.is_open or self._status.state is TransactionState.RESTARTING:
                 raise abortable("The transaction ended before its offsets were sent.")
             wanted = {tp: offsets[tp] for tp in tps}
@@ -217,7 +217,7 @@ class TransactionOffsets:
             except KafkaError as error:
                 raised = as_transaction_error(error, Scope.TRANSACTION)
                 raise raised from raised.__cause__
-            transaction.note_added()
+            transaction.mark_added()
             if self._status.current is transaction:
                 self._groups.add(group_id)
 
@@ -258,7 +258,7 @@ class TransactionOffsets:
 
         def on_failure(error: KafkaError) -> None:
             if not is_refusal(error):
-                transaction.note_lost_response()
+                transaction.mark_response_lost()
 
         response = await self._cluster.request(
             request,
@@ -268,7 +268,7 @@ class TransactionOffsets:
             highest=highest,
             before_retry=before_retry,
             failed=on_failure,
-            unanswered=self._unanswered,
+            unanswered=self._open_responses,
         )
         return self._errors(offsets, request, response)
 

@@ -71,27 +71,28 @@ class TransactionPartitions:
         self._status = status
         self._batches = batches
         self._backoff = Backoff.of(config)
-        self._added: dict[TopicPartition, PartitionQueue] = {}
-        self._adding: dict[TopicPartition, PartitionQueue] = {}
-        self._missing: dict[TopicPartition, PartitionQueue] = {}
+        self._added_queues: dict[TopicPartition, PartitionQueue] = {}
+        self._queues_in_flight: dict[TopicPartition, PartitionQueue] = {}
+        self._missing_queues: dict[TopicPartition, PartitionQueue] = {}
         self._last = LastAnswer()
 
     def forget_partitions(self) -> None:
         """Forget the partitions of the previous transaction."""
-        self._added.clear()
-        self._adding.clear()
-        self._missing.clear()
+        self._added_queues.clear()
+        self._queues_in_flight.clear()
+        self._missing_queues.clear()
         self._last = LastAnswer()
 
     @property
     def last_error(self) -> KafkaError | None:
         """Why partitions, without which batches have no identity, were not added so far."""
-        return self._last.error or self._requests.last_error()
+        return self._last.error or self._requests.find_last_error()
 
     def has_gap(self) -> bool:
         """Return whether a batch was lost, so that a partition cannot continue in this epoch."""
         return any(
-            queue.sequences.state is SequenceState.RESTARTING for queue in self._added.values()
+            queue.sequences.state is SequenceState.RESTARTING
+            for queue in self._added_queues.values()
         )
 
     def identify(self, queue: PartitionQueue, batch: QueuedBatch, *, by_name: bool) -> bool:
@@ -106,7 +107,7 @@ class TransactionPartitions:
         if (sequences.producer_id, sequences.epoch) != identity:
             sequences.adopt(*identity)
         batch.identify(sequences.assign(batch.count))
-        status.current.note_written()
+        status.current.mark_written()
         return True
 
     def highest_produce(self) -> int | None:
@@ -121,16 +122,16 @@ class TransactionPartitions:
         if self._status.current.level >= IMPLICIT:
             return True
         tp = queue.topic_partition
-        if tp in self._added:
+        if tp in self._added_queues:
             return True
-        if tp not in self._adding:
-            if not self._missing:
+        if tp not in self._queues_in_flight:
+            if not self._missing_queues:
                 self._callbacks.soon(self._add_missing)
-            self._missing[tp] = self._adding[tp] = queue
+            self._missing_queues[tp] = self._queues_in_flight[tp] = queue
         return False
 
     def _add_missing(self) -> None:
-        missing, self._missing = self._missing, {}
+        missing, self._missing_queues = self._missing_queues, {}
         if missing and self._status.may_send:
             name = "adding partitions to the transaction"
             self._supervisor.spawn(self._add, self._status.current, missing, name=name)
@@ -139,7 +140,7 @@ class TransactionPartitions:
         self, transaction: CurrentTransaction, queues: dict[TopicPartition, PartitionQueue]
     ) -> None:
         """Add partitions. This has no deadline, because the waiting batches have their own."""
-        transaction.note_written()
+        transaction.mark_written()
 
         def is_over() -> bool:
             return self._status.current is not transaction or not self._status.may_send
@@ -148,17 +149,17 @@ class TransactionPartitions:
             if is_over():
                 return {}
             errors = await self._add_once(transaction, tps)
-            if transaction.refused:
+            if transaction.was_refused:
                 errors = {
                     tp: blocked(error) if error.code == ConcurrentTransactionsError.code else error
                     for tp, error in errors.items()
                 }
             for tp in tps:
                 if tp not in errors:
-                    transaction.note_added()
+                    transaction.mark_added()
                 if tp not in errors and not is_over():
-                    self._added[tp] = queues[tp]
-                    self._adding.pop(tp, None)
+                    self._added_queues[tp] = queues[tp]
+                    self._queues_in_flight.pop(tp, None)
                     queues[tp].poke()
             return errors
 

@@ -129,7 +129,7 @@ def first_error(response: AddPartitionsToTxnResponse) -> KafkaError | None:
 
 def raise_if_blocked(transaction: CurrentTransaction, error: KafkaError) -> None:
     """Raise another error if `error` shows that the coordinator is blocked since a downgrade."""
-    if transaction.refused and error.code == ConcurrentTransactionsError.code:
+    if transaction.was_refused and error.code == ConcurrentTransactionsError.code:
         raise blocked(error) from error
 
 
@@ -194,7 +194,7 @@ class TransactionRequests:
         self._purpose = Purpose.TRANSACTION if detached is None else Purpose.CONTROL
         self._owner = self if detached is None else None
         self._latest: BrokerConnection | None = None
-        """The connection of the last commit by `commit_now`; None after the commit failed."""
+        """The connection of the last commit by `attempt_commit`; None after the commit failed."""
         self._features: Mapping[str, int] | None = None
         """The broker's features from which `_level`, the level of transaction.version, was read."""
         self._level = 0
@@ -205,7 +205,7 @@ class TransactionRequests:
         """The log of refusals after which requests are repeated."""
         return self._cluster.refusals
 
-    def last_error(self) -> KafkaError | None:
+    def find_last_error(self) -> KafkaError | None:
         """Return why the requests in progress have not succeeded so far, if that is known."""
         if not self._cluster.reached:
             return self._cluster.last_error()
@@ -223,7 +223,7 @@ class TransactionRequests:
         """The level of `transaction.version` that the coordinator announced last."""
         connection = self._latest
         if connection is None or connection.closed:
-            connection = self._connection()
+            connection = self._find_connection()
         if connection is not None and connection.broker.features is not self._features:
             self._features = connection.broker.features
             self._level = self._features.get(FEATURE, 0)
@@ -242,7 +242,7 @@ class TransactionRequests:
         An error changes nothing: the next request shows whether the coordinator responds.
         """
         now = self._cluster.clock.monotonic()
-        connection = self._connection()
+        connection = self._find_connection()
         if now - self._level_read < older_than_s or (connection is None and older_than_s):
             return
         self._level_read = now
@@ -267,7 +267,7 @@ class TransactionRequests:
         self._latest = None
         self._cluster.coordinators.forget("transaction", self._id)
 
-    def _connection(self) -> BrokerConnection | None:
+    def _find_connection(self) -> BrokerConnection | None:
         node_id = self._cluster.coordinators.cached("transaction", self._id)
         if node_id is None:
             return None
@@ -279,7 +279,7 @@ class TransactionRequests:
         """Return a new limit for the time that the coordinator takes for an abort."""
         return Patience(self._patience_s, self._cluster.clock)
 
-    async def initialize(
+    async def request_identity(
         self, identity: ProducerIdentity, timeout: float, patience: Patience | None = None
     ) -> ProducerIdentity:
         """Return a producer id and epoch, which fence earlier producers with the same id.
@@ -308,12 +308,12 @@ class TransactionRequests:
 
     def _checks_epochs(self) -> bool:
         """Return whether InitProducerId may be sent with the current producer id and epoch."""
-        connection = self._connection()
+        connection = self._find_connection()
         if connection is None:
             return True
         return connection.broker.version_of(InitProducerIdRequest) >= BUMPS_FROM
 
-    async def end(
+    async def send_end(
         self,
         transaction: CurrentTransaction,
         identity: ProducerIdentity,
@@ -326,8 +326,8 @@ class TransactionRequests:
         """End a transaction. Return the producer id and epoch of the next one.
 
         Without a response, EndTxn is sent again until `timeout` (seconds) or `patience` is over.
-        Afterwards, `transaction.undecided` says whether a commit may have been applied although
-        this raises an error. `earlier` is the error of `commit_now`, which was the first attempt.
+        Afterwards, `transaction.is_undecided` says whether a commit may have been applied although
+        this raises an error. `earlier` is the error of `attempt_commit`, the first attempt.
         """
         request = self._end_request(identity, commit=commit)
 
@@ -336,7 +336,7 @@ class TransactionRequests:
             if commit:
                 if transaction.must_abort:
                     raise abortable("The commit was given up before EndTxn was sent.")
-                transaction.note_undecided()
+                transaction.mark_undecided()
             return None if transaction.level >= IMPLICIT else OLD_END_TXN
 
         again = False
@@ -361,15 +361,15 @@ class TransactionRequests:
             )
         except KafkaError as error:
             if commit and not again and classify(error, Scope.TRANSACTION) in REFUSED:
-                transaction.note_decided()
+                transaction.mark_decided()
             is_old = error.code == UnsupportedVersionError.code
             if is_old and await self.was_downgraded(transaction):
                 raise blocked(error) from error
             raise
-        transaction.note_decided()
+        transaction.mark_decided()
         return _following(answer, identity)
 
-    def commit_now(
+    def attempt_commit(
         self,
         transaction: CurrentTransaction,
         identity: ProducerIdentity,
@@ -383,7 +383,7 @@ class TransactionRequests:
         raise. The response does not change `transaction`, which stays undecided: the caller decides
         whether the response still counts.
         """
-        self._latest = connection = self._connection()
+        self._latest = connection = self._find_connection()
         if connection is None:
             return False
 
@@ -392,7 +392,7 @@ class TransactionRequests:
                 self._latest = None
             done(None if error is not None else _following(response, identity), error)
 
-        transaction.note_undecided()
+        transaction.mark_undecided()
         self._cluster.attempt(
             connection,
             self._end_request(identity, commit=True),
@@ -414,7 +414,7 @@ class TransactionRequests:
         patience = self.new_patience()
         while True:
             try:
-                return await self.initialize(identity, math.inf, patience)
+                return await self.request_identity(identity, math.inf, patience)
             except KafkaError as error:
                 _require_repeatable(error, patience)
             await asyncio.sleep(RETRY_ABORT_S)
@@ -426,21 +426,21 @@ class TransactionRequests:
         patience, identity = self.new_patience(), transaction.identity
         while True:
             try:
-                return await self.end(
+                return await self.send_end(
                     transaction, identity, commit=commit, timeout=math.inf, patience=patience
                 )
             except KafkaError as error:
                 _require_repeatable(error, patience)
             await asyncio.sleep(RETRY_ABORT_S)
 
-    async def abort(self, transaction: CurrentTransaction) -> ProducerIdentity:
+    async def send_abort(self, transaction: CurrentTransaction) -> ProducerIdentity:
         """Send the abort until the coordinator accepts or refuses it."""
         try:
             return await self._end_finally(transaction, commit=False)
         except KafkaError as error:
             # No transaction is open, so the abort has succeeded, unless the coordinator is known to
             # have a part of the transaction, or a commit was sent.
-            is_expected = not (transaction.added or transaction.undecided)
+            is_expected = not (transaction.is_added or transaction.is_undecided)
             if error.code == InvalidTxnStateError.code and is_expected:
                 return transaction.identity
             raise
@@ -453,7 +453,7 @@ class TransactionRequests:
         Raises the coordinator's error if the outcome stays unknown.
         """
         try:
-            return TransactionOutcome.ABORTED, await self.abort(transaction)
+            return TransactionOutcome.ABORTED, await self.send_abort(transaction)
         except KafkaError as error:
             if classify(error, Scope.TRANSACTION) is not Decision.RECOVER:
                 raise
@@ -476,9 +476,9 @@ class TransactionRequests:
         `part` is the partition or the group that the refused request would have added.
         """
         await self.lower_level(transaction, older_than_s=0.0)
-        if transaction.lowered:
-            transaction.note_refused(part)
-        return transaction.lowered
+        if transaction.is_lowered:
+            transaction.mark_refused(part)
+        return transaction.is_lowered
 
     async def add_partitions(
         self,
@@ -543,10 +543,10 @@ class TransactionRequests:
         ApiTimeoutError after `timeout` seconds, and the error with which the coordinator refuses
         the transaction of the lower level, unless a new epoch corrects the error.
         """
-        if refused.part is None:
+        if refused.refused_part is None:
             return
         try:
-            await self._abort_empty(refused.part, identity, timeout)
+            await self._abort_empty(refused.refused_part, identity, timeout)
         except KafkaError as error:
             if classify(error, Scope.TRANSACTION) is not Decision.RECOVER:
                 raise
@@ -563,7 +563,7 @@ class TransactionRequests:
         else:
             await self.add_group(part, transaction, identity, timeout)
         left = max(deadline - self._cluster.clock.monotonic(), 0.0)
-        await self.end(transaction, identity, commit=False, timeout=left)
+        await self.send_end(transaction, identity, commit=False, timeout=left)
 
     async def _send(
         self,

@@ -86,21 +86,21 @@ class CurrentTransaction:
     """One transaction, from its begin to its outcome."""
 
     __slots__ = (
-        "added",
-        "begun",
+        "begun_at",
         "error",
-        "given_up",
         "identity",
+        "is_added",
+        "is_given_up",
+        "is_lowered",
+        "is_response_lost",
+        "is_undecided",
+        "is_written",
         "level",
-        "lost_response",
-        "lowered",
         "must_abort",
         "outcome",
-        "part",
-        "refused",
+        "refused_part",
         "severity",
-        "undecided",
-        "written",
+        "was_refused",
     )
 
     def __init__(
@@ -110,105 +110,107 @@ class CurrentTransaction:
         """The producer id and epoch of all requests of this transaction."""
         self.level = level
         """The level of `transaction.version` whose requests this transaction uses."""
-        self.lowered = False
+        self.is_lowered = False
         """Whether the level was lowered, because the cluster was downgraded."""
-        self.lost_response = False
+        self.is_response_lost = False
         """Whether a request with offsets had no response, so that it may still arrive."""
-        self.refused = False
+        self.was_refused = False
         """Whether a request of a higher level was refused since the cluster was downgraded."""
-        self.part: TopicPartition | str | None = None
+        self.refused_part: TopicPartition | str | None = None
         """The partition or the group that the refused request would have added."""
-        self.begun = begun
+        self.begun_at = begun
         """The monotonic time at which the transaction began; None before the first transaction."""
         self.outcome: TransactionOutcome | None = None
         self.error: KafkaError | None = None
         """The first of the transaction's most severe errors, as the application sees it."""
         self.severity = 0
-        self.written = False
+        self.is_written = False
         """Whether the brokers may have a part of the transaction, so that it must be ended."""
-        self.added = False
+        self.is_added = False
         """Whether the coordinator is known to have a part of the transaction (levels 0 and 1)."""
-        self.undecided = False
+        self.is_undecided = False
         """Whether a commit was sent, or may be sent by another process, and was neither confirmed
         nor refused."""
         self.must_abort = False
         """Whether the commit was given up before it was sent."""
-        self.given_up = False
+        self.is_given_up = False
         """Whether the caller of the commit has stopped waiting although EndTxn was sent."""
 
     @property
     def is_open(self) -> bool:
         """Whether the transaction has begun and has no final outcome yet."""
-        return self.begun is not None and self.outcome in _OPEN
+        return self.begun_at is not None and self.outcome in _OPEN
 
     @property
     def is_epoch_unsafe(self) -> bool:
         """Whether the next transaction must not have the same epoch."""
-        return self.lowered or self.lost_response
+        return self.is_lowered or self.is_response_lost
 
-    def note_lost_response(self) -> None:
+    def mark_response_lost(self) -> None:
         """Store that a request with offsets had no response."""
-        self.lost_response = True
+        self.is_response_lost = True
 
-    def note_written(self) -> None:
+    def mark_written(self) -> None:
         """Store that a request of this transaction is about to be sent."""
-        self.written = True
+        self.is_written = True
 
-    def note_added(self) -> None:
+    def mark_added(self) -> None:
         """Store that the coordinator has added a partition or a group to the transaction."""
-        self.added = True
+        self.is_added = True
 
-    def note_undecided(self) -> None:
+    def mark_undecided(self) -> None:
         """Store that a commit is about to be sent, so that the transaction may be committed."""
-        self.undecided = True
+        self.is_undecided = True
 
-    def note_detached(self) -> None:
+    def mark_detached(self) -> None:
         """Store that another process may commit the transaction, unless it is empty."""
-        self.undecided = self.written
+        self.is_undecided = self.is_written
 
-    def note_decided(self) -> None:
+    def mark_decided(self) -> None:
         """Store that the coordinator confirmed or refused the commit."""
-        self.undecided = False
+        self.is_undecided = False
 
-    def note_must_abort(self) -> None:
+    def require_abort(self) -> None:
         """Store that no commit may be sent any more, because it was given up before that."""
         self.must_abort = True
 
-    def note_given_up(self) -> None:
+    def mark_given_up(self) -> None:
         """Store that nobody waits any more for a commit whose EndTxn was sent."""
-        self.given_up = True
-        self.end(TransactionOutcome.UNKNOWN)
+        self.is_given_up = True
+        self.store_outcome(TransactionOutcome.UNKNOWN)
 
-    def note_error(self, error: KafkaError, severity: int) -> None:
+    def store_error(self, error: KafkaError, severity: int) -> None:
         """Store an error, unless an earlier one is at least as severe."""
         if severity > self.severity:
             self.error, self.severity = error, severity
 
-    def end(self, outcome: TransactionOutcome) -> None:
+    def store_outcome(self, outcome: TransactionOutcome) -> None:
         """Store the outcome. An unknown outcome may be replaced later."""
         self.outcome = outcome
 
-    def give_up(self) -> bool:
+    def abandon_transaction(self) -> bool:
         """Store the outcome of a transaction that the producer cannot end any more.
 
         Return whether it was open.
         """
-        if self.begun is None or self.outcome is not None:
+        if self.begun_at is None or self.outcome is not None:
             return False
-        self.end(TransactionOutcome.UNKNOWN if self.undecided else TransactionOutcome.ABORTED)
+        self.store_outcome(
+            TransactionOutcome.UNKNOWN if self.is_undecided else TransactionOutcome.ABORTED
+        )
         return True
 
     def lower_level(self, level: int) -> None:
         """Use the requests of a lower level, because the cluster was downgraded."""
         if level < self.level:
-            self.level, self.lowered = level, True
+            self.level, self.is_lowered = level, True
 
-    def note_refused(self, part: TopicPartition | str | None) -> None:
+    def mark_refused(self, part: TopicPartition | str | None) -> None:
         """Store that the downgraded cluster has refused a request of a higher level.
 
         `part` is the partition or the group that the request would have added.
         """
-        self.refused, self.part = True, self.part or part
+        self.was_refused, self.refused_part = True, self.refused_part or part
 
 
 class TransactionStatus:
@@ -225,7 +227,7 @@ class TransactionStatus:
         """The open transaction, or the last one."""
         self.fatal: KafkaError | None = None
         """The error that made the producer unusable, until a restart."""
-        self.closed = False
+        self.is_closed = False
         self.manager: TransactionManager | None = None
         """The owner, which reacts to each change of the state."""
 
@@ -234,8 +236,8 @@ class TransactionStatus:
 
         Return whether a transaction that is not detached is left open.
         """
-        self.closed = True
-        return self.state is not TransactionState.DETACHED and self.current.give_up()
+        self.is_closed = True
+        return self.state is not TransactionState.DETACHED and self.current.abandon_transaction()
 
     # -- sending
 
@@ -244,13 +246,13 @@ class TransactionStatus:
         """Whether batches of the open transaction may be sent."""
         return self.state in SENDING
 
-    def adopt(self, identity: ProducerIdentity) -> None:
+    def adopt_identity(self, identity: ProducerIdentity) -> None:
         """Use this producer id and epoch from now on."""
         self.identity = identity
 
     # -- events
 
-    def step(self, event: TransactionEvent) -> None:
+    def handle_event(self, event: TransactionEvent) -> None:
         """Change the state after an event. Raise `TransitionError` for a pair without a row."""
         old = self.state
         new = TABLE.get((old, event))
@@ -261,37 +263,37 @@ class TransactionStatus:
             if self.manager is not None:
                 self.manager.on_state_change(old, new)
 
-    def begin(self, level: int, now: float) -> CurrentTransaction:
+    def begin_transaction(self, level: int, now: float) -> CurrentTransaction:
         """Open a transaction."""
         self.current = CurrentTransaction(level, now, self.identity)
-        self.step(TransactionEvent.BEGIN)
+        self.handle_event(TransactionEvent.BEGIN)
         return self.current
 
-    def end(self, outcome: TransactionOutcome, event: TransactionEvent) -> None:
+    def end_transaction(self, outcome: TransactionOutcome, event: TransactionEvent) -> None:
         """Store the outcome of the current transaction, and change the state after `event`."""
-        self.current.end(outcome)
-        self.step(event)
+        self.current.store_outcome(outcome)
+        self.handle_event(event)
 
-    def failed(self, error: KafkaError, scope: Scope) -> KafkaError:
+    def handle_error(self, error: KafkaError, scope: Scope) -> KafkaError:
         """Handle a final error of a record or of a request. Return the error to raise for it."""
-        self._explain(error)
+        self._explain_timeout(error)
         raised = as_transaction_error(error, scope)
         noted = as_commit_error(raised)
         event = EVENTS[classify(error if noted is raised else noted, scope)]
-        if self.closed:
+        if self.is_closed:
             return raised
-        self.current.note_error(noted, SEVERITY[event])
+        self.current.store_error(noted, SEVERITY[event])
         if event is TransactionEvent.FAILED_FATAL and self.fatal is None:
             self.fatal = raised
-        self.step(event)
+        self.handle_event(event)
         return raised
 
-    def _explain(self, error: KafkaError) -> None:
+    def _explain_timeout(self, error: KafkaError) -> None:
         """Extend the message of a broker's fatal error if the transaction exceeded its timeout."""
         current = self.current
-        if current.begun is None or current.outcome is not None or error.code is None:
+        if current.begun_at is None or current.outcome is not None or error.code is None:
             return
-        took_s = self._clock.monotonic() - current.begun
+        took_s = self._clock.monotonic() - current.begun_at
         fatal = classify(error, Scope.TRANSACTION) is Decision.RECOVER
         if fatal and took_s * 1000 >= self._timeout_ms:
             error.message = (
@@ -299,11 +301,11 @@ class TransactionStatus:
                 f"transaction_timeout_ms ({self._timeout_ms}), so the coordinator has aborted it."
             ).strip()
 
-    def recover(self) -> None:
+    def clear_fatal_error(self) -> None:
         """Forget the fatal error, because the producer has restarted."""
         self.fatal = None
 
-    def not_restarted(self) -> None:
+    def require_restart(self) -> None:
         """Store that a restart failed or was cancelled, so that another one is needed."""
         self.fatal = TransactionFailedError(
             "The last restart() was not completed. Call restart() again."
@@ -311,7 +313,7 @@ class TransactionStatus:
 
     # -- calls of the application
 
-    def require(self, *states: TransactionState, call: str) -> None:
+    def require_state(self, *states: TransactionState, call: str) -> None:
         """Raise an error unless the producer is in one of the states that allow the call.
 
         Raises the error that made the producer or its transaction unusable, if there is one, and
@@ -322,7 +324,7 @@ class TransactionStatus:
         error = self.failure
         if error is not None:
             raise repeated(error)
-        raise self.misuse(call)
+        raise self.make_misuse_error(call)
 
     @property
     def failure(self) -> KafkaError | None:
@@ -331,7 +333,7 @@ class TransactionStatus:
             return None
         return self.fatal or (self.current.error if self.state in BROKEN else None)
 
-    def misuse(self, call: str) -> IllegalStateError:
+    def make_misuse_error(self, call: str) -> IllegalStateError:
         """Return the error for a call that the state does not allow."""
         allowed = ", ".join(CALLS[self.state])
         return IllegalStateError(

@@ -143,7 +143,7 @@ class Transaction:
         if any(added is consumer for added, _ in self._consumers):
             return
         assert self._current is not None
-        reads = consumer._for_transaction(self._current.begun, self._number)
+        reads = consumer._for_transaction(self._current.begun_at, self._number)
         self._consumers.append((consumer, reads))
 
     async def send_offsets(
@@ -185,7 +185,7 @@ class Transaction:
         return handle
 
     async def __aenter__(self) -> Self:
-        await self._begin()
+        await self._begin_transaction()
         return self
 
     async def __aexit__(
@@ -195,13 +195,13 @@ class Transaction:
         traceback: TracebackType | None,
     ) -> None:
         if error is not None:
-            await self.abandon()
+            await self.abort_shielded()
         elif self._is_current:
-            await self._finish()
+            await self._commit_at_exit()
         else:
             self._require_requested_end()
 
-    async def _finish(self) -> None:
+    async def _commit_at_exit(self) -> None:
         """Commit the transaction, unless the body has ended or detached it."""
         state = self._manager.status.state
         if state is TransactionState.DETACHED:
@@ -212,15 +212,15 @@ class Transaction:
                 return
             await self._manager.commit(None, self)
         except KafkaError:
-            worse = await self.abandon()
+            worse = await self.abort_shielded()
             if worse is not None:
                 raise worse from None
             if self.outcome is not TransactionOutcome.COMMITTED:
                 raise
         except asyncio.CancelledError:
-            await self.abandon()
+            await self.abort_shielded()
             raise
-        self.committed()
+        self.on_committed()
 
     def _require_requested_end(self) -> None:
         """Raise an error unless the application has committed, aborted, or detached it."""
@@ -245,19 +245,19 @@ class Transaction:
         if self._current is not None and self._current.is_open:
             self._is_end_requested = True
 
-    async def _begin(self) -> None:
+    async def _begin_transaction(self) -> None:
         if self._current is not None:
             raise IllegalStateError("This transaction has ended. Begin another one.")
         await self._manager.wait_for_previous()
         previous = self._producer.last_transaction
-        if previous is not None and previous.settle():
+        if previous is not None and previous.settle_consumers():
             raise abortable(
                 "The begin found that the previous transaction was aborted. Its consumers have "
                 "gone back to their committed offsets. Begin again."
             )
-        self._current = await self._manager.begin()
+        self._current = await self._manager.begin_transaction()
         self._number = read_order().begin_transaction()
-        self._producer._began(self)
+        self._producer._on_transaction_begun(self)
 
     def fix_offsets(self) -> list[ConsumerReads]:
         """Fix what the added consumers have read, because the commit begins. Return their reads."""
@@ -266,18 +266,18 @@ class Transaction:
             reads.fix_offsets()
         return all_reads
 
-    def committed(self) -> None:
+    def on_committed(self) -> None:
         """Handle a successful commit."""
         for _, reads in self._consumers:
-            reads.committed()
+            reads.on_committed()
         self._consumers.clear()
 
     def settle_commit(self) -> None:
         """Notify the added consumers, if the transaction was committed."""
         if self.outcome is TransactionOutcome.COMMITTED:
-            self.committed()
+            self.on_committed()
 
-    def settle(self, *, is_final: bool = False) -> list[ConsumerReads]:
+    def settle_consumers(self, *, is_final: bool = False) -> list[ConsumerReads]:
         """Move the added consumers back to their committed offsets, and return them. Synchronous.
 
         If the transaction was committed, only notify them. While its outcome may become either,
@@ -296,7 +296,7 @@ class Transaction:
     def settle_cancelled_commit(self) -> None:
         """Move or notify the added consumers, if the commit was completed or given up."""
         if self._manager.status.state in ENDED:
-            self.settle()
+            self.settle_consumers()
 
     @property
     def is_ending_alone(self) -> bool:
@@ -307,27 +307,27 @@ class Transaction:
         """Wait for a commit or an abort that goes on without its caller, and raise its error."""
         if self.is_ending_alone:
             await self._manager.wait_for_previous()
-            self.settle()
+            self.settle_consumers()
 
     @property
     def _may_still_commit(self) -> bool:
         """Whether the outcome is not known yet, and a later call can find it out."""
         status = self._manager.status
-        if self._current is None or not self._is_current or status.closed:
+        if self._current is None or not self._is_current or status.is_closed:
             return False
         return status.state is TransactionState.COMMITTING or (
-            self._current.is_open and self._current.undecided
+            self._current.is_open and self._current.is_undecided
         )
 
-    async def go_back(self, timeout: float, *, is_final: bool = False) -> None:
+    async def rewind_consumers(self, timeout: float, *, is_final: bool = False) -> None:
         """Move the added consumers back as `settle` does, and wait at most `timeout` seconds.
 
         Do not wait for a transaction that is still open at the coordinator: its offsets are
         pending, and the consumers continue when it has ended.
         """
         is_over = self._manager.status.state is TransactionState.READY
-        for reads in self.settle(is_final=is_final):
-            await reads.relocated(timeout if is_over else 0.0)
+        for reads in self.settle_consumers(is_final=is_final):
+            await reads.wait_until_relocated(timeout if is_over else 0.0)
 
     @property
     def failure(self) -> KafkaError | None:
@@ -369,7 +369,7 @@ class Transaction:
             )
         self._manager.require_open(call)
 
-    async def abandon(self) -> KafkaError | None:
+    async def abort_shielded(self) -> KafkaError | None:
         """Abort the transaction unless it has ended, shielded and within `close_timeout_ms`.
 
         Return the error that makes the producer unusable, if the abort met one.
@@ -388,11 +388,11 @@ class Transaction:
     async def _abort_within(self, limit_s: float) -> KafkaError | None:
         worse: KafkaError | None = None
         status = self._manager.status
-        if status.state in ABORTED_FROM and not status.closed:
+        if status.state in ABORTED_FROM and not status.is_closed:
             try:
                 await self._manager.abort(limit_s, accept_commit=True)
             except KafkaError as error:
                 worse = error
         with contextlib.suppress(KafkaError):
-            await self.go_back(limit_s)
+            await self.rewind_consumers(limit_s)
         return worse

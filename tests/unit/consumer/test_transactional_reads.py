@@ -35,9 +35,9 @@ async def commit(
     """Commit as a producer does: once, with exactly these offsets and this identity."""
     group = consumer._running.group
     assert group is not None
-    errors = await group.commits._send(reads.offsets(), reads.member())
+    errors = await group.commits._send(reads.offsets(), reads.find_group_metadata())
     if not errors:
-        reads.committed()
+        reads.on_committed()
     return errors
 
 
@@ -77,7 +77,7 @@ class TestCommit:
                 await offsets(consumer, 20)
                 assert {tp: to.offset for tp, to in reads.offsets().items()} == {T0: 10, T1: 10}
                 assert reads.offsets() == consumer.consumed()
-                assert reads.member() == consumer.group_metadata()
+                assert reads.find_group_metadata() == consumer.group_metadata()
                 assert await commit(consumer, reads) == {}
                 assert (committed(world, 0), committed(world, 1)) == (10, 10)
                 assert begin(consumer).offsets() == {}
@@ -114,7 +114,7 @@ class TestCommit:
                     # The only partition keeps its owner, in a new generation or epoch.
                     await until(lambda: diary.pages and one.group_metadata() != before)
                     assert one.assignment() == {T0}
-                assert reads.member() == one.group_metadata()
+                assert reads.find_group_metadata() == one.group_metadata()
                 assert await commit(one, reads) == {}
                 assert committed(world) == 5
                 await one.poll(timeout=1)

@@ -81,7 +81,7 @@ def test_a_busy_coordinator_is_blocked_only_after_it_has_refused_a_higher_level(
 ) -> None:
     transaction = CurrentTransaction(0, 1.0)
     if refused:
-        transaction.note_refused("group")
+        transaction.mark_refused("group")
     if not is_blocked:
         raise_if_blocked(transaction, error())
         return

@@ -65,14 +65,19 @@ def status_in(state: TransactionState, now: float = 0.0) -> TransactionStatus:
 def test_a_transaction_begins_without_parts_errors_and_outcome() -> None:
     assert ProducerIdentity() == (-1, -1)
     current = CurrentTransaction(1, 5.0)
-    assert (current.identity, current.level, current.begun) == ((-1, -1), 1, 5.0)
+    assert (current.identity, current.level, current.begun_at) == ((-1, -1), 1, 5.0)
     assert begun().identity == (7, 3)
     flags = (
-        current.lowered, current.refused, current.written, current.added, current.undecided,
-        current.must_abort, current.given_up,
+        current.is_lowered, current.was_refused, current.is_written, current.is_added,
+        current.is_undecided, current.must_abort, current.is_given_up,
     )  # fmt: skip
     assert flags == (False,) * 7
-    assert (current.part, current.outcome, current.error, current.severity) == (None, None, None, 0)
+    assert (current.refused_part, current.outcome, current.error, current.severity) == (
+        None,
+        None,
+        None,
+        0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,20 +101,20 @@ def test_a_transaction_is_open_from_its_begin_to_its_final_outcome(
 
 def test_notes_are_kept() -> None:
     current = begun()
-    current.note_written()
-    current.note_added()
-    current.note_must_abort()
-    assert current.written
-    assert current.added
+    current.mark_written()
+    current.mark_added()
+    current.require_abort()
+    assert current.is_written
+    assert current.is_added
     assert current.must_abort
-    assert not current.undecided
-    current.note_undecided()
-    assert current.undecided
-    current.note_decided()
-    assert not current.undecided
-    assert not current.given_up
-    current.note_given_up()
-    assert current.given_up
+    assert not current.is_undecided
+    current.mark_undecided()
+    assert current.is_undecided
+    current.mark_decided()
+    assert not current.is_undecided
+    assert not current.is_given_up
+    current.mark_given_up()
+    assert current.is_given_up
     assert current.outcome is UNKNOWN
 
 
@@ -119,9 +124,9 @@ def test_another_process_can_commit_a_detached_transaction_unless_it_is_empty(
 ) -> None:
     current = begun()
     if written:
-        current.note_written()
-    current.note_detached()
-    assert current.undecided is written
+        current.mark_written()
+    current.mark_detached()
+    assert current.is_undecided is written
 
 
 @pytest.mark.parametrize(
@@ -144,8 +149,8 @@ def test_giving_up_a_transaction_decides_its_outcome_once(
     then: TransactionOutcome | None,
 ) -> None:
     current = CurrentTransaction(2, begun_at)
-    current.outcome, current.undecided = outcome, undecided
-    assert current.give_up() is was_open
+    current.outcome, current.is_undecided = outcome, undecided
+    assert current.abandon_transaction() is was_open
     assert current.outcome is then
 
 
@@ -158,18 +163,18 @@ def test_the_level_of_a_transaction_is_only_lowered(
 ) -> None:
     current = begun(level)
     current.lower_level(to)
-    assert (current.level, current.lowered) == (then, lowered)
+    assert (current.level, current.is_lowered) == (then, lowered)
 
 
 def test_a_refused_request_names_the_first_part() -> None:
     current = begun()
-    current.note_refused(None)
-    assert current.refused
-    assert current.part is None
-    current.note_refused(PARTITION)
-    current.note_refused("group")
-    assert current.part == PARTITION
-    current.note_refused(None)
+    current.mark_refused(None)
+    assert current.was_refused
+    assert current.refused_part is None
+    current.mark_refused(PARTITION)
+    current.mark_refused("group")
+    assert current.refused_part == PARTITION
+    current.mark_refused(None)
     assert current.part == PARTITION
 
 
@@ -177,12 +182,12 @@ def test_the_first_of_the_most_severe_errors_is_kept() -> None:
     current = begun()
     errors = [KafkaError(str(number)) for number in range(4)]
     for error, severity in zip(errors, (1, 1, 2, 1), strict=True):
-        current.note_error(error, severity)
+        current.store_error(error, severity)
     assert current.error is errors[2]
     assert current.severity == 2
     current = begun()
-    current.note_error(errors[0], 1)
-    current.note_error(errors[1], 1)
+    current.store_error(errors[0], 1)
+    current.store_error(errors[1], 1)
     assert current.error is errors[0]
 
 
@@ -199,9 +204,9 @@ def test_closing_gives_up_a_transaction_that_is_not_detached(
 ) -> None:
     status = status_in(state)
     status.current = begun()
-    assert not status.closed
+    assert not status.is_closed
     assert status.close() is left_open
-    assert status.closed
+    assert status.is_closed
     assert status.current.outcome is outcome
     assert status.close() is False
 
@@ -217,16 +222,16 @@ def test_records_are_sent_only_in_an_open_transaction(state: TransactionState) -
 def test_a_begin_opens_a_transaction_with_the_identity_of_the_producer() -> None:
     status = status_in(TransactionState.READY)
     changes = recorded_changes(status)
-    status.adopt(ProducerIdentity(7, 3))
+    status.adopt_identity(ProducerIdentity(7, 3))
     assert not status.current.is_open
-    current = status.begin(1, 5.0)
+    current = status.begin_transaction(1, 5.0)
     assert status.current is current
-    assert (current.identity, current.level, current.begun) == ((7, 3), 1, 5.0)
+    assert (current.identity, current.level, current.begun_at) == ((7, 3), 1, 5.0)
     assert changes == [(TransactionState.READY, TransactionState.IN_TRANSACTION)]
-    status.adopt(ProducerIdentity(7, 4))
+    status.adopt_identity(ProducerIdentity(7, 4))
     assert current.identity == (7, 3), "a transaction keeps the identity that it began with"
-    status.step(TransactionEvent.COMMIT)
-    status.end(COMMITTED, TransactionEvent.COMMITTED)
+    status.handle_event(TransactionEvent.COMMIT)
+    status.end_transaction(COMMITTED, TransactionEvent.COMMITTED)
     assert current.outcome is COMMITTED
     assert status.state is TransactionState.READY
     assert len(changes) == 3
@@ -235,32 +240,32 @@ def test_a_begin_opens_a_transaction_with_the_identity_of_the_producer() -> None
 def test_a_step_that_keeps_the_state_is_not_a_change() -> None:
     status = status_in(TransactionState.ABORTABLE_ERROR)
     changes = recorded_changes(status)
-    status.step(TransactionEvent.FAILED_ABORTABLE)
+    status.handle_event(TransactionEvent.FAILED_ABORTABLE)
     assert changes == []
 
 
 def test_the_first_fatal_error_is_kept_until_the_producer_has_recovered() -> None:
     status = status_in(TransactionState.READY)
-    status.begin(2, 0.0)
-    first = status.failed(ProducerFencedError("first"), Scope.TRANSACTION)
-    status.failed(ProducerFencedError("second"), Scope.TRANSACTION)
+    status.begin_transaction(2, 0.0)
+    first = status.handle_error(ProducerFencedError("first"), Scope.TRANSACTION)
+    status.handle_error(ProducerFencedError("second"), Scope.TRANSACTION)
     assert status.fatal is first
     assert status.failure is first
     assert status.state is TransactionState.FATAL_ERROR
     status.state = TransactionState.RESTARTING
     assert status.failure is None, "a restart is in progress"
-    status.recover()
+    status.clear_fatal_error()
     status.state = TransactionState.READY
     assert status.fatal is None
     assert status.failure is None, "the error of a transaction is not that of its producer"
-    status.not_restarted()
+    status.require_restart()
     assert isinstance(status.failure, TransactionFailedError)
 
 
 def test_an_abortable_error_is_not_fatal() -> None:
     status = status_in(TransactionState.READY)
-    status.begin(2, 0.0)
-    raised = status.failed(TransactionAbortableError("no"), Scope.TRANSACTION)
+    status.begin_transaction(2, 0.0)
+    raised = status.handle_error(TransactionAbortableError("no"), Scope.TRANSACTION)
     assert status.fatal is None
     assert status.failure is raised
     assert status.state is TransactionState.ABORTABLE_ERROR
@@ -268,9 +273,9 @@ def test_an_abortable_error_is_not_fatal() -> None:
 
 def test_a_closed_producer_ignores_errors() -> None:
     status = status_in(TransactionState.READY)
-    status.begin(2, 0.0)
-    status.closed = True
-    status.failed(ProducerFencedError("late"), Scope.TRANSACTION)
+    status.begin_transaction(2, 0.0)
+    status.is_closed = True
+    status.handle_error(ProducerFencedError("late"), Scope.TRANSACTION)
     assert status.fatal is None
     assert status.current.error is None
     assert status.state is TransactionState.IN_TRANSACTION
@@ -285,8 +290,8 @@ def test_a_fatal_error_after_the_timeout_of_the_transaction_is_explained(
     begun_at: float, now: float, explained: bool, error: type[KafkaError]
 ) -> None:
     status = status_in(TransactionState.READY, now)
-    status.begin(2, begun_at)
-    raised = status.failed(error(""), Scope.TRANSACTION)
+    status.begin_transaction(2, begun_at)
+    raised = status.handle_error(error(""), Scope.TRANSACTION)
     text = f"open for {now - begun_at:.1f} s, longer than transaction_timeout_ms (60000)"
     assert (text in str(raised)) is (explained and status.fatal is not None)
 
@@ -294,30 +299,30 @@ def test_a_fatal_error_after_the_timeout_of_the_transaction_is_explained(
 def test_an_error_is_not_explained_by_a_transaction_that_has_ended() -> None:
     status = status_in(TransactionState.READY, 100.0)
     assert "transaction_timeout_ms" not in str(
-        status.failed(ProducerFencedError(""), Scope.TRANSACTION)
+        status.handle_error(ProducerFencedError(""), Scope.TRANSACTION)
     )
     status = status_in(TransactionState.READY, 100.0)
-    status.begin(2, 0.0)
-    status.current.end(COMMITTED)
-    error = status.failed(ProducerFencedError(""), Scope.TRANSACTION)
+    status.begin_transaction(2, 0.0)
+    status.current.store_outcome(COMMITTED)
+    error = status.handle_error(ProducerFencedError(""), Scope.TRANSACTION)
     assert "transaction_timeout_ms" not in str(error)
     status = status_in(TransactionState.READY, 100.0)
-    status.begin(2, 0.0)
+    status.begin_transaction(2, 0.0)
     own = ProducerFencedError("")
     own.code = None
-    assert "transaction_timeout_ms" not in str(status.failed(own, Scope.TRANSACTION))
+    assert "transaction_timeout_ms" not in str(status.handle_error(own, Scope.TRANSACTION))
 
 
 def test_a_call_raises_the_failure_or_names_the_allowed_calls() -> None:
     status = status_in(TransactionState.READY)
-    status.require(TransactionState.READY, call="begin_transaction()")
+    status.require_state(TransactionState.READY, call="begin_transaction()")
     with pytest.raises(IllegalStateError, match=r"commit_transaction\(\) is not allowed"):
-        status.require(TransactionState.IN_TRANSACTION, call="commit_transaction()")
-    status.begin(2, 0.0)
-    fatal = status.failed(ProducerFencedError("first"), Scope.TRANSACTION)
+        status.require_state(TransactionState.IN_TRANSACTION, call="commit_transaction()")
+    status.begin_transaction(2, 0.0)
+    fatal = status.handle_error(ProducerFencedError("first"), Scope.TRANSACTION)
     for _ in range(2):
         with pytest.raises(ProducerFencedError, match="first") as caught:
-            status.require(TransactionState.READY, call="begin_transaction()")
+            status.require_state(TransactionState.READY, call="begin_transaction()")
         assert caught.value is not fatal
     assert fatal.__traceback__ is None
 
@@ -340,7 +345,7 @@ def test_a_new_producer_has_no_identity_and_no_transaction() -> None:
     assert status.transactional_id == "t-1"
     assert status.state is TransactionState.UNINITIALIZED
     assert status.identity == (-1, -1)
-    assert (status.current.level, status.current.begun) == (0, None)
+    assert (status.current.level, status.current.begun_at) == (0, None)
     assert status.fatal is None
 
 
@@ -350,19 +355,19 @@ def test_an_epoch_is_not_used_again_after_a_lost_response_or_a_downgrade(
     lowered: bool, lost: bool
 ) -> None:
     current = begun(2)
-    assert not current.lost_response
+    assert not current.is_response_lost
     if lowered:
         current.lower_level(1)
     if lost:
-        current.note_lost_response()
+        current.mark_response_lost()
     assert current.is_epoch_unsafe is (lowered or lost)
 
 
 def test_a_record_that_cannot_be_serialized_makes_the_transaction_abortable() -> None:
     status = status_in(TransactionState.READY)
-    status.begin(2, 0.0)
+    status.begin_transaction(2, 0.0)
     error = SerializationError("no")
-    assert status.failed(error, Scope.TRANSACTION) is error
+    assert status.handle_error(error, Scope.TRANSACTION) is error
     assert isinstance(status.failure, TransactionAbortableError)
     assert status.state is TransactionState.ABORTABLE_ERROR
 

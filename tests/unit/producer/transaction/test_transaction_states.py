@@ -108,11 +108,11 @@ def test_a_pair_without_a_row_names_state_and_event(
 ) -> None:
     status = in_state(state)
     if (state, event) in rows():
-        status.step(event)
+        status.handle_event(event)
         assert status.state is rows()[state, event]
         return
     with pytest.raises(TransitionError) as caught:
-        status.step(event)
+        status.handle_event(event)
     assert state.value in str(caught.value)
     assert event.value in str(caught.value)
     assert status.state is state
@@ -127,7 +127,7 @@ def test_every_state_can_be_left_and_names_its_calls() -> None:
 
 @pytest.mark.parametrize("state", TransactionState)
 def test_a_wrong_call_names_the_state_and_the_allowed_calls(state: TransactionState) -> None:
-    error = in_state(state).misuse("send()")
+    error = in_state(state).make_misuse_error("send()")
     assert isinstance(error, IllegalStateError)
     assert state.value in str(error)
     assert all(call in str(error) for call in CALLS[state])
@@ -167,16 +167,16 @@ class TestErrors:
     )
     def test_the_state_follows(self, error: Exception, after: TransactionState) -> None:
         status = in_state(TransactionState.IN_TRANSACTION)
-        raised = status.failed(error, Scope.PRODUCE_TXN)  # type: ignore[arg-type]
+        raised = status.handle_error(error, Scope.PRODUCE_TXN)  # type: ignore[arg-type]
         assert status.state is after
         assert status.current.error is raised
         with pytest.raises(type(raised)):
-            status.require(TransactionState.IN_TRANSACTION, call="send()")
+            status.require_state(TransactionState.IN_TRANSACTION, call="send()")
 
     def test_the_most_severe_error_is_kept(self) -> None:
         status = in_state(TransactionState.IN_TRANSACTION)
         errors = [
-            status.failed(error, Scope.PRODUCE_TXN)
+            status.handle_error(error, Scope.PRODUCE_TXN)
             for error in (
                 NotLeaderOrFollowerError(),
                 TopicAuthorizationError("first"),
@@ -185,20 +185,20 @@ class TestErrors:
             )
         ]
         assert status.current.error is errors[1]
-        fatal = status.failed(InvalidProducerEpochError(), Scope.PRODUCE_TXN)
+        fatal = status.handle_error(InvalidProducerEpochError(), Scope.PRODUCE_TXN)
         assert status.current.error is fatal
         assert status.fatal is fatal
 
     def test_a_transaction_that_took_too_long_says_so(self) -> None:
         status = in_state(TransactionState.READY)
-        status.begin(2, 1.0)
-        raised = status.failed(InvalidProducerEpochError(), Scope.PRODUCE_TXN)
+        status.begin_transaction(2, 1.0)
+        raised = status.handle_error(InvalidProducerEpochError(), Scope.PRODUCE_TXN)
         assert "open for 89.0 s, longer than transaction_timeout_ms (60000)" in str(raised)
 
     def test_a_closed_producer_ignores_errors(self) -> None:
         status = in_state(TransactionState.IN_TRANSACTION)
         status.close()
-        status.failed(InvalidProducerEpochError(), Scope.PRODUCE_TXN)
+        status.handle_error(InvalidProducerEpochError(), Scope.PRODUCE_TXN)
         assert status.state is TransactionState.IN_TRANSACTION
 
     def test_a_repeated_error_is_a_copy_with_its_cause(self) -> None:
@@ -212,10 +212,10 @@ class TestErrors:
 
 def test_a_transaction_has_no_outcome_while_it_is_open() -> None:
     status = in_state(TransactionState.READY)
-    current = status.begin(2, 1.0)
+    current = status.begin_transaction(2, 1.0)
     assert current.outcome is None
     assert current.is_open
-    status.step(TransactionEvent.COMMIT)
-    status.end(TransactionOutcome.COMMITTED, TransactionEvent.COMMITTED)
+    status.handle_event(TransactionEvent.COMMIT)
+    status.end_transaction(TransactionOutcome.COMMITTED, TransactionEvent.COMMITTED)
     assert current.outcome is TransactionOutcome.COMMITTED
     assert not current.is_open
