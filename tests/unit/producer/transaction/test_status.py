@@ -175,7 +175,7 @@ def test_a_refused_request_names_the_first_part() -> None:
     current.mark_refused("group")
     assert current.refused_part == PARTITION
     current.mark_refused(None)
-    assert current.part == PARTITION
+    assert current.refused_part == PARTITION
 
 
 def test_the_first_of_the_most_severe_errors_is_kept() -> None:
