@@ -13,7 +13,7 @@ from aiokclient.config.client import ClientConfig, ClientOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError, TopicValueError
 from aiokclient.protocol.schema import Request
-from aiokclient.types import TopicPartition, is_integer, seconds, shortened, text_problem
+from aiokclient.types import TopicPartition, is_integer, public_in, seconds, shortened, text_problem
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -33,6 +33,7 @@ RANGE_BYTES = 52_428_800
 """The default of `fetch_max_bytes` of `Client.read_range`."""
 
 
+@public_in("aiokclient")
 @watch_calls()
 class Client(Parent):
     """Connections and metadata that producers, consumers and admins share.

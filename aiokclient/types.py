@@ -14,6 +14,7 @@ from reprlib import Repr
 from typing import (
     Any,
     Final,
+    ForwardRef,
     Generic,
     NamedTuple,
     Protocol,
@@ -44,15 +45,43 @@ __all__ = [
     "is_integer",
     "is_offset",
     "is_topic_name",
+    "public_in",
     "shortened",
     "text_problem",
 ]
 
+C = TypeVar("C", bound=type)
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
 T_contra = TypeVar("T_contra", contravariant=True)
 T_co = TypeVar("T_co", covariant=True)
+
+
+def public_in(package: str) -> Callable[[C], C]:
+    """Return a decorator for a class that a package exports. It sets the class's `__module__`.
+
+    A pickle names the module of a class, so it can be loaded after the class has moved to another
+    module of the package. Annotations still mean the names of the module that defines the class:
+    `typing.get_type_hints`, and libraries such as pydantic, would look for them in the package.
+    """
+
+    def publish(owner: C) -> C:
+        annotations = owner.__annotations__
+        for name, annotation in annotations.items():
+            if isinstance(annotation, ForwardRef):
+                annotation = annotation.__forward_arg__
+            if isinstance(annotation, str):
+                annotations[name] = ForwardRef(
+                    annotation, is_argument=False, module=owner.__module__, is_class=True
+                )
+        for field in getattr(owner, "__dataclass_fields__", {}).values():
+            field.type = annotations.get(field.name, field.type)
+        owner.__module__ = package
+        return owner
+
+    return publish
+
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 """Header names with their values, in order. A name may occur more than once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -171,6 +172,10 @@ _SUBJECTS = (
     "transactions",
 )
 """The modules of calls, which `Admin` imports on first use."""
+
+for _former in ("acl_bindings", "client", "partitions", "transaction_descriptions"):
+    # Pickles of an earlier version name these modules.
+    sys.modules[f"{__name__}.{_former}"] = sys.modules[__name__]
 
 
 if not TYPE_CHECKING:  # With it, type checkers would accept any name.

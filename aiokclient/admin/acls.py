@@ -21,6 +21,7 @@ from aiokclient.protocol.messages.delete_acls import (
     DeleteAclsRequest,
 )
 from aiokclient.protocol.messages.describe_acls import DescribeAclsRequest
+from aiokclient.types import public_in
 
 __all__ = [
     "create_acls",
@@ -43,6 +44,7 @@ FOR_FILTERS: Final = frozenset({"ANY", "MATCH"})
 """The members of enumerations that only filters can have."""
 
 
+@public_in("aiokclient.admin")
 class AclResourceType(IntEnum):
     """The kinds of resources that ACLs protect. The values are those of Kafka's protocol.
 
@@ -63,6 +65,7 @@ class AclResourceType(IntEnum):
         return cls.UNKNOWN
 
 
+@public_in("aiokclient.admin")
 class PatternType(IntEnum):
     """The way in which a pattern selects resources. The values are those of Kafka's protocol.
 
@@ -82,6 +85,7 @@ class PatternType(IntEnum):
         return cls.UNKNOWN
 
 
+@public_in("aiokclient.admin")
 class AclPermissionType(IntEnum):
     """The effect of an ACL: to allow or to deny. The values are those of Kafka's protocol.
 
@@ -98,6 +102,7 @@ class AclPermissionType(IntEnum):
         return cls.UNKNOWN
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class ResourcePattern:
     """The resources to which an ACL applies: a type, a name, and whether the name is a prefix."""
@@ -136,6 +141,7 @@ class ResourcePattern:
         return f"{_words(self.type)} {self.name}{prefixed}"
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class ResourcePatternFilter:
     """A selection of patterns. A field that is not given matches every pattern."""
@@ -149,6 +155,7 @@ class ResourcePatternFilter:
         return f"{_words(self.type)} {name} ({_words(self.pattern_type)})"
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class AclBinding:
     """An ACL: it allows or denies an operation of a principal on the resources of a pattern.
@@ -179,6 +186,7 @@ class AclBinding:
         )
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class AclBindingFilter:
     """A selection of ACLs. A field that is not given matches every ACL.

@@ -29,7 +29,7 @@ from aiokclient.config.admin import AdminConfig, AdminOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.config.secret import Secret
 from aiokclient.metrics import OwnMetrics
-from aiokclient.types import OffsetAndMetadata, TopicPartition
+from aiokclient.types import OffsetAndMetadata, TopicPartition, public_in
 
 if TYPE_CHECKING:
     from aiokclient.admin.acls import AclBinding, AclBindingFilter
@@ -75,6 +75,7 @@ def _hide_hmac(call: Callable[..., Awaitable[int]]) -> Callable[..., Awaitable[i
     return hidden
 
 
+@public_in("aiokclient.admin")
 @hide_hmacs
 @watch_calls()
 class Admin(Lifecycle):

@@ -15,6 +15,7 @@ from aiokclient.errors import IllegalStateError
 from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.protocol.messages import alter_client_quotas as altering
 from aiokclient.protocol.messages import describe_client_quotas as describing
+from aiokclient.types import public_in
 
 __all__ = [
     "describe_client_quotas",
@@ -31,6 +32,7 @@ EXACT, DEFAULT, SPECIFIED = range(3)
 """The ways in which a filter matches the name of an entity."""
 
 
+@public_in("aiokclient.admin")
 class ClientQuotaName(Enum):
     """A substitute for the name of a user, client id, or IP address."""
 
@@ -40,6 +42,7 @@ class ClientQuotaName(Enum):
     """Every name, and the default. Only for filters."""
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class ClientQuotaEntity:
     """The clients for which quotas are set: a user, a client id, both together, or an IP address.
@@ -59,6 +62,7 @@ class ClientQuotaEntity:
         return ", ".join(f"{kind} {_shown(name)}" for kind, name in _parts(self).items())
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class ClientQuotaFilter:
     """A selection of entities by user, client id, and IP address.

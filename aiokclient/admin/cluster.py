@@ -15,6 +15,7 @@ from aiokclient.protocol.messages.describe_cluster import (
 )
 from aiokclient.protocol.messages.metadata import MetadataResponse
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
+from aiokclient.types import public_in
 
 __all__ = [
     "AclOperation",
@@ -28,6 +29,7 @@ __all__ = [
 NOT_ASKED = -(2**31)
 
 
+@public_in("aiokclient.admin")
 class AclOperation(IntEnum):
     """The operations that an ACL can allow or deny. The values are those of Kafka's protocol.
 
@@ -64,6 +66,7 @@ def operations(bits: int) -> frozenset[AclOperation] | None:
     return frozenset(operation for operation in AclOperation if bits >> operation & 1)
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class BrokerDescription:
     """A broker of the cluster. A fenced broker is registered but not in service."""
@@ -75,6 +78,7 @@ class BrokerDescription:
     fenced: bool = False
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
     """A description of the cluster. Requests that change the cluster go to `controller_id`.

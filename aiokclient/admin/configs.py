@@ -31,7 +31,7 @@ from aiokclient.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
 )
-from aiokclient.types import shortened
+from aiokclient.types import public_in, shortened
 
 __all__ = [
     "Append",
@@ -59,6 +59,7 @@ Item = TypeVar("Item")
 V = TypeVar("V")
 
 
+@public_in("aiokclient.admin")
 class ResourceType(IntEnum):
     """The kinds of resources with a configuration. The values are those of Kafka's protocol."""
 
@@ -74,6 +75,7 @@ class _Resource(NamedTuple):
     name: str
 
 
+@public_in("aiokclient.admin")
 class ConfigResource(_Resource):
     """A resource with a configuration.
 
@@ -120,6 +122,7 @@ def _resource_type(given: Any) -> ResourceType:
     raise kind(f"{shortened(given)} is not a type of resource. Pass a ResourceType, or {names}.")
 
 
+@public_in("aiokclient.admin")
 class ConfigSource(IntEnum):
     """The level at which an option is set. The values are those of Kafka's protocol."""
 
@@ -138,6 +141,7 @@ class ConfigSource(IntEnum):
         return cls.UNKNOWN
 
 
+@public_in("aiokclient.admin")
 class ConfigType(IntEnum):
     """The type of an option's value. The values are those of Kafka's protocol.
 
@@ -160,6 +164,7 @@ class ConfigType(IntEnum):
         return cls.UNKNOWN
 
 
+@public_in("aiokclient.admin")
 class Synonym(NamedTuple):
     """The value of an option at one of the levels at which it is set.
 
@@ -171,6 +176,7 @@ class Synonym(NamedTuple):
     source: ConfigSource
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
     """An option and its value. The value of a sensitive option is None: brokers never return it."""
@@ -190,6 +196,7 @@ class ConfigEntry:
         return self.source is ConfigSource.DEFAULT
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class Append:
     """A change that adds items, separated by commas, to an option that is a list."""
@@ -197,6 +204,7 @@ class Append:
     value: str
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class Subtract:
     """A change that removes items, separated by commas, from an option that is a list."""

@@ -28,6 +28,7 @@ from aiokclient.protocol.messages.describe_delegation_token import (
 )
 from aiokclient.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from aiokclient.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from aiokclient.types import public_in
 
 __all__ = [
     "DelegationToken",
@@ -41,6 +42,7 @@ __all__ = [
 MILLISECONDS: Final = "a number of milliseconds"
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class DelegationToken:
     """A delegation token, with which other clients log in as its owner.

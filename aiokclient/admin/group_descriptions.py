@@ -12,7 +12,7 @@ from typing import Any
 from aiokclient.admin.cluster import AclOperation, BrokerDescription, operations
 from aiokclient.errors import ProtocolError
 from aiokclient.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
-from aiokclient.types import TopicPartition
+from aiokclient.types import TopicPartition, public_in
 
 __all__ = [
     "GroupDescription",
@@ -25,6 +25,7 @@ __all__ = [
 CONSUMER = "consumer"
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class GroupListing:
     """A group as `list_groups` returns it: type, state, and coordinator.
@@ -41,6 +42,7 @@ class GroupListing:
     coordinator: BrokerDescription
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class GroupMemberDescription:
     """A member of a group. `partitions` is its assignment if it is a consumer.
@@ -63,6 +65,7 @@ class GroupMemberDescription:
     subscribed: tuple[str, ...] = ()
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
     """A group with its members. `protocol` is the assignor or other protocol that the group uses.

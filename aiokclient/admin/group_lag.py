@@ -19,7 +19,7 @@ from aiokclient.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from aiokclient.types import OffsetAndMetadata, TopicPartition
+from aiokclient.types import OffsetAndMetadata, TopicPartition, public_in
 
 if TYPE_CHECKING:
     from aiokclient.admin.group_descriptions import GroupDescription, GroupMemberDescription
@@ -35,6 +35,7 @@ LEVELS: Final = ("read_uncommitted", "read_committed")
 """The isolation levels, in the order of their numbers in the protocol."""
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
     """The progress of a group in one partition, and the member that owns the partition.

@@ -42,7 +42,7 @@ from aiokclient.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from aiokclient.types import TopicPartition
+from aiokclient.types import TopicPartition, public_in
 
 __all__ = ["HangingTransaction", "abort_transaction", "find_hanging_transactions"]
 
@@ -55,6 +55,7 @@ LOWEST_EPOCH: Final = 0
 """The coordinator epoch that is sent if it is unknown. No coordinator has a lower one."""
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
     """An open transaction in the log of a partition, which `abort_transaction` can end.

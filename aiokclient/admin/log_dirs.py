@@ -18,13 +18,14 @@ from aiokclient.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResult,
 )
-from aiokclient.types import TopicPartition
+from aiokclient.types import TopicPartition, public_in
 
 __all__ = ["describe_log_dirs", "LogDirDescription", "ReplicaLog"]
 
 API = "DescribeLogDirs"
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class ReplicaLog:
     """The log of one replica in a log directory.
@@ -39,6 +40,7 @@ class ReplicaLog:
     is_future: bool
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
     """A log directory of a broker.

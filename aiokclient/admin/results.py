@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from aiokclient.errors import KafkaError
+from aiokclient.types import public_in
 
 if TYPE_CHECKING:
     from aiokclient.log.client_log import ClientLog
@@ -16,6 +17,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+@public_in("aiokclient.admin")
 class Results(Mapping[K, V | KafkaError]):
     """A mapping from each item of a call to its result or its error, in the order of the call.
 

@@ -31,6 +31,7 @@ from aiokclient.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
     UserName,
 )
+from aiokclient.types import public_in
 
 __all__ = [
     "describe_user_scram_credentials",
@@ -49,6 +50,7 @@ DEFAULT_ITERATIONS: Final = 4096
 SALT_BYTES: Final = 24
 
 
+@public_in("aiokclient.admin")
 class ScramMechanism(IntEnum):
     """The mechanisms of SCRAM. The values are those of Kafka's protocol."""
 
@@ -69,6 +71,7 @@ class ScramMechanism(IntEnum):
 MECHANISMS: Final = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
 
 
+@public_in("aiokclient.admin")
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScramCredentialInfo:
     """A credential of a user, as brokers describe it: without salt and keys."""
@@ -77,6 +80,7 @@ class ScramCredentialInfo:
     iterations: int
 
 
+@public_in("aiokclient.admin")
 @dataclasses.dataclass(frozen=True, slots=True, init=False)
 class UserScramCredentialUpsertion:
     """A credential to be added to a user, or to replace the user's credential for the mechanism.
@@ -119,6 +123,7 @@ class UserScramCredentialUpsertion:
             object.__setattr__(self, name, value)
 
 
+@public_in("aiokclient.admin")
 @dataclasses.dataclass(frozen=True, slots=True, init=False)
 class UserScramCredentialDeletion:
     """The deletion of the credential of a user for one mechanism."""

@@ -51,7 +51,7 @@ from aiokclient.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from aiokclient.types import TopicPartition
+from aiokclient.types import TopicPartition, public_in
 
 __all__ = [
     "CreatedTopic",
@@ -74,6 +74,7 @@ DELETE_RECORDS = "DeleteRecords"
 T = TypeVar("T")
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic to create. The cluster's defaults apply to everything that is not given.
@@ -89,6 +90,7 @@ class NewTopic:
     assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
     """A topic that was created.
@@ -105,6 +107,7 @@ class CreatedTopic:
     configs: Mapping[str, str | None]
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
     """The total number of partitions that a topic will have.
@@ -116,6 +119,7 @@ class NewPartitions:
     assignments: Sequence[Sequence[int]] | None = None
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
     """A partition and the ids of its brokers. `leader` is None if there is no leader."""
@@ -128,6 +132,7 @@ class PartitionDescription:
     offline: tuple[int, ...]
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
     """A topic with its partitions.
@@ -142,6 +147,7 @@ class TopicDescription:
     authorized_operations: frozenset[AclOperation] | None = None
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class TopicListing:
     """A topic as `list_topics` returns it, without its partitions."""

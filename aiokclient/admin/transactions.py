@@ -31,7 +31,7 @@ from aiokclient.protocol.messages.describe_transactions import (
 )
 from aiokclient.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokclient.protocol.messages.list_transactions import ListTransactionsRequest
-from aiokclient.types import TopicPartition
+from aiokclient.types import TopicPartition, public_in
 
 __all__ = [
     "TRANSACTION",
@@ -47,6 +47,7 @@ __all__ = [
 ]
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
     """A transactional id as `list_transactions` returns it.
@@ -61,6 +62,7 @@ class TransactionListing:
     coordinator: BrokerDescription
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
     """A transactional id with its latest transaction.
@@ -81,6 +83,7 @@ class TransactionDescription:
     coordinator: BrokerDescription
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
     """An idempotent or transactional producer of which a partition's log has records.
@@ -99,6 +102,7 @@ class ActiveProducer:
     transaction_start_offset: int | None
 
 
+@public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class FencedProducer:
     """The producer id and epoch that a transactional id has after its producers were fenced."""

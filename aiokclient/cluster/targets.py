@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeAlias
 
+from aiokclient.types import public_in
+
 __all__ = [
     "TARGETS",
     "AnyBroker",
@@ -19,20 +21,24 @@ KINDS: Final = {"group": "group", "transaction": "transactional id", "share": "s
 """The noun for a coordinator's keys in texts, by the kind of the coordinator."""
 
 
+@public_in("aiokclient")
 class AnyBroker(NamedTuple):
     """The connected broker with the fewest requests in flight."""
 
 
+@public_in("aiokclient")
 class Broker(NamedTuple):
     """The broker with this id."""
 
     node_id: int
 
 
+@public_in("aiokclient")
 class Controller(NamedTuple):
     """The broker that serves requests which change the cluster."""
 
 
+@public_in("aiokclient")
 class Leader(NamedTuple):
     """The broker that leads a partition."""
 
@@ -40,6 +46,7 @@ class Leader(NamedTuple):
     partition: int
 
 
+@public_in("aiokclient")
 class Coordinator(NamedTuple):
     """The coordinator of a key. `kind` is "group", "transaction", or "share"."""
 

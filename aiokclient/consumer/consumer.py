@@ -54,6 +54,7 @@ from aiokclient.types import (
     OffsetAndTimestamp,
     State,
     TopicPartition,
+    public_in,
     seconds,
 )
 
@@ -91,6 +92,7 @@ else:
     V = TypeVar("V")
 
 
+@public_in("aiokclient")
 @watch_calls(
     apart=("get", "poll"),
     explained=(

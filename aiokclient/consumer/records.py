@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from aiokclient.log.tables import ROWS, Column, Table
-from aiokclient.types import RECORD_FIELDS, ConsumerRecord, OffsetAndMetadata, TopicPartition
+from aiokclient.types import (
+    RECORD_FIELDS,
+    ConsumerRecord,
+    OffsetAndMetadata,
+    TopicPartition,
+    public_in,
+)
 
 __all__ = ["Records"]
 
@@ -22,6 +28,7 @@ SHOWN = (
 )
 
 
+@public_in("aiokclient")
 class Records(list[ConsumerRecord[K, V]]):
     """A list of records, those of each partition in order."""
 

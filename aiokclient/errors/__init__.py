@@ -77,7 +77,7 @@ from aiokclient.errors.retriable import *
 from aiokclient.errors.uncategorized import *
 from aiokclient.errors.uncategorized_admin import *
 from aiokclient.log.texts import bounded
-from aiokclient.types import TopicPartition
+from aiokclient.types import TopicPartition, public_in
 
 __all__ = ["ERRORS_BY_CODE", "error_for"]
 __all__ += abortable.__all__
@@ -90,6 +90,10 @@ __all__ += retriable.__all__
 __all__ += uncategorized.__all__
 __all__ += uncategorized_admin.__all__
 __all__.sort()
+
+for _name in __all__:
+    if isinstance(_value := globals().get(_name), type):
+        public_in(__name__)(_value)
 
 ERRORS_BY_CODE: Mapping[int, type[KafkaError]] = MappingProxyType(registered)
 """The class for each code that Kafka defines, except 0, which is success."""

@@ -17,6 +17,7 @@ import anyio
 from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.errors import ClosedError, IllegalStateError
 from aiokclient.group.handler import Generation, MemberInfo
+from aiokclient.types import public_in
 
 __all__ = ["GenerationMailbox", "GroupGeneration", "GroupProtocol"]
 
@@ -140,6 +141,7 @@ class GroupGeneration:
             await self._left.wait()
 
 
+@public_in("aiokclient")
 class GroupProtocol(Protocol):
     """A protocol by which members agree on assignments. A group uses one that all members offer.
 

@@ -29,7 +29,7 @@ from aiokclient.group.requests import REASON_CHARACTERS
 from aiokclient.group.states import MemberState
 from aiokclient.metrics import OwnMetrics
 from aiokclient.protocol.api import ApiKey
-from aiokclient.types import GroupMetadata, State, shortened, text_problem
+from aiokclient.types import GroupMetadata, State, public_in, shortened, text_problem
 
 __all__ = ["GroupMember", "MemberLifecycle"]
 
@@ -161,6 +161,7 @@ class MemberLifecycle(Lifecycle):
         return found
 
 
+@public_in("aiokclient")
 @watch_calls()
 class GroupMember(MemberLifecycle):
     """A member of a group of processes that divide work by Kafka's group protocol.

@@ -20,13 +20,14 @@ from aiokclient.errors.local import ConfigTypeError
 from aiokclient.group.generation import GroupGeneration, GroupProtocol
 from aiokclient.group.member import GroupMember
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
-from aiokclient.types import shortened
+from aiokclient.types import public_in, shortened
 
 __all__ = ["WorkItems", "work_pool"]
 
 PROTOCOL_TYPE = "aiokclient-work-pool"
 
 
+@public_in("aiokclient.patterns")
 class WorkItems:
     """The items of a worker in one generation. `async with items as mine` returns their names.
 

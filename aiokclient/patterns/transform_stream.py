@@ -28,7 +28,7 @@ from aiokclient.log.client_log import ClientLog
 from aiokclient.policy import Backoff, Decision, Retry, Scope, classify
 from aiokclient.producer.delivery.delivery import failed_delivery
 from aiokclient.producer.transaction.status import TransactionOutcome
-from aiokclient.types import ConsumerRecord, Headers, seconds
+from aiokclient.types import ConsumerRecord, Headers, public_in, seconds
 
 if TYPE_CHECKING:
     from aiokclient.consumer import Consumer, Records
@@ -59,6 +59,7 @@ STEPS: Mapping[Decision, Step] = {
 """The step after an error, by the decision of the policy. Errors without a step are raised."""
 
 
+@public_in("aiokclient.patterns")
 class TransformBatch(Generic[K, V]):
     """The records of one transaction, to be iterated over, with a `send` for the results."""
 
@@ -98,6 +99,7 @@ class TransformBatch(Generic[K, V]):
         return self._transaction.send(topic, value, key, partition, timestamp, headers)
 
 
+@public_in("aiokclient.patterns")
 class TransformStream(Generic[K, V]):
     """An iterator over batches, each in a transaction of its own. See `transform`."""
 

@@ -32,7 +32,7 @@ from aiokclient.producer.send import Sends, require_topic
 from aiokclient.producer.send_many import SendAll
 from aiokclient.producer.serializers import preparations
 from aiokclient.producer.threadsafe import ThreadsafeSend
-from aiokclient.types import GroupMetadata, Headers, RecordMetadata
+from aiokclient.types import GroupMetadata, Headers, RecordMetadata, public_in
 
 if TYPE_CHECKING:
     from aiokclient.cluster.metadata.snapshot import PartitionInfo
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Producer"]
 
 
+@public_in("aiokclient")
 @watch_calls(apart=("drain", "gather", "send_and_wait"))
 class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     """A client that sends records, idempotently by default, in order within each partition.

@@ -7,11 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.errors import UnsupportedVersionError
+from aiokclient.types import public_in
 
 if TYPE_CHECKING:
     from aiokclient.protocol.schema import Request, Response
 
 
+@public_in("aiokclient.protocol")
 class ApiKey(IntEnum):
     """The API key, which is the first field in the header of a request."""
 

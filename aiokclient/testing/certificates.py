@@ -10,12 +10,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from aiokclient.types import public_in
+
 if TYPE_CHECKING:
     from aiokclient.config.security import Tls
 
 __all__ = ["AlertingObject", "Certificates", "ClientCertificate"]
 
 
+@public_in("aiokclient.testing")
 @dataclass(frozen=True)
 class ClientCertificate:
     """A certificate of the cluster's authority for a client, with its private key, as PEM text.

@@ -49,6 +49,7 @@ from aiokclient.testing.controls.leaders import LeaderControls
 from aiokclient.testing.controls.security import SecurityControls
 from aiokclient.testing.controls.transactions import TransactionControls, checked_level
 from aiokclient.testing.runner import Runner
+from aiokclient.types import public_in
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -61,6 +62,7 @@ T = TypeVar("T")
 _TIMEOUT_S = 60.0
 
 
+@public_in("aiokclient.testing")
 class EmbeddedCluster:
     """A cluster of brokers with the ids 1 to `brokers`, for tests.
 

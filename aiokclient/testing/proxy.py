@@ -28,6 +28,7 @@ from typing import Final, Self, cast
 
 from aiokclient.network.transport import Address, TcpConnector
 from aiokclient.testing.broker.connections.listener import BACKLOG, Acceptor
+from aiokclient.types import public_in
 
 __all__ = ["FaultProxy", "ProxyConnector", "ProxyFaults"]
 
@@ -37,6 +38,7 @@ READ_AHEAD: Final = 1 << 20
 """Bytes that the proxy buffers in each direction before it stops reading."""
 
 
+@public_in("aiokclient.testing")
 @dataclass
 class ProxyFaults:
     """The faults of a proxy. None, 0, and False switch a fault off.
@@ -65,6 +67,7 @@ class ProxyFaults:
     refuse: bool = False
 
 
+@public_in("aiokclient.testing")
 class FaultProxy:
     """A proxy for one address.
 
@@ -312,6 +315,7 @@ class _Side(asyncio.Protocol):
         asyncio.get_running_loop().call_soon(self._pair.reset)
 
 
+@public_in("aiokclient.testing")
 class ProxyConnector(TcpConnector):
     """A connector that routes all connections through proxies, one for each address."""
 

@@ -7,6 +7,7 @@ import time
 from typing import Any, Literal
 
 from aiokclient.testing.broker.security.jwt import ALGORITHMS, encoded
+from aiokclient.types import public_in
 
 __all__ = ["TokenIssuer", "unsecured_token"]
 
@@ -21,6 +22,7 @@ def unsecured_token(
     return f"{_part({'alg': 'none'})}.{_part(_claims(user, lifetime_s, now_s, claims))}."
 
 
+@public_in("aiokclient.testing")
 class TokenIssuer:
     """An issuer of signed tokens, with a key of its own.
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
+from aiokclient.types import public_in
+
 __all__ = ["Plaintext"]
 
 
+@public_in("aiokclient")
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plaintext:
     """No encryption and no authentication."""

@@ -16,6 +16,7 @@ from aiokclient.config.security.plaintext import Plaintext
 from aiokclient.config.security.scram_keys import ScramKeyCache
 from aiokclient.config.security.tls import Tls
 from aiokclient.errors import ConfigError
+from aiokclient.types import public_in
 
 __all__ = [
     "SCRAM_MECHANISMS",
@@ -56,6 +57,7 @@ class _Sasl:
             object.__setattr__(self, name, value)
 
 
+@public_in("aiokclient")
 @dataclasses.dataclass(frozen=True, slots=True, init=False)
 class SaslPlain(_Sasl):
     """The mechanism PLAIN, which sends the password to the broker.
@@ -88,6 +90,7 @@ class SaslPlain(_Sasl):
         return self.password.scrub(text)
 
 
+@public_in("aiokclient")
 @dataclasses.dataclass(frozen=True, slots=True, init=False)
 class SaslScram(_Sasl):
     """The mechanism SCRAM-SHA-512 or SCRAM-SHA-256, which does not send the password.
@@ -141,6 +144,7 @@ class SaslScram(_Sasl):
         return self.password.scrub(text)
 
 
+@public_in("aiokclient")
 @dataclasses.dataclass(frozen=True, slots=True, init=False)
 class OAuthToken:
     """A token for OAUTHBEARER, which a token provider returns.
@@ -190,6 +194,7 @@ TokenProvider: TypeAlias = Callable[[], Awaitable[OAuthToken]]
 """An async function that returns a token."""
 
 
+@public_in("aiokclient")
 @dataclasses.dataclass(frozen=True, slots=True, init=False)
 class SaslOAuthBearer(_Sasl):
     """The mechanism OAUTHBEARER, with the tokens that an async function returns.
@@ -217,6 +222,7 @@ class SaslOAuthBearer(_Sasl):
         return text
 
 
+@public_in("aiokclient")
 @dataclasses.dataclass(frozen=True, slots=True, init=False)
 class SaslGssapi(_Sasl):
     """The mechanism GSSAPI: Kerberos, with the tickets of a keytab or of a ticket cache.

@@ -14,10 +14,12 @@ from aiokclient.config.secret import Secret
 from aiokclient.config.security.pem import laid_out, laid_out_file
 from aiokclient.config.security.tls_limits import TlsLimits
 from aiokclient.errors import ConfigError
+from aiokclient.types import public_in
 
 __all__ = ["Tls"]
 
 
+@public_in("aiokclient")
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False)
 class Tls:
     """TLS, which by default trusts the certificates of the operating system.

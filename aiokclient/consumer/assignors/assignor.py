@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from aiokclient.types import TopicPartition
+from aiokclient.types import TopicPartition, public_in
 
 if TYPE_CHECKING:
     from aiokclient.cluster.metadata.snapshot import ClusterMetadata
@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 
+@public_in("aiokclient")
 class MemberSubscription(NamedTuple):
     """The subscription of one member, as the leader of the group receives it.
 
@@ -44,6 +45,7 @@ class MemberSubscription(NamedTuple):
     instance_id: str | None = None
 
 
+@public_in("aiokclient")
 class MemberAssignment(NamedTuple):
     """The assignment of one member. Its assignor's `on_assignment` receives `user_data`."""
 
@@ -51,6 +53,7 @@ class MemberAssignment(NamedTuple):
     user_data: bytes | None = None
 
 
+@public_in("aiokclient")
 class AssignmentCluster:
     """The topics to be assigned, their partitions, and the racks of their replicas.
 
@@ -112,6 +115,7 @@ class AssignmentCluster:
         return f"AssignmentCluster({self._racks!r})"
 
 
+@public_in("aiokclient")
 @runtime_checkable
 class Assignor(Protocol):
     """A strategy that distributes partitions among the members of a group. Derive from this class.

@@ -21,7 +21,7 @@ from aiokclient.consumer.assignors.holdings import Holding
 from aiokclient.consumer.assignors.members import subscribers
 from aiokclient.consumer.assignors.sticky import CooperativeSticky, without_transfers
 from aiokclient.errors import AssignmentFailedError
-from aiokclient.types import TopicPartition
+from aiokclient.types import TopicPartition, public_in
 
 if TYPE_CHECKING:
     from aiokclient.types import GroupMetadata
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["CoPartitioned"]
 
 
+@public_in("aiokclient")
 class CoPartitioned(Assignor):
     """A strategy that assigns equal partition numbers of several topics to the same member.
 

@@ -19,11 +19,12 @@ from aiokclient.consumer.assignors.holdings import Holding, read_holding
 from aiokclient.consumer.assignors.members import in_order, subscribers
 from aiokclient.consumer.assignors.sticky import Sticky
 from aiokclient.errors import ConfigError
-from aiokclient.types import TopicPartition
+from aiokclient.types import TopicPartition, public_in
 
 __all__ = ["Redundant"]
 
 
+@public_in("aiokclient")
 class Redundant(Sticky):
     """A strategy that assigns each partition to `copies` members.
 

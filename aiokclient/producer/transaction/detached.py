@@ -37,6 +37,7 @@ from aiokclient.producer.transaction.status import (
     TransactionOutcome,
     abortable,
 )
+from aiokclient.types import public_in
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
@@ -58,6 +59,7 @@ HINTS = {
 """The advice for an error of `end_transaction`, by the decision of the policy."""
 
 
+@public_in("aiokclient")
 @dataclass(frozen=True, slots=True)
 class DetachedTransaction:
     """An open transaction to which its producer writes nothing more.

@@ -33,7 +33,7 @@ from aiokclient.producer.transaction.states import (
     TransactionState,
     TransitionError,
 )
-from aiokclient.types import TopicPartition
+from aiokclient.types import TopicPartition, public_in
 
 if TYPE_CHECKING:
     from aiokclient.clock import Clock
@@ -49,6 +49,7 @@ __all__ = [
 ]
 
 
+@public_in("aiokclient")
 class TransactionOutcome(Enum):
     """The outcome of a transaction that has ended, as far as the producer knows."""
 

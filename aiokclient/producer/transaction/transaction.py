@@ -19,7 +19,7 @@ from aiokclient.producer.transaction.status import (
     TransactionOutcome,
     abortable,
 )
-from aiokclient.types import GroupMetadata, Headers, seconds
+from aiokclient.types import GroupMetadata, Headers, public_in, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,6 +62,7 @@ class TransactionalConsumer(Protocol):
         """
 
 
+@public_in("aiokclient")
 class Transaction:
     """One transaction of a producer; `producer.transaction()` returns it.
 

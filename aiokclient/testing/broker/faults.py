@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from aiokclient.errors import KafkaError
+from aiokclient.types import public_in
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -24,6 +25,7 @@ Alteration: TypeAlias = "Callable[[Any, Any], Response | None]"
 ErrorLike: TypeAlias = type[KafkaError] | KafkaError | int
 
 
+@public_in("aiokclient.testing")
 class Fault:
     """A rule for the requests of one API.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aiokclient.protocol import ApiKey
 from aiokclient.protocol.framing import ServerFraming
 from aiokclient.protocol.messages import ProduceRequest
+from aiokclient.types import public_in
 
 if TYPE_CHECKING:
     from aiokclient.protocol.fields import Buffer
@@ -28,6 +29,7 @@ _STRIPPED_PARTITIONS = 1_000
 _WORTH_STRIPPING = 1_000
 
 
+@public_in("aiokclient.testing")
 class ReceivedRequest:
     """A request that a broker received. `at` is the time, in seconds of a monotonic clock."""
 

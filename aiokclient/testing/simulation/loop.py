@@ -18,12 +18,15 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from aiokclient.types import public_in
+
 __all__ = ["SimulationError", "VirtualLoop"]
 
 IDLE_TURNS: Final = 200_000
 """Number of iterations at the same virtual time after which the program is considered to spin."""
 
 
+@public_in("aiokclient.testing")
 class SimulationError(Exception):
     """The simulated program is deadlocked, spins, or reached the limit of virtual time."""
 

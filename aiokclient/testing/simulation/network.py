@@ -29,12 +29,14 @@ from typing import Final
 from aiokclient.config.kinds import bare, written
 from aiokclient.network.transport import Address
 from aiokclient.testing.simulation.wires import Connection, VirtualTransport, Wire
+from aiokclient.types import public_in
 
 __all__ = ["NameFault", "VirtualConnector", "VirtualNetwork", "VirtualServer", "Weather"]
 
 FIRST_PORT: Final = 9092
 
 
+@public_in("aiokclient.testing")
 class NameFault(Enum):
     """A way in which the resolution of a name fails."""
 
@@ -43,6 +45,7 @@ class NameFault(Enum):
     BLOCK = "never answers"
 
 
+@public_in("aiokclient.testing")
 @dataclass
 class Weather:
     """The fault probabilities, from 0 to 1, and the latency range in seconds, of all connections.

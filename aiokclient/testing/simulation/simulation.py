@@ -26,6 +26,7 @@ from aiokclient.errors import IllegalStateError
 from aiokclient.testing.cluster import EmbeddedCluster
 from aiokclient.testing.simulation.loop import VirtualLoop
 from aiokclient.testing.simulation.network import VirtualConnector, VirtualNetwork, Weather
+from aiokclient.types import public_in
 
 __all__ = ["Simulation", "VirtualClock"]
 
@@ -59,6 +60,7 @@ class VirtualClock:
         self._offset_s += seconds
 
 
+@public_in("aiokclient.testing")
 class Simulation:
     """One run with one seed. ``limit_s`` is the limit of its virtual time, in seconds.
 

@@ -143,7 +143,7 @@ async def test_failures_of_sends_are_recorded(cluster: EmbeddedCluster, traces: 
                 producer.send("orders", b"x", headers=[("traceparent", b"", b"")])  # type: ignore[list-item]
     shown = [span.attributes["error.type"] for span in traces.spans]
     assert shown[1:3] == ["INVALID_RECORD", "INVALID_RECORD"]
-    assert shown[0] == "aiokclient.errors.local.SerializationError"
+    assert shown[0] == "aiokclient.errors.SerializationError"
     assert len(shown) == 6
     for span in traces.spans:
         assert span.status.status_code is StatusCode.ERROR

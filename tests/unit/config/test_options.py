@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import trustme
 
-from aiokclient import hints
 from aiokclient.config.admin import AdminConfig, AdminOptions
 from aiokclient.config.client import ClientConfig, ClientOptions
 from aiokclient.config.consumer import ConsumerConfig, ConsumerOptions
 from aiokclient.config.producer import ProducerConfig, ProducerOptions
 from aiokclient.config.security import Plaintext, Tls
 from aiokclient.errors import ConfigError
+from aiokclient.log import hints
 
 HERE = {"bootstrap_servers": "localhost:9092"}
 CONFIGS = (ClientConfig, ProducerConfig, ConsumerConfig, AdminConfig)

@@ -18,6 +18,7 @@ from aiokclient.config.security.oidc.response import Claims, token_from_reply, t
 from aiokclient.config.security.sasl import OAuthToken
 from aiokclient.config.security.tls import Tls
 from aiokclient.errors import ConfigError
+from aiokclient.types import public_in
 
 __all__ = ["OidcClientCredentials", "OidcJwtBearer", "TokenFile"]
 
@@ -42,6 +43,7 @@ class OidcOptions(AssertionOptions, RequestOptions, total=False):
     """The keyword arguments of `OidcJwtBearer` and `OidcClientCredentials`."""
 
 
+@public_in("aiokclient")
 class OidcClientCredentials:
     """A token provider that identifies itself by a client id and a secret (KIP-768).
 
@@ -109,6 +111,7 @@ class OidcClientCredentials:
         return Secret(f"Basic {b64encode(pair.encode()).decode()}")
 
 
+@public_in("aiokclient")
 class OidcJwtBearer:
     """A token provider that identifies itself by a signed assertion (KIP-1139).
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from aiokclient.testing.broker.connections.sasl import MECHANISMS
 from aiokclient.testing.broker.security.jwt import TokenRules
 from aiokclient.testing.broker.security.scram import LEAST_ITERATIONS
+from aiokclient.types import public_in
 
 __all__ = ["CERTIFICATES", "DEFAULT", "BrokerListener", "check_names"]
 
@@ -23,6 +24,7 @@ CERTIFICATES: Final = ("valid", "expired", "untrusted", "other-host")
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
+@public_in("aiokclient.testing")
 @dataclass(frozen=True, kw_only=True)
 class BrokerListener:
     """A listener of each broker, in addition to the default one, which is named PLAINTEXT.

@@ -18,6 +18,7 @@ from aiokclient.testing.broker.telemetry.receiver import (
     ReceivingCluster,
     uuid_text,
 )
+from aiokclient.types import public_in
 
 __all__ = ["OtlpHttpTelemetryReceiver"]
 
@@ -26,6 +27,7 @@ _log = logging.getLogger(__name__)
 _SCHEMES = {"http": HTTPConnection, "https": HTTPSConnection}
 
 
+@public_in("aiokclient.testing")
 class OtlpHttpTelemetryReceiver:
     """A receiver that sends each push to an OTLP endpoint, such as an OpenTelemetry Collector.
 

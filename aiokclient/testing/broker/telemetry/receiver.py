@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
 
-from aiokclient.types import ProducerRecord
+from aiokclient.types import ProducerRecord, public_in
 
 __all__ = [
     "CONTENT_TYPE",
@@ -32,6 +32,7 @@ def uuid_text(value: UUID) -> str:
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
+@public_in("aiokclient.testing")
 @dataclass(frozen=True, slots=True)
 class ClientTelemetryContext:
     """The client that pushed metrics, and the connection that it used.
@@ -49,6 +50,7 @@ class ClientTelemetryContext:
     listener: str
 
 
+@public_in("aiokclient.testing")
 @dataclass(frozen=True, slots=True)
 class ClientTelemetryPayload:
     """Pushed metrics. `data` is decompressed; the broker does not check that it is OTLP.
@@ -61,6 +63,7 @@ class ClientTelemetryPayload:
     data: bytes
 
 
+@public_in("aiokclient.testing")
 class ClientTelemetryReceiver(Protocol):
     """A receiver of the metrics that clients push to the embedded cluster.
 

@@ -10,11 +10,12 @@ from aiokclient.testing.broker.telemetry.receiver import (
     ReceivingCluster,
     uuid_text,
 )
-from aiokclient.types import ProducerRecord
+from aiokclient.types import ProducerRecord, public_in
 
 __all__ = ["TopicTelemetryReceiver"]
 
 
+@public_in("aiokclient.testing")
 class TopicTelemetryReceiver:
     """A receiver that writes each push as one record into a topic of the embedded cluster.
 
