@@ -13,7 +13,10 @@ os.environ["AIOKCLIENT_PURE"] = "1"
 
 import inventories  # noqa: E402
 
-import aiokclient  # noqa: E402
+import aiokclient.types  # noqa: E402
+
+# autodoc reads the docstrings and the order of attributes from the module that defines a class.
+aiokclient.types.public_in = lambda package: lambda owner: owner
 
 project = "aiokclient"
 author = "The aiokclient authors"

@@ -234,7 +234,7 @@ async def create_acls(
             for acl, result in zip(items, response.results, strict=False)
         }
 
-    return await requests.each(wanted, ask, timeout)
+    return await requests.ask_items(wanted, ask, timeout)
 
 
 async def describe_acls(
@@ -287,7 +287,7 @@ async def delete_acls(
             for each, result in zip(items, response.filter_results, strict=False)
         }
 
-    return await requests.each(wanted, ask, timeout)
+    return await requests.ask_items(wanted, ask, timeout)
 
 
 def _creation(acl: AclBinding) -> AclCreation:

@@ -117,7 +117,7 @@ async def alter_client_quotas(
             if (entity := _entity(entry.entity)) is not None
         }
 
-    return await requests.each(wanted, ask, timeout)
+    return await requests.ask_items(wanted, ask, timeout)
 
 
 def _parts(

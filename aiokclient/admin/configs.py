@@ -252,7 +252,7 @@ async def describe_configs(
             for result in response.results
         }
 
-    return await requests.each(wanted, _by_broker(requests, ask_broker), timeout)
+    return await requests.ask_items(wanted, _by_broker(requests, ask_broker), timeout)
 
 
 async def alter_configs(
@@ -282,7 +282,7 @@ async def alter_configs(
             for result in response.responses
         }
 
-    return await requests.each(changes, _by_broker(requests, ask_broker), timeout)
+    return await requests.ask_items(changes, _by_broker(requests, ask_broker), timeout)
 
 
 def _by_broker(
@@ -404,7 +404,7 @@ def _change(name: str, change: Change) -> AlterableConfig:
 
 async def list_client_metrics(requests: AdminRequests, timeout: float | None) -> list[str]:
     """See `Admin.list_client_metrics`."""
-    deadline = requests.deadline(timeout)
+    deadline = requests.deadline_after(timeout)
     try:
         response = await requests.send(
             ListConfigResourcesRequest(resource_types=[ResourceType.CLIENT_METRICS]),
@@ -428,7 +428,7 @@ async def delete_client_metrics(
 ) -> Results[str, None]:
     """See `Admin.delete_client_metrics`."""
     resources = {name: ConfigResource.client_metrics(name) for name in as_names(names)}
-    deadline = requests.deadline(timeout)
+    deadline = requests.deadline_after(timeout)
     remaining = requests.seconds_until(deadline)
     described = await describe_configs(requests, resources.values(), False, False, remaining)
     # A subscription exists as long as one of its options is set. So all of them are removed.

@@ -122,7 +122,7 @@ async def describe_delegation_token(
     """See `Admin.describe_delegation_token`."""
     wanted = None if owners is None else [_parts(each) for each in as_names(owners)]
     if wanted is not None and not wanted:
-        requests.check()
+        requests.require_open()
         return ()
     request = DescribeDelegationTokenRequest(
         owners=None

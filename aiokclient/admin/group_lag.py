@@ -60,8 +60,8 @@ async def group_lag(
 ) -> Results[str, dict[TopicPartition, PartitionLag]]:
     """See `Admin.group_lag`."""
     names, level = list(dict.fromkeys(as_names(groups))), _level(isolation_level)
-    requests.check()
-    until = requests.deadline(timeout)
+    requests.require_open()
+    until = requests.deadline_after(timeout)
     described = await describe_groups(requests, names, False, requests.seconds_until(until))
     errors: dict[str, KafkaError] = dict(described.errors)
     # The ends are read last. A group that commits in the meantime would otherwise seem to have
@@ -96,7 +96,7 @@ async def _read_ends(
     """Return the ends of partitions, without those that do not exist."""
     if not tps:
         return {}
-    until = requests.deadline(timeout)
+    until = requests.deadline_after(timeout)
     topics = list(dict.fromkeys(tp.topic for tp in tps))
     try:
         metadata = await requests.cluster.updater.refresh(topics, timeout=timeout, at_once=True)
@@ -126,7 +126,7 @@ async def _read_ends(
             for part in topic.partitions
         }
 
-    found = await requests.by_leader(existing, ask, API, requests.seconds_until(until))
+    found = await requests.ask_leaders(existing, ask, API, requests.seconds_until(until))
     return {**found.succeeded, **found.errors}
 
 

@@ -105,7 +105,7 @@ async def list_groups(
     """See `Admin.list_groups`."""
     request = ListGroupsRequest(states_filter=as_names(states), types_filter=as_names(types))
     found: dict[str, GroupListing] = {}
-    for broker, response in (await requests.of_all_brokers(request, timeout)).items():
+    for broker, response in (await requests.ask_all_brokers(request, timeout)).items():
         found.update(_listed(response, described_broker(broker)))
     return dict(sorted(found.items()))
 
@@ -140,7 +140,7 @@ async def describe_groups(
             left = [group for group in left if _is_absent(answers.get(group))]
         return answers
 
-    return await requests.by_coordinator(dict.fromkeys(as_names(groups)), ask, timeout)
+    return await requests.ask_coordinators(dict.fromkeys(as_names(groups)), ask, timeout)
 
 
 async def _describe_as(
@@ -179,7 +179,7 @@ async def delete_groups(
             for result in response.results
         }
 
-    return await requests.by_coordinator(dict.fromkeys(as_names(groups)), ask, timeout)
+    return await requests.ask_coordinators(dict.fromkeys(as_names(groups)), ask, timeout)
 
 
 async def remove_members(
@@ -222,7 +222,7 @@ async def remove_members(
             answers[name] = failure(code, None, "LeaveGroup", f"group {group}")
         return answers
 
-    return await requests.each(dict.fromkeys(as_names(members)), ask, timeout)
+    return await requests.ask_items(dict.fromkeys(as_names(members)), ask, timeout)
 
 
 async def _remove_each(
@@ -303,7 +303,7 @@ async def list_consumer_group_offsets(
         names = await _find_names(requests, ids, remaining)
         return {group.group_id: _offsets(group, group.group_id, names) for group in response.groups}
 
-    return await requests.by_coordinator(dict.fromkeys(as_names(groups)), ask, timeout)
+    return await requests.ask_coordinators(dict.fromkeys(as_names(groups)), ask, timeout)
 
 
 async def _list_offsets_one_by_one(
@@ -377,7 +377,7 @@ async def alter_consumer_group_offsets(
                 answers[tp] = error
         return answers
 
-    return await requests.each(wanted, ask, timeout)
+    return await requests.ask_items(wanted, ask, timeout)
 
 
 async def delete_consumer_group_offsets(
@@ -406,7 +406,7 @@ async def delete_consumer_group_offsets(
             for result in topic.partitions
         }
 
-    return await requests.each(as_partitions(tps), ask, timeout)
+    return await requests.ask_items(as_partitions(tps), ask, timeout)
 
 
 def _offsets(group: Any, group_id: str, names: Mapping[UUID, str]) -> Offsets | KafkaError:

@@ -86,7 +86,7 @@ async def find_hanging_transactions(
     """See `Admin.find_hanging_transactions`."""
     _check_scope(topic, partition, broker_id)
     require_integer(max_transaction_timeout_ms, "a number of milliseconds")
-    deadline = requests.deadline(timeout)
+    deadline = requests.deadline_after(timeout)
     candidates: list[HangingTransaction] = []
     partitions = await _list_partitions(requests, topic, partition, broker_id, deadline)
     for step in _in_steps(partitions):
@@ -222,7 +222,7 @@ async def abort_transaction(
         }
 
     wanted = {as_partition(transaction.partition): None}
-    results = await requests.by_leader(wanted, ask, API, timeout)
+    results = await requests.ask_leaders(wanted, ask, API, timeout)
     results.raise_for_errors()
 
 

@@ -73,8 +73,8 @@ async def describe_log_dirs(
         as_name(name, TOPIC)
     nodes = None if nodes is None else list(dict.fromkeys(nodes))
     names = None if names is None else list(dict.fromkeys(names))
-    requests.check()
-    cluster, until = requests.cluster, requests.deadline(timeout)
+    requests.require_open()
+    cluster, until = requests.cluster, requests.deadline_after(timeout)
 
     def left() -> float:
         return max(until - cluster.clock.monotonic(), 0.0)
@@ -106,7 +106,7 @@ async def describe_log_dirs(
         return await ask_targets({Broker(node): {node: None} for node in items}, ask_one)
 
     chosen = sorted(snapshot.brokers) if nodes is None else nodes
-    return await requests.each(dict.fromkeys(chosen), ask, left())
+    return await requests.ask_items(dict.fromkeys(chosen), ask, left())
 
 
 def _several(given: Any, what: str) -> list[Any]:

@@ -75,11 +75,11 @@ class AdminRequests:
         """Seconds to wait for one broker before checking whether the broker still exists."""
         return self._request_s
 
-    def check(self) -> None:
+    def require_open(self) -> None:
         """Raise an error if the client is not open, or if another event loop uses it."""
         self._admin._check()
 
-    def deadline(self, timeout: float | None) -> float:
+    def deadline_after(self, timeout: float | None) -> float:
         """Return the deadline of a call with this timeout, on the monotonic clock."""
         return float(self.cluster.clock.monotonic() + self._admin._seconds(timeout))
 
@@ -105,17 +105,17 @@ class AdminRequests:
         `failed(error)` is called for each attempt that was sent and failed. `check` is that of
         `ClusterClient.request`.
         """
-        self.check()
+        self.require_open()
         return await self.cluster.request(
             message, to, timeout=timeout, scope=Scope.ADMIN, failed=failed, check=check
         )
 
-    async def each(
+    async def ask_items(
         self, items: Mapping[K, Item], ask: Ask[K, Item, V], timeout: float | None
     ) -> Results[K, V]:
         """Request all items, and repeat those with a retriable error until the timeout."""
-        self.check()
-        retry = Retry(self.deadline(timeout), self._backoff, self.cluster.clock)
+        self.require_open()
+        retry = Retry(self.deadline_after(timeout), self._backoff, self.cluster.clock)
         results: dict[K, Any] = dict.fromkeys(items)
         refused: dict[K, KafkaError] = {}
 
@@ -135,7 +135,7 @@ class AdminRequests:
         refusals = self.cluster.refusals
         loop = PerItem(items, retry, Scope.ADMIN, refusals=refusals)
         try:
-            await loop.run(ask_left, refresh=self._refresh, refuse=refuse)
+            await loop.run(ask_left, refresh=self._request_metadata, refuse=refuse)
         except UsageError:
             raise
         except KafkaError as error:
@@ -145,11 +145,11 @@ class AdminRequests:
             )
         return Results(results, self.cluster.log("admin"))
 
-    def _refresh(self, key: object, error: KafkaError) -> bool:
+    def _request_metadata(self, key: object, error: KafkaError) -> bool:
         self.cluster.updater.request_update()
         return True
 
-    async def by_coordinator(
+    async def ask_coordinators(
         self,
         keys: Mapping[str, Item],
         ask: Callable[[dict[str, Item], BrokerInfo, float], Awaitable[Answers[str, V]]],
@@ -185,9 +185,9 @@ class AdminRequests:
             answers.update(await ask_targets(coordinators, ask_one))
             return answers
 
-        return await self.each(keys, ask_each, timeout)
+        return await self.ask_items(keys, ask_each, timeout)
 
-    async def by_leader(
+    async def ask_leaders(
         self,
         partitions: Mapping[TopicPartition, Item],
         ask: Callable[[dict[TopicPartition, Item], Leader, float], Awaitable[Any]],
@@ -220,9 +220,9 @@ class AdminRequests:
             )
             return answers
 
-        return await self.each(partitions, ask_each, timeout)
+        return await self.ask_items(partitions, ask_each, timeout)
 
-    async def of_all_brokers(
+    async def ask_all_brokers(
         self, request: Request[R], timeout: float | None
     ) -> dict[BrokerInfo, R]:
         """Send the request to all brokers, and return their responses.
@@ -230,8 +230,8 @@ class AdminRequests:
         If the request to an existing broker still fails at the timeout, raises the last error of
         that broker.
         """
-        self.check()
-        clock, deadline = self.cluster.clock, self.deadline(timeout)
+        self.require_open()
+        clock, deadline = self.cluster.clock, self.deadline_after(timeout)
         found: dict[int, tuple[BrokerInfo, R]] = {}
         failed, last = True, LastAnswer()
         while failed:

@@ -158,7 +158,7 @@ async def describe_user_scram_credentials(
     ) -> Answers[str, tuple[ScramCredentialInfo, ...]]:
         return await _describe(requests, items, remaining)
 
-    return await requests.each(dict.fromkeys(as_names(users)), ask, timeout)
+    return await requests.ask_items(dict.fromkeys(as_names(users)), ask, timeout)
 
 
 async def _describe(
@@ -177,9 +177,9 @@ async def alter_user_scram_credentials(
 ) -> Results[str, None]:
     """See `Admin.alter_user_scram_credentials`."""
     wanted = _by_user(alterations)
-    requests.check()
-    steps = _Alterations(requests, requests.deadline(timeout))
-    return await requests.each(wanted, steps.alter_users, timeout)
+    requests.require_open()
+    steps = _Alterations(requests, requests.deadline_after(timeout))
+    return await requests.ask_items(wanted, steps.alter_users, timeout)
 
 
 class _Alterations:

@@ -181,7 +181,7 @@ async def create_topics(
             for result in response.topics
         }
 
-    return await requests.each(wanted, ask, timeout)
+    return await requests.ask_items(wanted, ask, timeout)
 
 
 async def delete_topics(
@@ -210,7 +210,7 @@ async def delete_topics(
             if (key := _asked(result, items)) is not None
         }
 
-    return await requests.each(wanted, ask, timeout)
+    return await requests.ask_items(wanted, ask, timeout)
 
 
 async def describe_topics(
@@ -239,7 +239,7 @@ async def describe_topics(
 
         return await listed(response.topics, described)
 
-    return await requests.each(wanted, ask, timeout)
+    return await requests.ask_items(wanted, ask, timeout)
 
 
 async def list_topics(
@@ -397,7 +397,7 @@ async def create_partitions(
             for result in response.results
         }
 
-    return await requests.each(wanted, ask, timeout)
+    return await requests.ask_items(wanted, ask, timeout)
 
 
 def _partitions_topic(name: str, total: int | NewPartitions) -> CreatePartitionsTopic:
@@ -440,4 +440,4 @@ async def delete_records(
                 answers[partition] = error or result.low_watermark
         return answers
 
-    return await requests.by_leader(wanted, ask, DELETE_RECORDS, timeout)
+    return await requests.ask_leaders(wanted, ask, DELETE_RECORDS, timeout)

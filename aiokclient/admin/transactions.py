@@ -137,7 +137,7 @@ async def list_transactions(
         transactional_id_pattern=pattern or None,
     )
     try:
-        responses = await requests.of_all_brokers(request, timeout)
+        responses = await requests.ask_all_brokers(request, timeout)
     except UnsupportedVersionError as error:
         if needed := _needed(request):
             text = f"list_transactions({needed} or later."
@@ -171,7 +171,7 @@ async def describe_transactions(
         }
 
     wanted = dict.fromkeys(as_names(transactional_ids))
-    return await requests.by_coordinator(wanted, ask, timeout, kind=TRANSACTION)
+    return await requests.ask_coordinators(wanted, ask, timeout, kind=TRANSACTION)
 
 
 def _producer_ids(given: Iterable[int]) -> list[int]:
@@ -247,7 +247,7 @@ async def _producers_of_leaders(
             for tp, part in await _ask_for_producers(requests, items, to, remaining)
         }
 
-    return await requests.by_leader(partitions, ask, DESCRIBE_PRODUCERS, timeout)
+    return await requests.ask_leaders(partitions, ask, DESCRIBE_PRODUCERS, timeout)
 
 
 async def _producers_of_replica(
@@ -274,7 +274,7 @@ async def _producers_of_replica(
                 answers[tp] = error or _producers(part.active_producers)
         return answers
 
-    return await requests.each(wanted, ask, timeout)
+    return await requests.ask_items(wanted, ask, timeout)
 
 
 async def _ask_for_producers(
@@ -313,7 +313,7 @@ async def fence_producers(
         return answers
 
     wanted = dict.fromkeys(as_names(transactional_ids))
-    return await requests.by_coordinator(wanted, ask, timeout, kind=TRANSACTION)
+    return await requests.ask_coordinators(wanted, ask, timeout, kind=TRANSACTION)
 
 
 async def _fence(

@@ -201,7 +201,7 @@ def test_batch_query_whose_range_is_deleted_after_its_plan_follows_the_option(
         return
     with pytest.raises(PySparkException) as caught:
         frame.collect()
-    assert f"aiokclient.errors.uncategorized.OffsetOutOfRangeError: {MISSING}" in str(caught.value)
+    assert f"aiokclient.errors.OffsetOutOfRangeError: {MISSING}" in str(caught.value)
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
