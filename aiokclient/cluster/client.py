@@ -127,8 +127,6 @@ class ClusterClient:
             self.log("telemetry"),
             self.metrics,
             ReporterConnections(self),
-            self.collector,
-            lambda: self.supervisor.forked,
         )
 
     # -- starting and closing ---------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from asyncio import CancelledError
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from aiokclient.clock import Clock
@@ -99,11 +99,11 @@ class ApplicationPoints:
         self._warned: set[str] = set()
         """The names of metrics for which a warning was logged. There are at most `WARNINGS`."""
 
-    def collect(self, wanted: Callable[[str], bool]) -> list[Point]:
-        """Return the points of all metrics that are wanted and can be read."""
+    def collect(self, wanted: Container[str] | None) -> list[Point]:
+        """Return the points of all wanted metrics that can be read. None means all metrics."""
         points = []
         for metric in self._metrics:
-            if wanted(metric.name):
+            if wanted is None or metric.name in wanted:
                 point = self._point(metric)
                 if point is not None:
                     points.append(point)

@@ -20,7 +20,7 @@ import asyncio
 import logging
 import math
 from collections import Counter as Count
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby
 from types import MappingProxyType
@@ -42,10 +42,10 @@ from aiokclient.metrics import (
     gauged,
 )
 from aiokclient.telemetry.application import ApplicationMetrics, ApplicationPoints
-from aiokclient.telemetry.points import Collected, HistogramValue, Point, PointKind
+from aiokclient.telemetry.points import HistogramValue, Point, PointKind
 from aiokclient.telemetry.table import COUNT, ROWS, SHARED_ROWS, Row, Way
 
-__all__ = ["SERIES_LIMIT", "ClientCollector"]
+__all__ = ["ClientCollector", "Collected", "SERIES_LIMIT"]
 
 SERIES_LIMIT: Final = 10_000
 """Maximum number of series. The series of partitions are left out if there would be more."""
@@ -53,8 +53,28 @@ SHORTEST_S: Final = 1e-3
 """The shortest time span, in seconds, so that rates are finite."""
 
 
+class Collected(NamedTuple):
+    """The metrics of one client at one moment."""
+
+    client: ClientPoints | None
+    """The metrics of the client itself."""
+    application: list[Point]
+    """The metrics that the application has registered."""
+    most: int
+    """An upper estimate of the number of points."""
+    ended_topics: frozenset[str] = frozenset()
+    """Topics that have ended since the last `take`. If one returns, its series begin at zero."""
+
+    def compute_points(self) -> list[Point]:
+        """Return all points. May take long, and may be called in any thread."""
+        return self.application if self.client is None else self.client.compute() + self.application
+
+
 class ClientCollector:
-    """The source of all points of one client; see `aiokclient.telemetry.points.Collector`."""
+    """The source of all points of one client, for one reporter.
+
+    Rates, averages, and maxima are those of the time since the last call of `restart`.
+    """
 
     def __init__(
         self, metrics: Metrics, application: ApplicationMetrics, clock: Clock, log: ClientLog
@@ -91,7 +111,7 @@ class ClientCollector:
         connections.compute_series("threads.calls", lambda: _pools(0))
         connections.compute_series("threads.waiting", lambda: _pools(1))
 
-    def take(self, wanted: Callable[[str], bool]) -> Collected:
+    def take(self, wanted: Container[str]) -> Collected:
         """Take the metrics whose names are wanted, all at one moment. Synchronous."""
         self._lag.begin()
         owners = self._metrics.owners
@@ -114,11 +134,11 @@ class ClientCollector:
             partitions=partitions,
         )
         gone = self._metrics.take_ended_topics()
-        return Collected(lambda: points() + application, points.most + len(application), gone)
+        return Collected(points, application, points.most + len(application), gone)
 
-    def collect(self, wanted: Callable[[str], bool]) -> list[Point]:
+    def collect(self, wanted: Container[str]) -> list[Point]:
         """Take the metrics whose names are wanted, and return their points at once."""
-        return [*self.take(wanted).points()]
+        return self.take(wanted).compute_points()
 
     def present(
         self, own: OwnMetrics, rows: Sequence[Row]
@@ -144,7 +164,7 @@ class ClientCollector:
 
     def application(self) -> list[Point]:
         """Return the points of the metrics that the application has registered. Synchronous."""
-        return self._application.collect(lambda name: True)
+        return self._application.collect(None)
 
     def watch_loop(self) -> None:
         """Measure the lag of the event loop from now on, as after a call of `take`."""
@@ -276,7 +296,7 @@ def rows_of_partitions(kind: str) -> int:
 
 
 class ClientPoints:
-    """The points of one client at one moment. Call the object once to compute them.
+    """The points of one client at one moment.
 
     `before` has the samples at the beginning of the time span, by the ids of their objects, and
     `seconds` is the length of the time span. `lag` is the lag of the event loop. `partitions` says
@@ -290,7 +310,7 @@ class ClientPoints:
         before: dict[int, Sample],
         seconds: float,
         lag: HistogramValue,
-        wanted: Callable[[str], bool],
+        wanted: Container[str],
         *,
         partitions: bool,
     ) -> None:
@@ -310,23 +330,23 @@ class ClientPoints:
         found = 0
         for (kind, membership), count in Count(map(_sort, self._children)).items():
             rows = rows_of(kind, membership, self._partitions)
-            wanted = [row for row in rows if self._wanted(row.name)]
+            wanted = [row for row in rows if row.name in self._wanted]
             found += count * sum(MANY if row.labels else 1 for row in wanted)
         for kind in {child.kind for child in self._children}:
-            found += sum(self._wanted(row.name) for row in SHARED_ROWS[kind])
+            found += sum(row.name in self._wanted for row in SHARED_ROWS[kind])
         return found
 
-    def __call__(self) -> list[Point]:
-        """Compute the points. This may be called in any thread."""
+    def compute(self) -> list[Point]:
+        """Compute the points. Call it once, in any thread."""
         points: list[Point] = []
         series = further = 0
-        counts = self._wanted(COUNT)
+        counts = COUNT in self._wanted
         for sample, rows, resource in self._tasks():
             for row in rows:
                 if row.name == COUNT:
                     continue
                 before = len(points)
-                if self._wanted(row.name):
+                if row.name in self._wanted:
                     points += self._points(sample, row, resource)
                     count = len(points) - before
                 else:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from aiokclient.metrics import Labels
 
-__all__ = ["Collected", "Collector", "HistogramValue", "Point", "PointKind"]
+__all__ = ["HistogramValue", "Point", "PointKind"]
 
 
 class PointKind(Enum):
@@ -51,27 +50,3 @@ class Point(NamedTuple):
     """
     unit: str = ""
     """The unit that the application has given. The metrics of Kafka's clients have none."""
-
-
-class Collected(NamedTuple):
-    """The metrics of one client at one moment."""
-
-    points: Callable[[], Sequence[Point]]
-    """A function that returns the points. It may take long, and may be called in any thread."""
-    most: int
-    """An upper estimate of the number of points."""
-    ended_topics: frozenset[str] = frozenset()
-    """Topics that have ended since the last `take`. If one returns, its series begin at zero."""
-
-
-class Collector(Protocol):
-    """The source of all points of one client, for one reporter."""
-
-    def take(self, wanted: Callable[[str], bool]) -> Collected:
-        """Take the metrics whose names are wanted, all at one moment. Synchronous.
-
-        Rates, averages, and maxima are those of the time since the last call of `restart`.
-        """
-
-    def restart(self) -> None:
-        """Begin a new time span at the last `take`. Call it when all that it took was accepted."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiokclient.clock import Clock
 from aiokclient.config.codecs import Compression
@@ -13,8 +11,11 @@ from aiokclient.metrics import Metrics
 from aiokclient.telemetry.accumulation import Accumulation
 from aiokclient.telemetry.otlp import is_loaded
 from aiokclient.telemetry.payload import Payload, Payloads, make_payloads
-from aiokclient.telemetry.points import Collector
 from aiokclient.telemetry.subscription import Subscription
+
+if TYPE_CHECKING:
+    from aiokclient.telemetry.collector import ClientCollector, Collected
+    from aiokclient.telemetry.reporter import ReportingClient
 
 __all__ = ["Encoding", "Pushes"]
 
@@ -26,35 +27,56 @@ UNLIMITED: Final = 2**31 - 1
 
 
 class Encoding:
-    """Metrics that were taken at one moment. A call of the object encodes them.
+    """Metrics that were taken at one moment, and how to encode them."""
 
-    `most` is an upper estimate of the number of points.
-    """
+    def __init__(
+        self,
+        collected: Collected,
+        accumulation: Accumulation,
+        subscription: Subscription,
+        time_ms: int,
+        max_bytes: int,
+        codec: Compression,
+    ) -> None:
+        self._collected = collected
+        self._accumulation = accumulation
+        self._subscription = subscription
+        self._time_ms = time_ms
+        self._max_bytes = max_bytes
+        self._codec = codec
 
-    def __init__(self, job: Callable[[], Payloads], most: int) -> None:
-        self._job = job
-        self.takes_long = most > INLINE_POINTS or not is_loaded()
-        """Whether the call must be made in a thread."""
+    @property
+    def takes_long(self) -> bool:
+        """Whether `encode` must be called in a thread."""
+        return self._collected.most > INLINE_POINTS or not is_loaded()
 
-    def __call__(self) -> Payloads:
-        return self._job()
+    def encode(self) -> Payloads:
+        """Compute, encode, and compress the metrics. This may be called in any thread."""
+        return make_payloads(
+            self._collected.compute_points(),
+            self._accumulation.measure,
+            self._time_ms,
+            delta=self._subscription.delta,
+            max_bytes=self._max_bytes,
+            codec=self._codec,
+        )
 
 
 class Pushes:
     """The payloads of pushes.
 
-    `collect` creates the source of the metrics with the first subscription. From then on, objects
-    that are closed keep their metrics until the next push. The first push contains the changes
-    since `since_ms`.
+    The source of the metrics is created with the first subscription. From then on, objects that are
+    closed keep their metrics until the next push. The first push contains the changes since
+    `since_ms`.
     """
 
     def __init__(
-        self, clock: Clock, metrics: Metrics, collect: Callable[[], Collector], *, since_ms: int
+        self, clock: Clock, metrics: Metrics, client: ReportingClient, *, since_ms: int
     ) -> None:
         self._clock = clock
         self._metrics = metrics
-        self._make_collector = collect
-        self._collector: Collector | None = None
+        self._client = client
+        self._collector: ClientCollector | None = None
         self._accumulation = Accumulation(since_ms)
         self._payloads: deque[Payload] = deque()
         self._taken_ms = 0
@@ -81,31 +103,30 @@ class Pushes:
     def follow(self, subscription: Subscription) -> None:
         """Begin a new subscription."""
         if self._collector is None:
-            self._collector = self._make_collector()
+            self._collector = self._client.collector()
         self._limit = UNLIMITED
         self._payloads.clear()
         self._accumulation.follow(subscription.delta)
 
     def take(self, subscription: Subscription) -> Encoding:
-        """Take all metrics now. Return the object that the caller must call to encode them.
+        """Take all metrics now. Return the object that encodes them.
 
         Call `follow` first.
         """
         assert self._collector is not None
         self._payloads.clear()
         self._taken_ms = self._clock.time_ms()
-        collected = self._collector.take(subscription.wants)
+        collected = self._collector.take(subscription.names)
         if collected.ended_topics:
             self._accumulation.forget(collected.ended_topics)
-        make = partial(
-            make_payloads,
-            measure=self._accumulation.measure,
-            time_ms=self._taken_ms,
-            delta=subscription.delta,
-            max_bytes=min(subscription.max_bytes, self._limit),
-            codec=self._codec(subscription),
+        return Encoding(
+            collected,
+            self._accumulation,
+            subscription,
+            self._taken_ms,
+            min(subscription.max_bytes, self._limit),
+            self._codec(subscription),
         )
-        return Encoding(lambda: make(collected.points()), collected.most)
 
     def encoded(self, made: Payloads) -> Payload:
         """Add encoded payloads, and return the first one."""

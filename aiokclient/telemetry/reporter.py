@@ -49,11 +49,11 @@ from aiokclient.telemetry.states import (
 from aiokclient.telemetry.subscription import DEFAULT_INTERVAL_S, Subscription, subscription_of
 
 if TYPE_CHECKING:
+    from aiokclient.telemetry.collector import ClientCollector
     from aiokclient.telemetry.payload import Payload
-    from aiokclient.telemetry.points import Collector
     from aiokclient.telemetry.pushes import Pushes
 
-__all__ = ["LAST_PUSH_S", "ReportConnections", "Reporter"]
+__all__ = ["LAST_PUSH_S", "ReportingClient", "Reporter"]
 
 R = TypeVar("R", bound=Response)
 
@@ -82,8 +82,15 @@ CONSEQUENCES: Final[Mapping[ReporterEvent, str]] = {
 """The consequences of a refusal, for the log."""
 
 
-class ReportConnections(Protocol):
-    """The connections that a reporter may use."""
+class ReportingClient(Protocol):
+    """The client that reports: its connections, and the source of its metrics."""
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is the copy of a client in a forked process."""
+
+    def collector(self) -> ClientCollector:
+        """Return the source of the metrics. It is created at the first call."""
 
     def announced(self) -> bool:
         """Return whether a connected broker announces the telemetry requests. Synchronous."""
@@ -104,10 +111,7 @@ class ReportConnections(Protocol):
 
 
 class Reporter:
-    """The reporter of one client. It belongs to the event loop in which the client was started.
-
-    `collect` creates the source of the metrics. It is called at the first subscription.
-    """
+    """The reporter of one client. It belongs to the event loop in which the client was started."""
 
     def __init__(
         self,
@@ -115,16 +119,13 @@ class Reporter:
         clock: Clock,
         log: ClientLog,
         metrics: Metrics,
-        connections: ReportConnections,
-        collect: Callable[[], Collector],
-        forked: Callable[[], bool] = lambda: False,
+        client: ReportingClient,
     ) -> None:
         self._enabled = config.enable_metrics_push
         self._request_s = config.request_timeout_ms / 1000
         self._clock = clock
         self._log = log
-        self._connections = connections
-        self._forked = forked
+        self._client = client
         self._backoff = Backoff.of(config)
         self._context = contextvars.Context()
         self._task: asyncio.Task[None] | None = None
@@ -146,7 +147,6 @@ class Reporter:
         self._interval_s = DEFAULT_INTERVAL_S
         self._subscription: Subscription | None = None
         self._metrics = metrics
-        self._collect = collect
         self._created_ms = clock.time_ms()
         self._made_pushes: Pushes | None = None
         self._node_id: int | None = None
@@ -192,7 +192,7 @@ class Reporter:
             return
         if self._task is not None:
             self._wake.set()
-        elif self._connections.announced():
+        elif self._client.announced():
             self._begin()
 
     async def instance_id(self, timeout: float) -> UUID:
@@ -265,7 +265,7 @@ class Reporter:
     async def _run(self) -> None:
         try:
             event: ReporterEvent | None = None
-            while self._state is not ReporterState.CLOSED and not self._forked():
+            while self._state is not ReporterState.CLOSED and not self._client.is_forked:
                 event = await self._apply(await self._next() if event is None else event)
         except Exception as error:
             self._die(error)
@@ -323,7 +323,7 @@ class Reporter:
             self._wanted = False
             return ReporterEvent.WANTED
         if self._state is ReporterState.SEARCHING:
-            return ReporterEvent.FOUND if self._connections.announced() else None
+            return ReporterEvent.FOUND if self._client.announced() else None
         if self._clock.monotonic() >= self._due:
             self._due = math.inf
             return ReporterEvent.DUE
@@ -353,7 +353,7 @@ class Reporter:
             from aiokclient.telemetry.pushes import Pushes
 
             self._made_pushes = Pushes(
-                self._clock, self._metrics, self._collect, since_ms=self._created_ms
+                self._clock, self._metrics, self._client, since_ms=self._created_ms
             )
         return self._made_pushes
 
@@ -462,8 +462,8 @@ class Reporter:
         """
         encoding = self._pushes.take(subscription)
         if not encoding.takes_long:
-            return self._pushes.encoded(encoding())
-        thread = threads.run(encoding)
+            return self._pushes.encoded(encoding.encode())
+        thread = threads.run(encoding.encode)
         if not await self._settled(thread, at_least_s=math.inf if last else 0.0):
             return None
         return self._pushes.encoded(thread.result())
@@ -525,10 +525,10 @@ class Reporter:
         return event
 
     async def _connection(self) -> BrokerConnection | None:
-        found = await self._connected(self._connections.connect(self._node_id, self._avoided))
+        found = await self._connected(self._client.connect(self._node_id, self._avoided))
         if found is None and self._waiters and not self._closing:
             async with asyncio.timeout(self._request_s):
-                found = await self._connected(self._connections.connect_any())
+                found = await self._connected(self._client.connect_any())
         return found
 
     async def _connected(

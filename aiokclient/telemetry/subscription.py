@@ -56,9 +56,10 @@ class NamePrefixes:
                 kept.append(prefix)
         self._prefixes = tuple(kept)
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         # No prefix begins with another one. So only the last one that sorts before the name, or
         # is equal to it, can match.
+        assert isinstance(name, str)
         index = bisect_right(self._prefixes, name)
         return index > 0 and name.startswith(self._prefixes[index - 1])
 
@@ -77,6 +78,7 @@ class Subscription(NamedTuple):
     id: int
     interval_s: float
     names: NamePrefixes
+    """The prefixes of the metrics to push."""
     delta: bool
     """Whether sums are pushed as the difference from the previous accepted push."""
     max_bytes: int
@@ -84,10 +86,6 @@ class Subscription(NamedTuple):
     """The compressions that the broker accepts and this client has. The preferred one is first."""
     shortened: bool = False
     """Whether prefixes were dropped, because they were too many or too long."""
-
-    def wants(self, name: str) -> bool:
-        """Return whether a metric is to be pushed."""
-        return name in self.names
 
 
 def subscription_of(response: GetTelemetrySubscriptionsResponse) -> Subscription:

@@ -30,6 +30,7 @@ from aiokclient.errors import DeliveryTimeoutError, NotEnoughReplicasError, Reco
 from aiokclient.events import Authenticated
 from aiokclient.protocol.api import ApiKey
 from aiokclient.telemetry.points import PointKind
+from aiokclient.telemetry.subscription import NamePrefixes
 from aiokclient.testing import BrokerListener, EmbeddedCluster
 
 P = "org.apache.kafka."
@@ -62,7 +63,7 @@ class Pushed:
     """The points that a client would push now."""
 
     def __init__(self, client: Any) -> None:
-        self.points = client._cluster.collector().collect(lambda name: True)
+        self.points = client._cluster.collector().collect(NamePrefixes([""]))
 
     def value(self, name: str, **labels: str) -> Any:
         """Return the only value with this name and these labels."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Container, Coroutine, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -16,7 +16,8 @@ from aiokclient import Admin
 from aiokclient.admin import ConfigResource
 from aiokclient.metrics import Labels
 from aiokclient.protocol import ApiKey
-from aiokclient.telemetry.points import Collected, Point, PointKind
+from aiokclient.telemetry.collector import Collected
+from aiokclient.telemetry.points import Point, PointKind
 from aiokclient.testing import ClientTelemetryContext, ClientTelemetryPayload
 
 ASK, PUSH = ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY
@@ -99,7 +100,7 @@ class FakeCollector:
         self.restarted = 0
         self.error: Exception | None = None
 
-    def take(self, wanted: Callable[[str], bool]) -> Collected:
+    def take(self, wanted: Container[str]) -> Collected:
         if self.error is not None:
             raise self.error
         self.collected += 1
@@ -110,8 +111,8 @@ class FakeCollector:
             points.append(Point("org.apache.kafka.fake.lag", PointKind.GAUGE, number, labels))
         for number in range(self.sums):
             points.append(Point(f"{SUMS}.{number}", PointKind.SUM, self.value))
-        points = [point for point in points if wanted(point.name)]
-        return Collected(lambda: points, len(points))
+        points = [point for point in points if point.name in wanted]
+        return Collected(None, points, len(points))
 
     def restart(self) -> None:
         self.restarted += 1

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.cluster.metadata.requests import MetadataRequests
     from aiokclient.protocol.schema import Request
+    from aiokclient.telemetry.collector import ClientCollector
 
 __all__ = [
     "Brokers",
@@ -675,13 +676,22 @@ def one_line(text: str) -> str:
 
 
 class ReporterConnections:
-    """The connections of one client, for requests that must not change how it works.
+    """The metrics and the connections of one client, for requests that must not change its work.
 
     Normally, these requests use connections that are open anyway.
     """
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is the copy of a client in a forked process."""
+        return self._cluster.supervisor.forked
+
+    def collector(self) -> ClientCollector:
+        """Return the source of the metrics. Synchronous."""
+        return self._cluster.collector()
 
     def announced(self) -> bool:
         """Return whether a connected broker announces the telemetry requests. Synchronous."""

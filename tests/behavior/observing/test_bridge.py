@@ -16,6 +16,7 @@ from aiokclient.errors import InvalidRecordError, NotEnoughReplicasError
 from aiokclient.protocol import ApiKey
 from aiokclient.telemetry.bridged import DESCRIPTIONS, NAMESPACE, SAME
 from aiokclient.telemetry.points import PointKind
+from aiokclient.telemetry.subscription import NamePrefixes
 from aiokclient.testing import EmbeddedCluster
 
 KAFKA = "org.apache.kafka."
@@ -49,7 +50,7 @@ def pushed_sums(client: Any) -> dict[str, float]:
     A metric of the connections is pushed once for each kind of client, and is counted only once.
     """
     sums: dict[str, Counter[str]] = {}
-    for point in client._cluster.collector().collect(lambda name: True):
+    for point in client._cluster.collector().collect(NamePrefixes([""])):
         if point.kind is not PointKind.SUM or any(part in point.name for part in TIMES):
             continue
         if point.name.endswith("consumed.total") and not point.labels:

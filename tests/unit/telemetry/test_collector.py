@@ -14,9 +14,10 @@ from aiokclient.telemetry.accumulation import AcceptedValues, Accumulation
 from aiokclient.telemetry.application import ApplicationMetrics
 from aiokclient.telemetry.collector import ClientCollector
 from aiokclient.telemetry.points import HistogramValue, Point, PointKind
+from aiokclient.telemetry.subscription import NamePrefixes
 
 P = "org.apache.kafka."
-EVERYTHING = lambda name: True  # noqa: E731
+EVERYTHING = NamePrefixes([""])
 
 
 class FakeClock:
@@ -190,7 +191,7 @@ async def test_points_are_those_of_the_moment_when_they_were_taken(world: World)
     quantity.add(1)
     spread.observe(6)
     world.clock.now += 5
-    values = {p.name: p.value for p in taken.points()}
+    values = {p.name: p.value for p in taken.compute_points()}
     assert values[f"{P}producer.record.error.total"] == 5
     assert values[f"{P}producer.batch.size.max"] == 5
     assert len(values) <= taken.most
@@ -235,9 +236,9 @@ async def test_a_topic_that_returns_is_counted_from_zero(world: World) -> None:
     found = []
     for count in (3, 5):
         world.child.counter("topic.failed", topic="t").add(count)
-        taken = world.collector.take(lambda name: name == f"{P}producer.topic.record.error.total")
+        taken = world.collector.take({f"{P}producer.topic.record.error.total"})
         sums.forget(taken.ended_topics)
-        points = taken.points()
+        points = taken.compute_points()
         found.append([measured.value for measured in sums.measure(points)])
         sums.accept(AcceptedValues(points, 0))
         world.metrics.keep_topics(lambda topic: False)
@@ -335,7 +336,7 @@ class TestApplicationMetrics:
         calls: list[int] = []
         world.application.register("app.unwanted", lambda: len(calls), {}, "")
         world.application.register("app.read", lambda: calls.append(1) or 0, {}, "")
-        found = world.collector.collect(lambda name: name == "app.unwanted")
+        found = world.collector.collect({"app.unwanted"})
         assert [(p.name, p.value) for p in found] == [("app.unwanted", 0.0)]
         assert not calls
 
