@@ -1,5 +1,5 @@
 # cython: auto_pickle=False
-"""Native twins of the modules in `producer._pure`: sending, deliveries, and waiting for them.
+"""Native twins of `producer._pure` and of the path of a send: sending, deliveries, and waiting for them.
 
 All parts are in one extension module, so that they can call each other's C functions.
 """

@@ -267,21 +267,21 @@ cdef class ArrowRows:
         return found
 
 
-def send_columns(SendPath self not None, targets, records, refuse, reserve):
+def send_columns(SendPath self not None, targets, records):
     """See `producer.send_arrow.send_columns`."""
     cdef ArrowRows rows = ArrowRows(records, now(self))
     cdef list topics = list(targets)
-    if not look_at_rows(self, topics, rows, refuse):
+    if not look_at_rows(self, topics, rows, records):
         return None
     needs = settle_rows(self, topics, rows)
-    reserve(needs)
+    self._accumulator.require_room(needs, are_rows=True)
     return append_rows(self, rows)
 
 
-cdef bint look_at_rows(SendPath self, list topics, ArrowRows rows, refuse) except -1:
+cdef bint look_at_rows(SendPath self, list topics, ArrowRows rows, records) except -1:
     """Return whether native code can send all of the rows. Compute their sizes and times.
 
-    A row that may be wrong is passed to `refuse(row)`, which raises an error if it is wrong. No
+    A row that may be wrong is passed to `records.check_row`, which raises an error if it is wrong. No
     partition is chosen yet, so that the Python code can send the rows from the same state if the
     result is False.
     """
@@ -303,7 +303,7 @@ cdef bint look_at_rows(SendPath self, list topics, ArrowRows rows, refuse) excep
             or not rows.set_time(i)
             or not rows.set_partition(i, len(target.queues))
         ):
-            refuse(i)
+            records.check_row(self, topics, i)
             return False
     return True
 
@@ -367,7 +367,7 @@ cdef DeliveryRuns append_rows(SendPath self, ArrowRows rows):
             if row.time != batch.stamp:
                 batch.note(index, row.time)
         else:
-            batch, index = self._append(
+            batch, index = self._accumulator.append(
                 queue,
                 row.time,
                 bytes_of(&key),

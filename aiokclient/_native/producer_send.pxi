@@ -1,7 +1,7 @@
-"""The native twin of `producer._pure.send`, with the same interface.
+"""The native twin of `producer.producer.SendPath`, with the same interface.
 
 It handles only the common cases. In all others, it changes nothing, and the Python code of
-`producer.send` sends the records.
+`Producer` sends the records.
 """
 
 from aiokclient.types import ProducerRecord
@@ -47,7 +47,7 @@ cdef struct Row:
 
 
 cdef class SendPath:
-    """See `producer._pure.send.SendPath`."""
+    """See `producer.producer.SendPath`."""
 
     cdef public bint _usable
     cdef public bint _real_time
@@ -58,10 +58,8 @@ cdef class SendPath:
     cdef public object _clock
     cdef public dict _topics
     cdef public Py_ssize_t _largest
-    cdef public object _append
-    cdef public object _advance
-    cdef public object _reserve
-    cdef public object _send_values
+    cdef public object _accumulator
+    cdef public object _partitioner
     cdef public object _deliveries
     cdef public Delivery _last
     # The `topic` argument of the last send, the dict in which it was found, and the topic's state.
@@ -223,7 +221,7 @@ cdef Delivery put(
         if time != batch.stamp:
             batch.note(index, time)
     else:
-        batch, index = self._append(queue, time, key, value, headers, size)
+        batch, index = self._accumulator.append(queue, time, key, value, headers, size)
     if partition is not None:
         batch.choose_for(index)
     return aiok_delivery_new(deliveries, <PyObject *>batch, index, time)
@@ -289,7 +287,7 @@ cdef QueueState choose(
     if target.sticky is not None and partition is None and self._chooses:
         if key.size < 0 or not self._hashes:
             if target.sticky_left <= 0 or target.sticky.unsendable:
-                self._advance(target)
+                self._partitioner.advance(target)
             target.sticky_left -= size
             return target.sticky
     count = len(target.queues)
@@ -300,7 +298,7 @@ cdef QueueState choose(
         return target.queues[number]
     if key.size >= 0 and self._hashes:
         return target.queues[(aiok_murmur2(key.at, key.size) & 0x7FFFFFFF) % count]
-    queue = self._advance(target)
+    queue = self._partitioner.advance(target)
     target.sticky_left -= size
     return queue
 
@@ -336,7 +334,7 @@ cdef DeliveryRuns send_items(SendPath self, TopicState target, tuple items):
         needs = settle(self, target, rows, count)
         if needs is None:
             return None
-        self._reserve(needs)
+        self._accumulator.require_room(needs)
         return append(self, rows, count)
     finally:
         PyMem_Free(rows)
@@ -455,7 +453,7 @@ cdef DeliveryRuns append(SendPath self, Row *rows, Py_ssize_t count):
                 batch.note(index, row.time)
         else:
             key_object, value_object = <object>row.key, <object>row.value
-            batch, index = self._append(
+            batch, index = self._accumulator.append(
                 queue, row.time, key_object, value_object, NO_HEADERS, row.size, forced=True
             )
         if row.partition != <PyObject *>None:

@@ -22,8 +22,10 @@ from aiokclient.record.murmur2 import murmur2, to_positive
 from aiokclient.types import to_integer
 
 if TYPE_CHECKING:
+    from aiokclient.cluster.lifecycle.ownership import Anchor
     from aiokclient.config.producer import ProducerConfig
     from aiokclient.producer.batching.queue import PartitionQueue, Topic
+    from aiokclient.producer.producer import Producer
 
 __all__ = ["Partitioner", "PartitionerFunction", "weights"]
 
@@ -45,8 +47,16 @@ def weights(loads: Sequence[int]) -> list[int]:
 class Partitioner:
     """The choice of partitions: by key, by stickiness, or by the application's function."""
 
-    def __init__(self, config: ProducerConfig, rng: random.Random) -> None:
-        self.function: PartitionerFunction | None = config.partitioner
+    def __init__(
+        self,
+        config: ProducerConfig,
+        rng: random.Random,
+        producer: Anchor[Producer[Any, Any]],
+    ) -> None:
+        self._producer = producer
+        """The producer, whose options have the application's function."""
+        owner = producer.get()
+        self.is_chosen_by_function = owner is not None and owner._options.partitioner is not None
         self.ignore_keys = config.partitioner_ignore_keys
         self._adaptive = config.partitioner_adaptive_partitioning_enable
         self._availability_s = config.partitioner_availability_timeout_ms / 1000
@@ -60,8 +70,8 @@ class Partitioner:
 
     def choose(self, topic: Topic, key: bytes | None, size: int) -> PartitionQueue:
         """Return the queue for a record of `size` bytes for which no partition was given."""
-        if self.function is not None:
-            queue = self._ask(self.function, topic, key)
+        if self.is_chosen_by_function:
+            queue = self._call_function(topic, key)
             if queue is not None:
                 return queue
         if key is not None and not self.ignore_keys:
@@ -103,10 +113,12 @@ class Partitioner:
         cumulated = list(accumulate(weights(loads))) if any(loads) else range(1, len(queues) + 1)
         return queues[bisect_right(cumulated, int(self._rng.random() * cumulated[-1]))]
 
-    def _ask(
-        self, function: PartitionerFunction, topic: Topic, key: bytes | None
-    ) -> PartitionQueue | None:
+    def _call_function(self, topic: Topic, key: bytes | None) -> PartitionQueue | None:
         """Return the queue that the application's function chooses, or None if it returns None."""
+        producer = self._producer.get()
+        function = None if producer is None else producer._options.partitioner
+        if function is None:
+            return None
         partitions = range(len(topic.queues))
         available = self._available.get(topic)
         if available is None:

@@ -1,15 +1,30 @@
-"""The public producer."""
+"""The public producer, and the steps of a send.
+
+`SendPath` has a native twin; `Producer` has the steps that are less frequent.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
 from asyncio import _get_running_loop
-from collections.abc import AsyncIterable, Callable, Iterable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Never, Unpack, cast, overload
+from collections.abc import AsyncIterable, Iterable, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    Never,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
+from aiokclient._native import twin
 from aiokclient.background import SLICE_S
+from aiokclient.clock import Clock, SystemClock
 from aiokclient.cluster.lifecycle.health import some
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle, config_of
 from aiokclient.cluster.lifecycle.ownership import Anchor, for_background
@@ -19,33 +34,186 @@ from aiokclient.cluster.metadata.updater import partitions_of
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.problems import refuse_positional
 from aiokclient.config.producer import ProducerConfig, ProducerOptions
-from aiokclient.errors import ClosedError, IllegalStateError, KafkaError
-from aiokclient.errors.local import ArgumentTypeError
+from aiokclient.errors import (
+    ClosedError,
+    IllegalStateError,
+    InvalidTopicError,
+    KafkaError,
+    SerializationError,
+)
+from aiokclient.errors.local import ArgumentTypeError, RecordTypeError, TopicTypeError
 from aiokclient.group.offset_forms import as_offsets, require_group_metadata
-from aiokclient.producer import backpressure
-from aiokclient.producer._pure.send import K, V
-from aiokclient.producer.delivery.deliveries import gather
+from aiokclient.producer import send_many as bulk
+from aiokclient.producer.batching.accumulator import BATCH_OVERHEAD
+from aiokclient.producer.batching.batch import RECORD_OVERHEAD
+from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.delivery.deliveries import Deliveries, gather
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
-from aiokclient.producer.delivery.failures import FailureHooks
 from aiokclient.producer.engine import Engine
-from aiokclient.producer.send import Sends, require_topic
+from aiokclient.producer.send_arrow import send_rows
 from aiokclient.producer.send_many import SendAll
-from aiokclient.producer.serializers import preparations
+from aiokclient.producer.sending.leaders import record_size
+from aiokclient.producer.serializers import bound, preparations, prepare_serializer
 from aiokclient.producer.threadsafe import ThreadsafeSend
-from aiokclient.types import GroupMetadata, Headers, RecordMetadata, public_in
+from aiokclient.types import (
+    GroupMetadata,
+    Headers,
+    ProducerRecord,
+    RecordMetadata,
+    TopicPartition,
+    is_topic_name,
+    public_in,
+)
 
 if TYPE_CHECKING:
+    # These type variables have defaults, so that a type checker infers Producer[bytes, bytes] for
+    # `Producer(...)` without serializers.
+    from typing_extensions import TypeVar as DefaultTypeVar
+
     from aiokclient.cluster.metadata.snapshot import PartitionInfo
+    from aiokclient.producer.batching.accumulator import Accumulator, SendErrors
     from aiokclient.producer.batching.queue import PartitionQueue, Topic
+    from aiokclient.producer.partitioner import Partitioner
     from aiokclient.producer.transaction.manager import TransactionManager
     from aiokclient.producer.transaction.transaction import Transaction
 
-__all__ = ["Producer"]
+    K = DefaultTypeVar("K", default=bytes)
+    V = DefaultTypeVar("V", default=bytes)
+else:
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+__all__ = ["Producer", "PythonSendPath"]
+
+
+def is_ascii(name: Any) -> bool:
+    """Return whether this is the name of a topic as bytes."""
+    return isinstance(name, bytes) and name.isascii()
+
+
+def require_topic(name: Any) -> None:
+    """Raise InvalidTopicError, or TopicTypeError, for an invalid topic name."""
+    if not isinstance(name, str) or not is_topic_name(name):
+        if isinstance(name, str):
+            raise InvalidTopicError(f"{name!r} cannot be a topic.")
+        advice = f" Pass {bytes(name).decode()!r}." if is_ascii(name) else ""
+        raise TopicTypeError(f"{name!r} cannot be a topic.{advice}")
+
+
+class SendPath(Generic[K, V]):
+    """The part of a producer that runs for every record, in Python.
+
+    `send` checks its arguments, finds the topic, serializes key and value, and appends the record
+    to a batch. The native twin takes the place of this class, so that no Python function runs
+    between the application and the batch. It appends the record itself if the topic is known, key
+    and value are bytes, and the open batch has room. In all other cases, it calls the same `_put`
+    as this class.
+    """
+
+    _usable: bool
+    _loop: asyncio.AbstractEventLoop | None
+    _clock: Clock
+    _real_time: bool
+    """Whether the producer uses the system's clock."""
+    _topics: dict[str, Topic]
+    _raw: bool
+    """Whether the producer has no serializers."""
+    _largest: int
+    """The largest permitted size of a record, in bytes."""
+    _hashes: bool
+    """Whether the key of a record determines its partition."""
+    _chooses: bool
+    """Whether the application did not set `partitioner`."""
+    _accumulator: Accumulator
+    _partitioner: Partitioner
+    _deliveries: type[Deliveries]
+    _last: Delivery | None = None
+
+    if TYPE_CHECKING:
+
+        def _check(self) -> None: ...
+        def _topic(self, name: str) -> Topic: ...
+        def _serialized(
+            self, topic: str, key: K | None, value: V | None, headers: Headers
+        ) -> tuple[Any, Any]: ...
+        def _put(
+            self,
+            topic: Topic,
+            key: Any,
+            value: Any,
+            partition: int | None,
+            timestamp: int | None,
+            headers: Headers,
+        ) -> Delivery: ...
+        def _send_values(
+            self, topic: Topic, values: Sequence[bytes | None], total: int, timestamp: int
+        ) -> Deliveries: ...
+        def _send_many(self, topic: str, values: Sequence[Any]) -> Sequence[Delivery]: ...
+
+    def send(
+        self,
+        topic: str,
+        value: V | None = None,
+        key: K | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> Delivery:
+        """Send a record, and return its delivery immediately.
+
+        Await the `Delivery` for the acknowledgement, which takes at most `delivery_timeout_ms`. If
+        that wait is cancelled, the record is still sent. `timestamp` is in milliseconds since the
+        epoch; None means now. In a loop, use `if producer.full: await producer.drain()` for
+        backpressure.
+
+        `send` itself raises these errors, and does not send the record then: ClosedError or the
+        error that failed the producer, SerializationError, RecordTooLargeError
+        (`max_request_size`), InvalidTopicError, UnknownTopicOrPartitionError for a partition that
+        a known topic does not have, BufferExhaustedError if the overflow queue is full,
+        WrongThreadError, and WrongLoopError. The delivery raises all other errors.
+        """
+        if not self._usable or _get_running_loop() is not self._loop:
+            self._check()
+        try:
+            target = self._topics.get(topic)
+        except TypeError:  # It has no hash, so it is no topic.
+            target = None
+        if target is None:
+            target = self._topic(topic)
+        raw_key: Any = key
+        raw_value: Any = value
+        if not self._raw:
+            raw_key, raw_value = self._serialized(topic, key, value, headers)
+        return self._put(target, raw_key, raw_value, partition, timestamp, headers)
+
+    def send_many(self, topic: str, values: Sequence[Any]) -> Sequence[Delivery]:
+        """Send all records of a sequence or none, and return their deliveries in the same order.
+
+        An item is a value, a (key, value) tuple, or a `ProducerRecord`, which may name another
+        topic. Raises the errors of `send`, and BufferExhaustedError if there is not enough room
+        for all records; `send_all()` waits for room instead.
+        """
+        return self._send_many(topic, values)
+
+    @property
+    def full(self) -> bool:
+        """Whether the record sent last is in the overflow queue.
+
+        `drain()` waits until it has left the queue.
+        """
+        return self._last is not None and self._last.located()[0].in_overflow
+
+
+PythonSendPath = SendPath
+"""The class in Python, whether or not its native twin is in use."""
+
+if not TYPE_CHECKING:
+    SendPath = twin("producer")(SendPath)
 
 
 @public_in("aiokclient")
 @watch_calls(apart=("drain", "gather", "send_and_wait"))
-class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
+class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
     """A client that sends records, idempotently by default, in order within each partition.
 
         async with Producer(bootstrap_servers="localhost:9092") as producer:
@@ -65,6 +233,8 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     closing_rank: ClassVar[int] = 1
     config_type: ClassVar[type[ClientConfig]] = ProducerConfig
 
+    _engine: Engine | None = None
+
     def __init__(
         self,
         *wrong: Never,
@@ -81,8 +251,6 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         self._yielded_at = 0.0
         """The time at which `drain` last yielded to the event loop."""
         self._last_transaction: Transaction | None = None
-        self._functions: list[tuple[Anchor[Any], Any]] = []
-        """The application's functions, which may hold references to this object."""
 
     # -- sending
 
@@ -141,11 +309,26 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
             self._refuse()
         if loop is None or loop.is_closed():
             raise ClosedError("The event loop of this Producer is closed. Make a new Producer.")
-        sending = ThreadsafeSend(
-            loop, partial(self.send, topic, value, key, partition, timestamp, headers)
-        )
+        record = ProducerRecord(topic, value, key, partition, timestamp, headers)
+        sending = ThreadsafeSend(loop, self, record)
         sending.begin()
         return sending.future
+
+    def send_arrow(self, topic: str | None, batch: Any) -> Sequence[Delivery]:
+        """Send all rows of a `pyarrow.RecordBatch` or none, and return their deliveries in order.
+
+        The columns are `value` and `key` (strings or binary), `headers` (lists of
+        struct<key: string, value: binary>), `partition` (integers; null lets the producer choose),
+        `timestamp` (timestamps of any unit, or int64 for milliseconds; null means now), and, if
+        the argument `topic` is None, `topic`. Only `value` is required. Serializers are not
+        applied. Synchronous; the rows are encoded from the buffers of the columns.
+
+        Raises the errors of `send`, which name the column and the row. Raises RecordTypeError for
+        any other column or type, ArgumentTypeError for anything but a record batch, and
+        BufferExhaustedError if there is not enough room for all rows: await `drain()` or `flush()`,
+        or send the batch in slices. In a loop, use `if producer.full: await producer.drain()`.
+        """
+        return send_rows(self, topic, batch)
 
     # -- waiting
 
@@ -201,16 +384,17 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         self._check()
         try:
             if topic is not None:
-                find = self._queues_of(topic, partition)
-                engine = self._required_engine()
-                if await backpressure.room(engine.accumulator, engine.failures, find):
+                target, partition = self._partition_to_wait_for(topic, partition)
+                if await self._required_engine().wait_for_room(target, partition):
                     self._check()
                     self._yielded_at = self._clock.monotonic()
                     return
             elif partition is not None:
                 raise ArgumentTypeError("drain() takes a partition only with its topic.")
-            elif self._last is not None and backpressure.in_overflow(self._last):
-                await backpressure.out_of_overflow(self._last)
+            elif self._last is not None and self.full:
+                last = self._last
+                while (batch := last.located()[0]).in_overflow and not batch.done:
+                    await batch.changed()
                 self._check()
                 self._yielded_at = self._clock.monotonic()
                 return
@@ -221,24 +405,14 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
             count_cancelled(error, self)
             raise
 
-    def _queues_of(
-        self, topic: str, partition: int | None
-    ) -> Callable[[], Sequence[PartitionQueue]]:
-        """Return a function that returns the queues to which records of a partition may go."""
+    def _partition_to_wait_for(self, topic: str, partition: int | None) -> tuple[Topic, int | None]:
+        """Return the topic and the partition for whose room `drain` waits."""
         require_topic(topic)
-        engine = self._required_engine()
-        target = engine.topic(topic)
+        target = self._required_engine().topic(topic)
         try:
-            number = None if partition is None else self._existing(target, partition)
+            return target, None if partition is None else self._existing(target, partition)
         except TypeError as error:
             raise ArgumentTypeError(str(error)) from None
-
-        def find() -> Sequence[PartitionQueue]:
-            if not target.known:
-                return [target.undesignated]
-            return target.queues if number is None else [engine.leaders.queue_of(target, number)]
-
-        return find
 
     async def prepare(self, topic: str, timeout: float | None = None) -> None:
         """Fetch the metadata of a topic and the schemas of the serializers, before the first send.
@@ -252,8 +426,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         self._check()
         require_topic(topic)
         target, patience_s = self._required_engine().topic(topic), self._seconds(timeout)
-        failures = self._required_engine().failures
-        await backpressure.while_open(failures, self._prepare(target, patience_s))
+        await self._required_engine().wait_while_open(self._prepare(target, patience_s))
 
     async def partitions_for(
         self, topic: str, timeout: float | None = None
@@ -266,23 +439,23 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         """
         self._check()
         require_topic(topic)
-        found: list[tuple[PartitionInfo, ...]] = []
+        partitions: list[tuple[PartitionInfo, ...]] = []
         updater, patience_s = self._cluster.updater, self._seconds(timeout)
-        failures = self._required_engine().failures
 
         async def read() -> None:
-            found.append(await partitions_of(updater, topic, patience_s))
+            partitions.append(await partitions_of(updater, topic, patience_s))
 
-        await backpressure.while_open(failures, read())
-        return found[0]
+        await self._required_engine().wait_while_open(read())
+        return partitions[0]
 
     async def _prepare(self, topic: Topic, patience_s: float) -> None:
         deadline = self._clock.monotonic() + patience_s
-        with self._required_engine().own_metrics.timed("metadata.seconds", self._clock.monotonic):
-            await backpressure.known(topic, self._cluster, patience_s)
+        engine = self._required_engine()
+        with engine.own_metrics.timed("metadata.seconds", self._clock.monotonic):
+            await engine.wait_until_known(topic, patience_s)
         for prepare in preparations(self._options.key_serializer, self._options.value_serializer):
             remaining = deadline - self._clock.monotonic()
-            await backpressure.prepared(prepare, topic.name, max(remaining, 0.0))
+            await prepare_serializer(prepare, topic.name, max(remaining, 0.0))
 
     def _check_loop(self) -> None:
         """Raise an error for a call from another event loop or thread, even after `close`."""
@@ -443,18 +616,241 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
         """Store the transaction that has just begun."""
         self._last_transaction = transaction
 
+    # -- the steps of a send
+
+    def _accept(self, config: ProducerConfig) -> None:
+        """Store the options that concern single records. Must be called before any send."""
+        self._clock = SystemClock() if config.clock is None else config.clock
+        self._real_time = type(self._clock) is SystemClock
+        self._key_serializer = bound(config.key_serializer, "key")
+        self._value_serializer = bound(config.value_serializer, "value")
+        self._serializes_none = config.serialize_none
+        self._raw = self._key_serializer is None and self._value_serializer is None
+        self._limit = min(config.max_request_size, config.buffer_memory)
+        self._largest = self._limit - BATCH_OVERHEAD
+        self._topics = {}
+        self._hashes = not config.partitioner_ignore_keys
+        self._chooses = config.partitioner is None
+
+    def _send_through(self, engine: Engine) -> None:
+        """Send records through this engine from now on."""
+        self._engine = engine
+        self._accept_records(engine.transactions is None)
+        self._accumulator = engine.accumulator
+        self._partitioner = engine.leaders.partitioner
+        self._deliveries = Deliveries
+
+    def _accept_records(self, accept: bool) -> None:
+        """Accept records from now on, or refuse them because no transaction is open."""
+        self._topics = self._required_engine().leaders.topics if accept else {}
+
+    def _required_engine(self) -> Engine:
+        assert self._engine is not None
+        return self._engine
+
+    def _send_errors(self) -> SendErrors:
+        return self._required_engine().accumulator.errors
+
+    def _topic(self, name: str) -> Topic:
+        """Return the topic with this name. Raise an error if nothing can be sent to it now.
+
+        While a transactional producer has no open transaction, `_topics` is empty, so that this
+        check finds no topic there.
+        """
+        topic = self._topics.get(name) if isinstance(name, str) else None
+        if topic is None:
+            require_topic(name)
+            engine = self._required_engine()
+            if engine.transactions is not None:
+                engine.transactions.require_open("send()")
+            topic = engine.topic(name)
+        return topic
+
+    def _serialized(
+        self, topic: str, key: K | None, value: V | None, headers: Headers
+    ) -> tuple[Any, Any]:
+        raw_key: Any = key
+        raw_value: Any = value
+        nulls = self._serializes_none
+        if self._key_serializer is not None and (key is not None or nulls):
+            raw_key = self._key_serializer(topic, key, headers)
+        if self._value_serializer is not None and (value is not None or nulls):
+            raw_value = self._value_serializer(topic, value, headers)
+        return raw_key, raw_value
+
+    def _put(
+        self,
+        topic: Topic,
+        key: Any,
+        value: Any,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Headers,
+    ) -> Delivery:
+        """Append a serialized record to a batch of its partition."""
+        engine = self._required_engine()
+        try:
+            now = self._clock.time_ms
+            timestamp = now() if timestamp is None else bulk.as_timestamp(timestamp)
+            size = record_size(key, value, headers)
+            if size > self._largest:
+                self._require_small(topic.name, key, value, headers)
+            if partition is not None:
+                partition = self._existing(topic, partition)
+            if not topic.known:
+                queue = topic.undesignated
+            elif partition is not None:
+                queue = engine.leaders.queue_of(topic, partition)
+            else:
+                queue = engine.leaders.partitioner.choose(topic, key, size)
+            batch = queue.open
+            index = -1
+            if batch is not None:
+                index = batch.append(size, timestamp, key, value, headers)
+            if batch is None or index < 0:
+                batch, index = engine.accumulator.append(
+                    queue, timestamp, key, value, headers, size
+                )
+        except (TypeError, AttributeError, ValueError) as error:
+            raise self._unfit(topic.name, error, headers, key, value) from error
+        if batch.explicit is not None:
+            batch.choose_partitions(-1 if partition is None else partition)
+        elif partition is not None:
+            batch.note_chosen(index)
+        delivery = self._last = Delivery(batch, index, timestamp)
+        return delivery
+
+    def _require_small(self, topic: str, key: Any, value: Any, headers: Headers) -> None:
+        """Raise RecordTooLargeError if a batch with only this record exceeds the limit."""
+        size = bulk.exact_size(self._limit, key, value, headers)
+        if size > self._limit:
+            raise self._send_errors().too_large(
+                f"It takes {size} bytes or more. max_request_size and buffer_memory allow "
+                f"{self._limit}.",
+                resource=topic,
+            )
+
+    def _existing(self, topic: Topic, given: int) -> int:
+        """Return the application's partition as an int.
+
+        Raise UnknownTopicOrPartitionError if no topic can have it.
+        """
+        partition = bulk.as_integer(given, "partition")
+        if not 0 <= partition < (bulk.PARTITIONS if topic.known else 1 << 63):
+            there = "Partitions are numbered from 0."
+            if topic.known:
+                there = f"The topic has {len(topic.queues)} partitions, numbered from 0."
+            raise self._send_errors().unknown_partition(
+                f"There is no partition {partition}. {there}",
+                topic_partition=TopicPartition(topic.name, partition),
+            )
+        return partition
+
+    def _unfit(
+        self, topic: str, error: Exception, headers: Headers, key: Any = None, value: Any = None
+    ) -> SerializationError:
+        kind = SerializationError
+        wrong = isinstance(error, TypeError | AttributeError)
+        if wrong or not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in headers):
+            kind = RecordTypeError
+        wrong_part = bulk.describe_wrong_part(key, value, headers)
+        if wrong_part is not None:
+            kind = RecordTypeError
+        why = wrong_part or f"{str(error).rstrip('.')}."
+        return kind(
+            f"A record for topic {topic} cannot be encoded: {why} Without a serializer, keys, "
+            "values, and header values must be bytes or None, and header names str, as in "
+            "headers=[('name', b'value')]. Partition and timestamp (in milliseconds) must be int."
+        )
+
+    def _send_many(self, topic: str, values: Sequence[Any]) -> Sequence[Delivery]:
+        """See `SendPath.send_many`."""
+        self._check()
+        target = self._topic(topic)
+        engine = self._required_engine()
+        partitioner = engine.leaders.partitioner
+        if not isinstance(values, Sequence):
+            raise ArgumentTypeError(
+                f"send_many() takes a sequence such as a list, not {type(values).__name__}. Use "
+                "send_all() for any other iterable."
+            )
+        if type(values) is not list and type(values) is not tuple:
+            values = tuple(values)  # Another sequence might have other items at the next reading.
+        if not values:
+            return []
+        if self._raw and not partitioner.is_chosen_by_function and bulk.are_plain(values):
+            total = bulk.total_size(values)
+            if total > self._largest:
+                largest = bulk.largest(values)
+                if RECORD_OVERHEAD + len(largest) > self._largest:
+                    self._require_small(topic, None, largest, ())
+            now = self._clock.time_ms()
+            deliveries = self._send_values(target, values, total, now)
+        else:
+            prepared = [self._prepared(bulk.as_record(topic, item)) for item in values]
+            deliveries = bulk.send_prepared(prepared, engine.accumulator)
+        self._last = deliveries[-1]
+        return deliveries
+
+    def _send_values(
+        self, topic: Topic, values: Sequence[bytes | None], total: int, timestamp: int
+    ) -> Deliveries:
+        return bulk.send_values(
+            self._accumulator, self._partitioner, topic, values, total, timestamp
+        )
+
+    def _prepared(self, record: ProducerRecord) -> bulk.Prepared:
+        topic, value, key, partition, timestamp, headers = record
+        target = self._topic(topic)
+        key, value = self._serialized(topic, key, value, headers)
+        try:
+            # Copies, because nothing may change or fail after the first record was appended.
+            key, value = bulk.as_bytes(key), bulk.as_bytes(value)
+            headers = bulk.as_headers(headers)
+            if timestamp is not None:
+                timestamp = bulk.as_timestamp(timestamp)
+            size = record_size(key, value, headers)
+            if size > self._largest:
+                self._require_small(topic, key, value, headers)
+            if partition is not None:
+                partition = self._existing(target, partition)
+        except (TypeError, AttributeError, ValueError) as error:
+            raise self._unfit(topic, error, headers, key, value) from error
+        return self._placed(target, key, value, partition, timestamp, headers, size)
+
+    def _placed(
+        self,
+        target: Topic,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Headers,
+        size: int,
+    ) -> bulk.Prepared:
+        """Choose the partition and the timestamp of a checked record, if they are not given."""
+        queue: PartitionQueue = target.undesignated
+        if target.known:
+            partitioner = self._required_engine().leaders.partitioner
+            if partition is None:
+                queue = partitioner.choose(target, key, size)
+            else:
+                queue = self._required_engine().leaders.queue_of(target, partition)
+        if timestamp is None:
+            timestamp = self._clock.time_ms()
+        at = -1 if partition is None else partition
+        return bulk.Prepared(queue, timestamp, key, value, headers, at, size)
+
     # -- lifecycle
 
     async def _open(self, wait: bool) -> None:
-        self._functions.clear()
-        callback = self._weakly(self._options.on_delivery_error)
-        options = for_background(self._options)
-        object.__setattr__(options, "partitioner", self._weakly(self._options.partitioner))
-        hooks = FailureHooks(
-            callback, self._anchor.call("_forget"), self._anchor.call("_note_seen")
+        anchor: Anchor[Any] = self._anchor
+        engine = Engine(
+            for_background(self._options),
+            self._cluster,
+            self._supervisor,
+            anchor,
         )
-        accept = self._anchor.call("_accept_records")
-        engine = Engine(options, self._cluster, self._supervisor, hooks, accept)
         self._send_through(engine)
         if engine.transactions is not None:
             if wait:
@@ -463,29 +859,13 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
                 engine.transactions.start_later()
         engine.start()
 
-    def _forget(self, batch: DeliveryBatch) -> None:
+    def _forget_batch(self, batch: DeliveryBatch) -> None:
         """Drop the references to a failed batch, so that its failure can be logged.
 
         It is logged when the last delivery of the batch is garbage-collected.
         """
         if self._last is not None and self._last.located()[0] is batch:
             self._last = None
-
-    def _hold(self) -> None:
-        super()._hold()
-        for anchor, function in self._functions:
-            anchor.hold(function)
-
-    def _weakly(self, function: Callable[..., Any] | None) -> Callable[..., Any] | None:
-        """Return a function that calls the given one while this object exists.
-
-        It keeps no strong reference to this object.
-        """
-        if function is None:
-            return None
-        anchor = Anchor(function)
-        self._functions.append((anchor, function))
-        return anchor.call()
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
         if self._engine is not None:
@@ -524,7 +904,7 @@ class Producer(Lifecycle, Sends[K, V], Generic[K, V]):
     def _subject(self) -> dict[str, str | None]:
         return {"topics": None if self._engine is None else some(self._engine.leaders.topics)}
 
-    def _note_seen(self) -> None:
+    def _note_failure_seen(self) -> None:
         """Record that the application has seen the failure of the producer."""
         self._failure_seen = self._failure is not None
 

@@ -10,19 +10,22 @@ become objects, which are sent in the same way as the records of `send_many`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokclient._native import twin
 from aiokclient.errors import InvalidTopicError, SerializationError
 from aiokclient.errors.local import ArgumentTypeError, RecordTypeError, TopicTypeError
-from aiokclient.types import Headers, is_topic_name
+from aiokclient.producer.send_many import PARTITIONS, send_prepared
+from aiokclient.producer.sending.leaders import record_size
+from aiokclient.types import Headers, TopicPartition, is_topic_name
 
 if TYPE_CHECKING:
-    from aiokclient.producer._pure.send import SendPath
     from aiokclient.producer.batching.queue import Topic
     from aiokclient.producer.delivery.deliveries import Deliveries
+    from aiokclient.producer.delivery.delivery import Delivery
+    from aiokclient.producer.producer import Producer
 
 __all__ = ["ArrowRecords", "ArrowRow", "send_columns"]
 
@@ -51,16 +54,13 @@ offsets, and the data."""
 
 @twin("producer")
 def send_columns(
-    producer: SendPath[Any, Any],
+    producer: Producer[Any, Any],
     targets: Sequence[Topic],
     records: ArrowRecords,
-    refuse: Callable[[int], object],
-    reserve: Callable[[Any], None],
 ) -> Deliveries | None:
     """Send all rows to known topics.
 
-    If Python code must send them instead, change nothing and return None. `refuse(row)` raises an
-    error if the row cannot be sent. `reserve(needs)` raises an error if there is no room.
+    If Python code must send them instead, change nothing and return None.
     """
     return None
 
@@ -260,6 +260,27 @@ class ArrowRecords:
         """Return one row as objects. Raise its error if its headers or its time are wrong."""
         return next(self.rows(index, index + 1))
 
+    def check_row(
+        self,
+        producer: Producer[Any, Any],
+        targets: Sequence[Topic],
+        index: int,
+        row: ArrowRow | None = None,
+    ) -> int:
+        """Return an upper bound of the size of a row. Raise an error if the row cannot be sent."""
+        _, number, key, value, partition, _, headers = row or self.row(index)
+        target = targets[number]
+        size = record_size(key, value, headers)
+        if size > producer._largest:
+            producer._require_small(f"{target.name}, row {index}", key, value, headers)
+        if partition is not None and not 0 <= partition < PARTITIONS:
+            raise producer._send_errors().unknown_partition(
+                f"Column 'partition' has {partition} in row {index}. Partitions are numbered from "
+                "0; null lets the producer choose.",
+                topic_partition=TopicPartition(target.name, partition),
+            )
+        return size
+
     def _bytes(self, column: Any, first: int, count: int) -> Any:
         if column is None:
             return repeat(None)
@@ -334,3 +355,38 @@ def _pyarrow() -> Any:
             "'aiokclient[arrow]'."
         ) from error
     return pyarrow
+
+
+def send_rows(producer: Producer[Any, Any], topic: str | None, batch: Any) -> Sequence[Delivery]:
+    """See `Producer.send_arrow`."""
+    producer._check()
+    engine = producer._required_engine()
+    if topic is not None:
+        producer._topic(topic)
+    records = ArrowRecords(topic, batch)
+    targets = [producer._topic(name) for name in records.topics]
+    if not records.count:
+        return []
+    deliveries = None
+    if producer._chooses and all(target.known for target in targets):
+        deliveries = send_columns(producer, targets, records)
+    if deliveries is None:
+        rows = [(row, records.check_row(producer, targets, row.row, row)) for row in records.rows()]
+        # As in native code, no partition is chosen before all rows are known to be correct,
+        # and all rows without a timestamp get the same one.
+        now = producer._clock.time_ms()
+        prepared = [
+            producer._placed(
+                targets[row.target],
+                row.key,
+                row.value,
+                row.partition,
+                now if row.timestamp is None else row.timestamp,
+                row.headers,
+                size,
+            )
+            for row, size in rows
+        ]
+        deliveries = send_prepared(prepared, engine.accumulator, are_rows=True)
+    producer._last = deliveries[-1]
+    return deliveries

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aiokclient.producer.producer import Producer
 
 __all__ = [
-    "SLICES",
+    "PARTITIONS",
     "Prepared",
     "SendAll",
     "are_plain",
@@ -44,18 +44,13 @@ __all__ = [
     "describe_wrong_part",
     "exact_size",
     "largest",
-    "require_room",
     "send_prepared",
     "send_values",
     "total_size",
 ]
 
-MANY = "The records of send_many()", "Use send_all(), which waits for room."
-SLICES = (
-    "The rows of send_arrow()",
-    "Await drain() or flush(), or send the batch in slices (batch.slice).",
-)
-"""The subject of the error message for a full buffer, and the advice at its end."""
+PARTITIONS = 1 << 31
+"""The number of partitions that a topic could have: in requests, a partition has 32 bits."""
 
 PLAIN = ({bytes}, {bytes, type(None)}, {type(None)})
 
@@ -193,7 +188,7 @@ def send_values(
     queue = topic.undesignated
     if topic.known:
         queue = partitioner.choose(topic, None, 0)
-    require_room(accumulator, {queue: (total, len(values))})
+    accumulator.require_room({queue: (total, len(values))})
     deliveries = Deliveries()
     start, count = 0, len(values)
     while start < count:
@@ -213,18 +208,18 @@ def send_values(
 
 
 def send_prepared(
-    records: Sequence[Prepared], accumulator: Accumulator, advice: tuple[str, str] = MANY
+    records: Sequence[Prepared], accumulator: Accumulator, *, are_rows: bool = False
 ) -> Deliveries:
     """Append prepared records.
 
-    Raises BufferExhaustedError, with `advice`, if there is not enough room. Nothing is appended
-    then.
+    Raises BufferExhaustedError if there is not enough room. Nothing is appended then. `are_rows`
+    says that they are rows of an Arrow record batch, for the text of the error.
     """
     needs: dict[PartitionQueue, tuple[int, int]] = {}
     for record in records:
         size, count = needs.get(record.queue, (0, 0))
         needs[record.queue] = size + record.size, count + 1
-    require_room(accumulator, needs, advice)
+    accumulator.require_room(needs, are_rows=are_rows)
     deliveries = Deliveries()
     append: Callable[..., Any] = accumulator.append
     for queue, timestamp, key, value, headers, partition, size in records:
@@ -235,36 +230,6 @@ def send_prepared(
             batch.note_chosen(index)
         deliveries.add(Run(batch, index, 1, timestamp))
     return deliveries
-
-
-def require_room(
-    accumulator: Accumulator,
-    needs: Mapping[PartitionQueue, tuple[int, int]],
-    advice: tuple[str, str] = MANY,
-) -> None:
-    """Raise BufferExhaustedError unless each queue has room for the bytes that it needs.
-
-    `needs` has, for each queue, the total size in bytes and the number of the records.
-    """
-    memory = accumulator.memory
-    total = shared = 0
-    for queue, (size, count) in needs.items():
-        # Any two consecutive batches together hold more than the limit of one batch.
-        batches = min(2 * (size // queue.batch_limit) + 2, count)
-        size += batches * BATCH_OVERHEAD
-        total += size
-        shared += size if queue.unsendable else 0
-        if size > memory.room(queue):
-            raise _too_much(accumulator, size, advice)
-    if (shared and shared > memory.shared_room()) or total > memory.sendable_room():
-        raise _too_much(accumulator, total, advice)
-
-
-def _too_much(accumulator: Accumulator, size: int, advice: tuple[str, str]) -> KafkaError:
-    what, instead = advice
-    return accumulator.errors.exhausted(
-        f"{what} take about {size} bytes, more than there is room for. Nothing was sent. {instead}"
-    )
 
 
 CHUNK = 256

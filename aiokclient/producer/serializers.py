@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from aiokclient.errors import KafkaError, SerializationError
+from aiokclient.errors import ApiTimeoutError, KafkaError, SerializationError
 from aiokclient.types import Headers, Serializer
 
-__all__ = ["Serialize", "bound", "preparations"]
+__all__ = ["Serialize", "bound", "preparations", "prepare_serializer"]
 
 Serialize = Callable[[str, Any, Headers], bytes | None]
 
@@ -52,3 +54,32 @@ def preparations(*serializers: Any) -> list[Callable[[str], Awaitable[object]]]:
     """Return the `prepare` methods of the serializers that have one."""
     found = (getattr(serializer, "prepare", None) for serializer in serializers)
     return [prepare for prepare in found if prepare is not None]
+
+
+def is_cancelled() -> bool:
+    """Return whether the current task is being cancelled.
+
+    If it is not, a CancelledError comes from a cancelled future that the application's code awaits.
+    """
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+async def prepare_serializer(
+    prepare: Callable[[str], Awaitable[object]], topic: str, timeout: float
+) -> None:
+    """Await the `prepare` of a serializer; see `Producer.prepare`."""
+    scope = asyncio.timeout(None if timeout == math.inf else timeout)
+    try:
+        async with scope:
+            await prepare(topic)
+    except KafkaError:
+        raise
+    except (Exception, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and is_cancelled():
+            raise
+        if scope.expired():
+            text = f"A serializer was not prepared for topic {topic} within the timeout."
+            raise ApiTimeoutError(text) from error
+        text = f"A serializer could not be prepared for topic {topic}: {error!r}."
+        raise SerializationError(text) from error

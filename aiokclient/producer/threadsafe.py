@@ -13,11 +13,14 @@ import concurrent.futures
 import os
 import threading
 import time
-from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from aiokclient.errors import ClosedError
 from aiokclient.producer.delivery.delivery import Delivery
-from aiokclient.types import RecordMetadata
+from aiokclient.types import ProducerRecord, RecordMetadata
+
+if TYPE_CHECKING:
+    from aiokclient.producer.producer import Producer
 
 __all__ = ["ThreadsafeSend"]
 
@@ -32,10 +35,13 @@ UNKNOWN_S = 5.0
 class ThreadsafeSend:
     """A record that another thread sends, with the future of its outcome."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, send: Callable[[], Delivery]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, producer: Producer[Any, Any], record: ProducerRecord
+    ) -> None:
         self.future: concurrent.futures.Future[RecordMetadata] = concurrent.futures.Future()
         self._loop = loop
-        self._send = send
+        self._producer = producer
+        self._record = record
         self._lock = threading.Lock()
         self._sent = False
         self._over = False
@@ -47,7 +53,7 @@ class ThreadsafeSend:
         try:
             self._loop.call_soon_threadsafe(self._run)
         except RuntimeError as error:
-            del self._send
+            del self._producer, self._record
             raise ClosedError(
                 "The event loop of this Producer is closed. Make a new Producer."
             ) from error
@@ -62,14 +68,13 @@ class ThreadsafeSend:
                 return
             self._sent = True
         try:
-            delivery = self._send()
+            delivery = self._producer.send(*self._record)
         except Exception as error:
             self._end(error)
             return
         finally:
-            # `_send` refers to the producer. The traceback of an error refers to this object, and
-            # through `_send` it would keep the producer alive.
-            del self._send
+            # The traceback of an error refers to this object, which would keep the producer alive.
+            del self._producer, self._record
         delivery.add_done_callback(self._done)
 
     def _done(self, delivery: Delivery) -> None:

@@ -18,13 +18,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from aiokclient.background import Callbacks
-from aiokclient.clock import Clock
 from aiokclient.cluster.requests.attempts import LastAnswer
 from aiokclient.config.codecs import SLOW_BYTES, Compression
 from aiokclient.errors import (
@@ -35,17 +33,17 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokclient.metrics import OwnMetrics
+from aiokclient.policy import Scope
 from aiokclient.producer.batching.batch import FIRST_RESERVE, RECORD_OVERHEAD, ProducerBatch
-from aiokclient.producer.batching.deadline_timer import DeadlineTimer
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.delivery.delivery import DeliveryBatch
-from aiokclient.producer.delivery.failures import Failures
 from aiokclient.producer.meters import ProducerMeters
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import Headers
 
 if TYPE_CHECKING:
     from aiokclient.config.producer import ProducerConfig
+    from aiokclient.producer.engine import Engine
 
 __all__ = [
     "NON_TRANSACTIONAL",
@@ -257,12 +255,19 @@ class Memory:
 
 EARLY_S = 0.0001
 """Seconds by which the loop runs timers early, because of the resolution of its clock."""
+AGES = 10
+"""A batch that cannot be sent accepts records for the delivery timeout divided by this number."""
 PLENTY = 4
 """A batch reserves its expected size at once if the buffer has room for this many such batches."""
 SLACK = 2 * FIRST_RESERVE
 """Unused reserved bytes of a closed batch that are kept until the whole batch is released."""
 BATCH_OVERHEAD = 61
 """Size of the header of a record batch, in bytes."""
+
+
+def expiry_interval_s(config: ProducerConfig) -> float:
+    """Return the seconds after which the deadline of a new batch must be checked first."""
+    return min(config.delivery_timeout_ms / AGES, config.max_block_ms) / 1000
 
 
 def thread_bytes(codec: Compression, level: int | None) -> int:
@@ -276,30 +281,30 @@ class Accumulator:
     def __init__(
         self,
         config: ProducerConfig,
-        loop: asyncio.AbstractEventLoop,
-        callbacks: Callbacks,
-        clock: Clock,
-        failures: Failures,
-        own_metrics: OwnMetrics,
-        deadline_timer: DeadlineTimer,
-        categorize: Callable[[KafkaError], KafkaError] | None = None,
+        engine: Engine,
     ) -> None:
-        """`categorize(error)` returns the error with which the records of a batch fail."""
-        self.loop = loop
+        cluster = engine.cluster
+        self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
         self.calling: dict[DeliveryBatch, None] = {}
         """Batches that are done but have callbacks that have not run yet."""
-        self.callbacks = callbacks
-        self.deadline_timer = deadline_timer
+        self.callbacks = engine.callbacks
         self.memory = memory = Memory(config.buffer_memory)
         self.pending: dict[QueuedBatch, None] = {}
         """Every batch without an outcome, in the order of their first records."""
         self.active: dict[PartitionQueue, None] = {}
         """All queues with batches, and some that became empty, which are removed now and then."""
         self.errors = NON_TRANSACTIONAL if config.transactional_id is None else TRANSACTIONAL
-        self._clock = clock
-        self._failures = failures
-        self._categorize = categorize
+        self._engine = engine
+        self._clock = cluster.clock
+        self._failures = engine.failures
+        self._status = engine.status
+        self._expiry_s = expiry_interval_s(config)
+        """Seconds after which a new batch must be checked for the first time."""
+        self._expiry_timer: asyncio.TimerHandle | None = None
+        """One timer for the deadlines of all batches, which is always set to the next deadline."""
+        self._expiry_due = 0.0
+        """The time of that timer. The handles of uvloop have no `when()` for short delays."""
         self._linger_s = config.linger_ms / 1000
         self._compression = Compression[config.compression_type.upper()]
         self._level = config.compression_level
@@ -310,6 +315,7 @@ class Accumulator:
         """Partitions with batches in the overflow queue, by whether they are unsendable."""
         self._room: dict[asyncio.Future[None], None] = {}
         """The tasks that wait for room, in the order of their calls."""
+        own_metrics = engine.own_metrics
         self.meters = ProducerMeters(own_metrics)
         self._measure(own_metrics, config.buffer_memory)
         # All producers of a client share the client's metrics, so each producer adds its bytes.
@@ -336,9 +342,45 @@ class Accumulator:
         for end in self._gauges:
             end()
         self._wake_waiters()
+        self.stop_expiry()
         if self._linger_timer is not None:
             self._linger_timer.cancel()
             self._linger_timer = None
+
+    # -- deadlines
+
+    def schedule_expiry(self, now: float | None = None) -> None:
+        """Check the deadlines in time, because a batch now waits or may have an earlier deadline.
+
+        `now` is the time on the loop's clock, if the caller has just read it.
+        """
+        when = (self._clock.monotonic() if now is None else now) + self._expiry_s
+        if self._expiry_timer is None:
+            self._set_expiry_timer(when)
+        elif self._expiry_due > when:
+            self._expiry_timer.cancel()
+            self._set_expiry_timer(when)
+
+    def stop_expiry(self) -> None:
+        """Check no deadlines any more."""
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+            self._expiry_timer = None
+
+    def _set_expiry_timer(self, when: float) -> None:
+        self._expiry_due = when
+        self._expiry_timer = self.callbacks.at(when, self._on_expiry_timer)
+
+    def _on_expiry_timer(self) -> None:
+        self._expiry_timer = None
+        when = self._engine.expiry.expire_batches(self._clock.monotonic())
+        if when is not None:
+            self._set_expiry_timer(when)
+
+    def poke_queues(self) -> None:
+        """Notify the senders of all partitions with batches that they may be able to send."""
+        for queue in list(self.active):
+            queue.poke()
 
     # -- hooks of the deliveries
 
@@ -517,7 +559,7 @@ class Accumulator:
         """Start the delivery timeout and the linger time of a batch that has its first record."""
         self.pending[batch] = None
         self.active[batch.queue] = None
-        self.deadline_timer.arm(batch.created)
+        self.schedule_expiry(batch.created)
         if batch.in_overflow:
             self._move_in(batch.queue.unsendable, beyond=False)
             if batch.in_overflow and not batch.queue.unsendable:
@@ -559,6 +601,37 @@ class Accumulator:
                 "the memory, and one of them a quarter."
             )
         return self.errors.exhausted(why, topic_partition=queue.topic_partition)
+
+    def require_room(
+        self, needs: Mapping[PartitionQueue, tuple[int, int]], *, are_rows: bool = False
+    ) -> None:
+        """Raise BufferExhaustedError unless each queue has room for the bytes that it needs.
+
+        `needs` has, for each queue, the total size in bytes and the number of the records.
+        `are_rows` says that they are rows of an Arrow record batch, for the text of the error.
+        """
+        memory = self.memory
+        total = shared = 0
+        for queue, (size, count) in needs.items():
+            # Any two consecutive batches together hold more than the limit of one batch.
+            batches = min(2 * (size // queue.batch_limit) + 2, count)
+            size += batches * BATCH_OVERHEAD
+            total += size
+            shared += size if queue.unsendable else 0
+            if size > memory.room(queue):
+                raise self._too_much(size, are_rows)
+        if (shared and shared > memory.shared_room()) or total > memory.sendable_room():
+            raise self._too_much(total, are_rows)
+
+    def _too_much(self, size: int, are_rows: bool) -> KafkaError:
+        what, advice = "The records of send_many()", "Use send_all(), which waits for room."
+        if are_rows:
+            what = "The rows of send_arrow()"
+            advice = "Await drain() or flush(), or send the batch in slices (batch.slice)."
+        return self.errors.exhausted(
+            f"{what} take about {size} bytes, more than there is room for. Nothing was sent. "
+            f"{advice}"
+        )
 
     # -- closing
 
@@ -673,7 +746,9 @@ class Accumulator:
 
     def categorized(self, error: KafkaError) -> KafkaError:
         """Return the error with which records fail. Fail the open transaction, too, if any."""
-        return error if self._categorize is None else self._categorize(error)
+        if self._status is None:
+            return error
+        return self._status.handle_error(error, scope=Scope.PRODUCE_TXN)
 
     def forget(self, batch: QueuedBatch) -> None:
         """Release the memory of a batch that is done, unless a request still uses its bytes."""

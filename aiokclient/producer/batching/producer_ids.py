@@ -19,18 +19,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import math
 from typing import TYPE_CHECKING
 
 from aiokclient.cluster.requests.attempts import is_refusal
-from aiokclient.errors import KafkaError
+from aiokclient.cluster.targets import AnyBroker
+from aiokclient.errors import KafkaError, UnsupportedVersionError
 from aiokclient.log.kept_errors import bare
+from aiokclient.policy import Scope
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.batching.sequences import SequenceState
+from aiokclient.protocol.messages.init_producer_id import InitProducerIdRequest
 
 if TYPE_CHECKING:
-    from aiokclient.cluster.lifecycle.supervisor import Supervisor
+    from aiokclient.config.producer import ProducerConfig
     from aiokclient.producer.batching.queue import TopicStatus
+    from aiokclient.producer.engine import Engine
 
 __all__ = ["ProducerIds"]
 
@@ -39,34 +43,16 @@ RECHECK_S = 1.0
 
 
 class ProducerIds:
-    """The producer ids, which are requested when needed, and the identities of batches.
+    """The producer ids, which are requested when needed, and the identities of batches."""
 
-    `request` requests an id. `look` requests new metadata of a topic and returns whether the topic
-    exists. `has_sent` returns whether a topic has batches that were sent and have no outcome.
-    `arrived` is called when batches can be sent, `failed` when no broker returns an id.
-    """
-
-    def __init__(
-        self,
-        idempotent: bool,
-        request: Callable[[], Awaitable[tuple[int, int]]],
-        look: Callable[[str], Awaitable[bool]],
-        has_sent: Callable[[str], bool],
-        supervisor: Supervisor,
-        arrived: Callable[[], None],
-        failed: Callable[[KafkaError], None],
-    ) -> None:
+    def __init__(self, config: ProducerConfig, engine: Engine) -> None:
         self.current: tuple[int, int] | None = None
         self.generation = 0
         self.last_error: KafkaError | None = None
         """The error of the last request for an id, if it failed."""
-        self._idempotent = idempotent
-        self._request = request
-        self._look = look
-        self._has_sent = has_sent
-        self._supervisor = supervisor
-        self._arrived = arrived
-        self._failed = failed
+        self._idempotent = bool(config.enable_idempotence)
+        self._config = config
+        self._engine = engine
         self._asking = False
         self._looked_at: dict[TopicStatus, int] = {}
         """For each topic, the generation in which its metadata was last refreshed."""
@@ -113,7 +99,7 @@ class ProducerIds:
             return self.current
         if not self._asking:
             self._asking = True
-            self._supervisor.spawn(self._ask, name="producer id")
+            self._engine.supervisor.spawn(self._ask, name="producer id")
         return None
 
     def note_failure(self, error: KafkaError) -> None:
@@ -128,15 +114,46 @@ class ProducerIds:
 
     async def _ask(self) -> None:
         try:
-            self.current = await self._request()
+            self.current = await self._request_id()
             self.last_error = None
         except KafkaError as error:
             self._asking = False
-            self._failed(error)
+            self._fail_waiting_batches(error)
             return
         finally:
             self._asking = False
-        self._arrived()
+        self._engine.accumulator.poke_queues()
+
+    async def _request_id(self) -> tuple[int, int]:
+        request = InitProducerIdRequest(
+            transactional_id=None,
+            transaction_timeout_ms=self._config.transaction_timeout_ms,
+            producer_id=-1,
+        )
+        try:
+            # This needs no deadline, because the batches that wait for the id have their own.
+            response = await self._engine.cluster.request(
+                request,
+                AnyBroker(),
+                timeout=math.inf,
+                scope=Scope.INIT_PRODUCER_ID,
+                failed=self.note_failure,
+            )
+        except UnsupportedVersionError as error:
+            raise UnsupportedVersionError(
+                "An idempotent producer needs a producer id, which the broker cannot give. Check "
+                "that the brokers run Kafka 0.11 or later, or set enable_idempotence=False.",
+                api=error.api,
+                broker=error.broker,
+            ) from error
+        return response.producer_id, response.producer_epoch
+
+    def _fail_waiting_batches(self, error: KafkaError) -> None:
+        """Fail the batches that wait for a producer id. Later sends request one again."""
+        accumulator = self._engine.accumulator
+        for batch in list(accumulator.pending):
+            if batch.identity is None and batch.queue.partition is not None:
+                accumulator.fail(batch, error)
 
     def _checked(self, topic: TopicStatus) -> bool:
         """Return whether the metadata was refreshed in this generation. If not, start a refresh."""
@@ -144,7 +161,7 @@ class ProducerIds:
             return True
         if topic not in self._looking:
             self._looking[topic] = None
-            self._supervisor.spawn(self._check, topic, name=f"metadata of {topic.name}")
+            self._engine.supervisor.spawn(self._check, topic, name=f"metadata of {topic.name}")
         return False
 
     async def _check(self, topic: TopicStatus) -> None:
@@ -152,12 +169,20 @@ class ProducerIds:
             while True:
                 generation = self.generation
                 with contextlib.suppress(KafkaError):
-                    if await self._look(topic.name):
+                    if await self._refresh_topic(topic.name):
                         break
-                if not self._has_sent(topic.name):
+                if not self._engine.leaders.has_sent(topic.name):
                     return
                 await asyncio.sleep(RECHECK_S)
         finally:
             del self._looking[topic]
         self._looked_at[topic] = generation
-        self._arrived()
+        self._engine.accumulator.poke_queues()
+
+    async def _refresh_topic(self, name: str) -> bool:
+        """Request new metadata of a topic. Return whether the topic exists."""
+        timeout = self._config.default_api_timeout_ms / 1000
+        updater = self._engine.cluster.updater
+        snapshot = await updater.refresh((name,), timeout=timeout, at_once=True)
+        info = snapshot.topic(name)
+        return info is not None and not info.error

@@ -16,15 +16,16 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from aiokclient.background import SLICE_S, Callbacks
-from aiokclient.clock import Clock
+from aiokclient.background import SLICE_S
 from aiokclient.errors import DeliveryErrors, KafkaError
-from aiokclient.log.client_log import ClientLog
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
 
-__all__ = ["FailureHooks", "Failures", "Origins"]
+if TYPE_CHECKING:
+    from aiokclient.producer.engine import Engine
+
+__all__ = ["Failures", "Origins"]
 
 
 class Moved(NamedTuple):
@@ -98,18 +99,6 @@ LOG_KEYS = 1000
 Watcher = Callable[[KafkaError | None], None]
 
 
-class FailureHooks(NamedTuple):
-    """The functions that are called when records fail."""
-
-    on_delivery_error: Callable[[Delivery], Any] | None
-    """The application's `on_delivery_error`, called for each failed record."""
-    on_failed: Callable[[DeliveryBatch], object]
-    """The function to call with each batch that fails."""
-    on_final_seen: Callable[[], object]
-    """The function to call when the application sees the error that failed the producer: when the
-    error is raised, or retrieved from a delivery."""
-
-
 class FailedBatch:
     """The details of a failed batch, which are kept after the batch itself was deleted."""
 
@@ -124,17 +113,17 @@ class FailedBatch:
 
 
 class Report:
-    """An attribute of a failed batch that calls `gone` when the batch is garbage-collected."""
+    """An attribute of a failed batch that notices when the batch is garbage-collected."""
 
-    __slots__ = ("failed", "gone")
+    __slots__ = ("_failures", "failed")
 
-    def __init__(self, failed: FailedBatch, gone: Callable[[FailedBatch], None]) -> None:
+    def __init__(self, failed: FailedBatch, failures: Failures) -> None:
         self.failed = failed
-        self.gone = gone
+        self._failures = failures
 
     def __del__(self) -> None:
         if self.failed.unretrieved:
-            self.gone(self.failed)
+            self._failures.on_dropped(self.failed)
 
 
 class Failures:
@@ -142,22 +131,19 @@ class Failures:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
-        callbacks: Callbacks,
-        clock: Clock,
-        hooks: FailureHooks,
-        log: ClientLog,
+        engine: Engine,
     ) -> None:
         self.unretrieved = 0
         self.total = 0
         """Number of all failures so far, retrieved or not."""
         self._watchers: dict[Watcher, None] = {}
-        self._loop = loop
-        self._callbacks = callbacks
-        self._clock = clock
-        self._client_log = log
-        self._on_delivery_error, self._on_failed, self.on_final_seen = hooks
-        self._origins = None if self._on_delivery_error is None else Origins()
+        self._engine = engine
+        self._clock = engine.cluster.clock
+        self._producer = engine.producer
+        producer = engine.producer.get()
+        self._has_handler = producer is not None and producer._options.on_delivery_error is not None
+        """Whether the application has set `on_delivery_error`."""
+        self._origins = Origins() if self._has_handler else None
         self._final = False
         """Whether the producer itself has failed. That is the cause of all later failures."""
         self._batches: dict[FailedBatch, None] = {}
@@ -177,17 +163,19 @@ class Failures:
         failed = FailedBatch(batch.topic, batch.error, batch.unretrieved, self._final)
         if len(self._batches) < KEPT:
             self._batches[failed] = None
-        batch.keep_report(Report(failed, self._gone))
-        self._on_failed(batch)
+        batch.keep_report(Report(failed, self))
+        producer = self._producer.get()
+        if producer is not None:
+            producer._forget_batch(batch)
         for watcher in list(self._watchers):
             watcher(None)
-        if self._on_delivery_error is None:
+        if not self._has_handler:
             return
         self._reports.append((batch, batch.moved))
         self._queued += 1
         if not self._scheduled:
             self._scheduled = True
-            self._callbacks.soon(self._report)
+            self._engine.callbacks.soon(self._report)
 
     def moved(self, batch: DeliveryBatch) -> None:
         """Follow the records of a batch, all of which have moved to other batches."""
@@ -217,6 +205,15 @@ class Failures:
         for watcher in list(self._watchers):
             watcher(why)
 
+    def on_final_seen(self) -> None:
+        """Tell the producer that the application has seen the error that failed the producer.
+
+        The error was raised, or it was retrieved from a delivery.
+        """
+        producer = self._producer.get()
+        if producer is not None:
+            producer._note_failure_seen()
+
     def retrieved(self, batch: DeliveryBatch, count: int) -> None:
         """Count `count` failures of a batch as retrieved."""
         failed: FailedBatch = batch.report.failed
@@ -242,9 +239,9 @@ class Failures:
         text = f"{count} failed {what} never retrieved"
         return DeliveryErrors(text, shown or [self._last], count)
 
-    def _gone(self, failed: FailedBatch) -> None:
+    def on_dropped(self, failed: FailedBatch) -> None:
         """Log failures that can no longer be retrieved. May be called in any thread."""
-        if self._on_delivery_error is None:
+        if not self._has_handler:
             self._log(failed)
 
     async def reported(self) -> None:
@@ -263,10 +260,9 @@ class Failures:
         finally:
             if self._reports and not self._scheduled:
                 self._scheduled = True
-                self._callbacks.soon(self._report)
+                self._engine.callbacks.soon(self._report)
 
     def _report_slice(self) -> None:
-        assert self._on_delivery_error is not None
         assert self._origins is not None
         until = self._clock.monotonic() + SLICE_S
         while self._reports and self._clock.monotonic() < until:
@@ -277,12 +273,14 @@ class Failures:
             else:
                 self._origins.forget(batch)
             try:
-                self._on_delivery_error(delivery)
+                producer = self._producer.get()
+                if producer is not None and producer._options.on_delivery_error is not None:
+                    producer._options.on_delivery_error(delivery)
             except (SystemExit, KeyboardInterrupt):
                 raise  # The event loop raises them itself, as those of asyncio's callbacks.
             except BaseException as error:
                 context = {"message": "on_delivery_error raised", "exception": error}
-                self._loop.call_exception_handler(context)
+                self._engine.accumulator.loop.call_exception_handler(context)
 
     def _log(self, failed: FailedBatch) -> None:
         key = (failed.topic, type(failed.error).__name__)
@@ -296,7 +294,7 @@ class Failures:
         self._logged[key] = (now, 0)
         if len(self._logged) > LOG_KEYS:
             del self._logged[next(iter(self._logged))]
-        self._client_log.error(
+        self._engine.log.error(
             "%d record(s) for topic %s were not delivered: %s",
             count,
             failed.topic,

@@ -13,21 +13,20 @@ record's own deadline.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokclient.background import SLICE_S
 from aiokclient.clock import Clock
 from aiokclient.cluster.requests.attempts import is_refusal
 from aiokclient.errors import DeliveryTimeoutError, KafkaError, error_for
-from aiokclient.producer.batching.accumulator import Accumulator
+from aiokclient.producer.batching.accumulator import AGES
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.batching.stages import BatchStage, InLog
 from aiokclient.producer.sending.leaders import no_such_partition
 
 if TYPE_CHECKING:
-    from aiokclient.cluster.client import ClusterClient
     from aiokclient.config.producer import ProducerConfig
+    from aiokclient.producer.engine import Engine
 
 __all__ = ["Expiry", "late_error", "why_never_sent"]
 
@@ -83,8 +82,6 @@ def why_never_sent(batch: QueuedBatch, idempotent: bool, transactional: bool = F
 
 
 SOONEST_S = 0.001
-AGES = 10
-"""A batch that cannot be sent accepts records for the delivery timeout divided by this number."""
 
 
 class Expiry:
@@ -93,27 +90,19 @@ class Expiry:
     def __init__(
         self,
         config: ProducerConfig,
-        cluster: ClusterClient,
-        accumulator: Accumulator,
-        ids_error: Callable[[], KafkaError | None] = lambda: None,
+        engine: Engine,
     ) -> None:
-        """`ids_error()` returns the last error of requests for the identities of batches."""
-        self._ids_error = ids_error
+        self._engine = engine
         self._delivery_s = config.delivery_timeout_ms / 1000
         self._block_s = config.max_block_ms / 1000
         self._age_s = self._delivery_s / AGES
         self._idempotent = bool(config.enable_idempotence)
         self._transactional = config.transactional_id is not None
-        self._cluster = cluster
-        self._clock: Clock = cluster.clock
-        self._accumulator = accumulator
+        self._cluster = engine.cluster
+        self._clock: Clock = engine.cluster.clock
+        self._accumulator = engine.accumulator
 
-    @staticmethod
-    def interval_s(config: ProducerConfig) -> float:
-        """Return the seconds after which a new batch must be checked for the first time."""
-        return min(config.delivery_timeout_ms / AGES, config.max_block_ms) / 1000
-
-    def expire(self, now: float) -> float | None:
+    def expire_batches(self, now: float) -> float | None:
         """Fail the batches whose deadline has passed. Return the time of the next check, or None.
 
         None means that no batch waits.
@@ -186,5 +175,5 @@ class Expiry:
         if queue.sender is None:
             return self._cluster.last_error()
         if self._idempotent and queue.sequences.producer_id < 0:
-            return self._ids_error()
+            return self._engine.batch_ids.last_error
         return queue.sent[0].last_error if queue.sent else None

@@ -15,28 +15,24 @@ application did not choose go to other partitions then, if they were not sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokclient.background import SLICE_S
 from aiokclient.cluster.metadata.snapshot import differ
 from aiokclient.errors import KafkaError, UnknownTopicOrPartitionError, error_for
 from aiokclient.policy import ABSENT_PARTITION_S, REFUSED_TOPIC_S, Scope, classify
-from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.batch import RECORD_OVERHEAD, FailedRecords
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch, Topic
 from aiokclient.producer.delivery.delivery import DeliveryBatch
-from aiokclient.producer.delivery.failures import Failures
 from aiokclient.producer.partitioner import Partitioner
 from aiokclient.types import Headers, TopicPartition
 
 if TYPE_CHECKING:
     import asyncio
 
-    from aiokclient.clock import Clock
     from aiokclient.cluster.metadata.snapshot import ClusterMetadata, PartitionInfo, TopicInfo
     from aiokclient.config.producer import ProducerConfig
-    from aiokclient.producer.sending.sender import Sender
+    from aiokclient.producer.engine import Engine
 
 __all__ = ["Leaders", "record_size"]
 
@@ -72,28 +68,16 @@ class Leaders:
     def __init__(
         self,
         config: ProducerConfig,
-        clock: Clock,
-        accumulator: Accumulator,
-        failures: Failures,
-        sender_of: Callable[[int], Sender],
-        want: Callable[[str], None],
-        ask: Callable[[str], None],
-        reconsider: Callable[[str], None],
-        renew: Callable[[], None],
-        replaced: Callable[[], None],
+        engine: Engine,
     ) -> None:
+        clock = engine.cluster.clock
         self.topics: dict[str, Topic] = {}
-        self.partitioner = Partitioner(config, clock.rng)
+        self.partitioner = Partitioner(config, clock.rng, engine.producer)
         self._config = config
         self._clock = clock
-        self._accumulator = accumulator
-        self._failures = failures
-        self._sender_of = sender_of
-        self._want = want
-        self._ask_for = ask
-        self._reconsider = reconsider
-        self._renew = renew
-        self._replaced = replaced
+        self._accumulator = engine.accumulator
+        self._engine = engine
+        self._updater = engine.cluster.updater
         self._cluster_id: str | None = None
         self._refused: set[str] = set()
         """The topics whose metadata was refused, for example because of a missing permission."""
@@ -122,7 +106,7 @@ class Leaders:
             info = metadata.topic(name)
             if info is not None:
                 self._learn(topic, info)
-            self._want(name)
+            self._updater.want(name, self._engine, auto_create=True)
         return topic
 
     def queue_of(self, topic: Topic, partition: int) -> PartitionQueue:
@@ -137,7 +121,7 @@ class Leaders:
             if not had_absent:
                 self._accumulator.callbacks.later(ABSENT_PARTITION_S, self._look_for_absent, topic)
         if queue.oldest() is None:  # The partition may have been created in the meantime.
-            self._ask_for(topic.name)
+            self._updater.request_update((topic.name,))
         return queue
 
     def has_sent(self, name: str) -> bool:
@@ -149,8 +133,7 @@ class Leaders:
         moved = differ(old.cluster_id, new.cluster_id)
         self._cluster_id = new.cluster_id
         if moved:
-            self._renew()
-            self._replaced()
+            self._engine.on_cluster_replaced()
         for topic in self.topics.values():
             info = new.topics.get(topic.name)
             if info is not None and (moved or info is not topic.status.info):
@@ -180,7 +163,7 @@ class Leaders:
         if info == topic.status.info and not changed:
             return
         if topic.status.describe(info, self._clock.monotonic()):
-            self._accumulator.deadline_timer.arm()
+            self._accumulator.schedule_expiry()
         self._refused.discard(topic.name)
         if info.error:
             self._troubled(topic, info.error)
@@ -202,7 +185,7 @@ class Leaders:
         before = status.incarnation
         changed = status.identify(info.topic_id, self._cluster_id)
         if changed:
-            self._renew()
+            self._engine.ids.expire()
         for queue in topic.all_queues() if status.incarnation != before else ():
             if changed:
                 queue.incarnate(status.incarnation)
@@ -236,11 +219,16 @@ class Leaders:
         waiting = {b.queue.topic.name for b in self._accumulator.pending if b.partition is None}
         for name in (waiting & self._refused) - self._reconsidered:
             self._reconsidered.add(name)
-            self._reconsider(name)
+            self._engine.supervisor.spawn(self._reconsider_topic, name, name=f"metadata of {name}")
         self._search_later()
 
-    def reconsidered(self, name: str) -> None:
-        """Fail the waiting records of a topic if its metadata is still refused."""
+    async def _reconsider_topic(self, name: str) -> None:
+        """Request the metadata of a topic, and fail its waiting records if it is still refused."""
+        timeout = self._config.default_api_timeout_ms / 1000
+        try:
+            await self._updater.refresh((name,), timeout=timeout)
+        except KafkaError:
+            pass  # The records wait for the next attempt, up to their own deadline.
         self._reconsidered.discard(name)
         info = self.topics[name].status.info
         if info is not None and info.error:
@@ -256,7 +244,7 @@ class Leaders:
             self._accumulator.callbacks.later(ABSENT_PARTITION_S, self._look_for_absent, topic)
         for queue in dropped:
             self._accumulator.set_unsendable(queue, True)
-            self._accumulator.deadline_timer.arm()
+            self._accumulator.schedule_expiry()
 
     def _look_for_absent(self, topic: Topic) -> None:
         """Request metadata while records wait for partitions that the metadata does not list."""
@@ -267,11 +255,11 @@ class Leaders:
             topic.become_unknown()
             self._designate(topic)
         if any(queue.oldest() is not None for queue in topic.absent.values()):
-            self._ask_for(topic.name)
+            self._updater.request_update((topic.name,))
         self._accumulator.callbacks.later(ABSENT_PARTITION_S, self._look_for_absent, topic)
 
     def _lead(self, queue: PartitionQueue, partition: PartitionInfo) -> None:
-        sender = self._sender_of(partition.leader) if partition.leader >= 0 else None
+        sender = self._engine.find_sender(partition.leader) if partition.leader >= 0 else None
         moved = sender is not queue.sender
         queue.follow(sender, partition.leader_epoch)
         if not moved:
@@ -319,7 +307,7 @@ class Leaders:
             batch.forward(1, target, at)
             if batch.demanded:
                 target.demand()
-        self._failures.moved(batch)
+        self._engine.failures.moved(batch)
         batch.vacate()
         self._accumulator.forget(batch)
 

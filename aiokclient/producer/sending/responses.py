@@ -8,7 +8,7 @@ what to do.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,11 +24,8 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
-from aiokclient.log.client_log import ClientLog
 from aiokclient.log.limited_log import LimitedLog
-from aiokclient.metrics import Metrics
 from aiokclient.policy import Backoff, Decision, Scope, decide
-from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
 from aiokclient.producer.batching.sequences import CODES, SequenceEvent
 from aiokclient.producer.batching.stages import InLog
@@ -39,9 +36,8 @@ from aiokclient.record.batch import RecordBatchBuilder
 if TYPE_CHECKING:
     import asyncio
 
-    from aiokclient.clock import Clock
-    from aiokclient.cluster.metadata.updater import MetadataUpdater
     from aiokclient.config.producer import ProducerConfig
+    from aiokclient.producer.engine import Engine
     from aiokclient.protocol.messages.produce import PartitionProduceResponse
 
 __all__ = ["Responses"]
@@ -68,27 +64,15 @@ class Responses:
     def __init__(
         self,
         config: ProducerConfig,
-        clock: Clock,
-        accumulator: Accumulator,
-        updater: MetadataUpdater,
-        metrics: Metrics,
-        log: ClientLog,
-        may_retry: Callable[[], bool],
-        postpone: Callable[[QueuedBatch, KafkaError], bool],
+        engine: Engine,
     ) -> None:
-        """`may_retry()` returns whether batches may be sent again.
-
-        `postpone(batch, error)` is called with an error code from the broker, as an exception. It
-        returns whether it has put the batch back into its queue. If so, the error needs no further
-        handling.
-        """
-        self._clock = clock
-        self._accumulator = accumulator
-        self._updater = updater
-        self._metrics = metrics
-        self._log = LimitedLog(log, clock.monotonic)
-        self._may_retry = may_retry
-        self._postpone = postpone
+        cluster = engine.cluster
+        self._engine = engine
+        self._clock = cluster.clock
+        self._accumulator = engine.accumulator
+        self._updater = cluster.updater
+        self._metrics = cluster.metrics
+        self._log = LimitedLog(engine.log, cluster.clock.monotonic)
         self._delivery_s = config.delivery_timeout_ms / 1000
         self._compression = Compression[config.compression_type.upper()]
         self._level = config.compression_level
@@ -140,12 +124,25 @@ class Responses:
             said = f"{error.message.rstrip('.')}. " if error.message else ""
             error.message = f"{said}The batch, which has only this record, has {batch.size} bytes."
             self._failed(batch, error)
-        elif not self._postpone(batch, error):
+        elif not self._postpone_batch(batch, error):
             if part.error_code == UnknownTopicIdError.code:
                 self._updater.doubt(batch.queue.topic.topic_id)
             leader = part.current_leader
             hint = (leader.leader_id, leader.leader_epoch, endpoints)
             self._failed(batch, error, hint if leader.leader_id >= 0 else None)
+
+    def _can_retry(self) -> bool:
+        """Return whether batches may be sent again: always, or while the transaction permits it."""
+        status = self._engine.status
+        return status is None or status.may_send
+
+    def _postpone_batch(self, batch: QueuedBatch, error: KafkaError) -> bool:
+        """Return whether the transactions have put a refused batch back into its queue.
+
+        The error needs no further handling then.
+        """
+        transactions = self._engine.transactions
+        return transactions is not None and transactions.batches.postpone_batch(batch, error)
 
     def _event(self, batch: QueuedBatch, code: int) -> SequenceEvent | None:
         """Return what an error code says about the sequences, or None."""
@@ -163,7 +160,7 @@ class Responses:
             # A transaction cannot take another identity. So it must be aborted, unless the leader
             # refused the batch only because an earlier batch of this producer is missing.
             waits = event is SequenceEvent.REFUSED and (not first or batch.whole is not None)
-            return event if waits and self._may_retry() else None
+            return event if waits and self._can_retry() else None
         if event is SequenceEvent.REFUSED and first:
             by_name = batch.by_name
             explained = batch.whole is not None or sequences.explains(identity, by_name=by_name)
@@ -202,7 +199,7 @@ class Responses:
         action = decide(
             error, self._scope, batch.failures, remaining, self._clock.rng, self._backoff
         )
-        if not action.again or not self._may_retry():
+        if not action.again or not self._can_retry():
             if remaining <= 0:
                 error = self._late(batch, error)
             self._accumulator.fail(batch, error)

@@ -15,15 +15,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
-from aiokclient.background import SLICE_S, Callbacks
+from aiokclient.background import SLICE_S
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.errors import DisconnectedError, KafkaError
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Retry, Scope
-from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch, TopicStatus
 from aiokclient.producer.batching.stages import BatchStage, InLog
 from aiokclient.protocol.messages.produce import (
@@ -34,12 +33,10 @@ from aiokclient.protocol.messages.produce import (
 from aiokclient.protocol.one_batch import OneBatchRequest, Template, Written
 
 if TYPE_CHECKING:
-    from aiokclient.cluster.client import ClusterClient
-    from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.config.producer import ProducerConfig
     from aiokclient.network.connection import BrokerConnection
-    from aiokclient.producer.sending.responses import Responses
-    from aiokclient.producer.transaction.marker_pause import MarkerPause
+    from aiokclient.producer.engine import Engine
+    from aiokclient.producer.transaction.manager import TransactionManager
     from aiokclient.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
 __all__ = [
@@ -50,7 +47,6 @@ __all__ = [
     "ProduceRequests",
     "Sender",
     "Sent",
-    "TransactionalProduceRequests",
     "TransactionalSender",
     "endpoints",
     "left_out",
@@ -159,10 +155,13 @@ class OneBatch:
 class ProduceRequests:
     """A factory of the produce requests to one broker."""
 
-    def __init__(self, acks: int, timeout_ms: int, transactional_id: str | None = None) -> None:
-        self._acks = acks
-        self._timeout_ms = timeout_ms
-        self._transactional_id = transactional_id
+    def __init__(
+        self, config: ProducerConfig, transactions: TransactionManager | None = None
+    ) -> None:
+        self._acks = config.acks
+        self._timeout_ms = config.request_timeout_ms
+        self._transactional_id = config.transactional_id
+        self._transactions = transactions
         self._templates: dict[PartitionQueue, Template] = {}
 
     def forget(self, queue: PartitionQueue) -> None:
@@ -171,6 +170,9 @@ class ProduceRequests:
 
     def make(self, batches: Sequence[QueuedBatch], version: int) -> MultiBatch | OneBatch:
         """Return the request for the given batches in an API version that the broker supports."""
+        if self._transactions is not None:
+            highest = self._transactions.partitions.highest_produce()
+            version = version if highest is None else min(version, highest)
         if len(batches) != 1:
             return MultiBatch(
                 batches,
@@ -199,25 +201,6 @@ class ProduceRequests:
             )
             self._templates[queue] = found
         return OneBatch(batches[0], found)
-
-
-class TransactionalProduceRequests(ProduceRequests):
-    """A factory of the produce requests of a transactional producer to one broker.
-
-    `highest()` returns the highest version of Produce that the open transaction permits. None means
-    that it permits any version.
-    """
-
-    def __init__(
-        self, acks: int, timeout_ms: int, transactional_id: str, highest: Callable[[], int | None]
-    ) -> None:
-        super().__init__(acks, timeout_ms, transactional_id)
-        self._highest = highest
-
-    def make(self, batches: Sequence[QueuedBatch], version: int) -> MultiBatch | OneBatch:
-        """Return the request for the given batches; see `ProduceRequests.make`."""
-        highest = self._highest()
-        return super().make(batches, version if highest is None else min(version, highest))
 
 
 def endpoints(response: ProduceResponse) -> list[BrokerInfo]:
@@ -258,9 +241,7 @@ class ProduceConnection:
         self,
         node_id: int,
         config: ProducerConfig,
-        cluster: ClusterClient,
-        supervisor: Supervisor,
-        callbacks: Callbacks,
+        engine: Engine,
         sender: Sender,
     ) -> None:
         self.current: BrokerConnection | None = None
@@ -271,9 +252,9 @@ class ProduceConnection:
         self.watch: asyncio.TimerHandle | None = None
         """The timer that checks whether the broker responds, while requests are in flight."""
         self._node_id = node_id
-        self._cluster = cluster
-        self._supervisor = supervisor
-        self._callbacks = callbacks
+        self._cluster = engine.cluster
+        self._supervisor = engine.supervisor
+        self._callbacks = engine.callbacks
         self._sender = sender
         self._backoff = Backoff.of_reconnects(config)
         self._connecting = False
@@ -387,6 +368,10 @@ LEAST_PAUSE_S = 0.0002
 class BatchIds(Protocol):
     """The source of the producer id, epoch, and sequence of each batch."""
 
+    @property
+    def last_error(self) -> KafkaError | None:
+        """The last error of the requests without which batches have no identity."""
+
     def identify(self, queue: PartitionQueue, batch: QueuedBatch, *, by_name: bool) -> bool:
         """Set the identity of a batch that is about to be sent. Return False if it must wait."""
 
@@ -398,31 +383,24 @@ class Sender:
         self,
         node_id: int,
         config: ProducerConfig,
-        cluster: ClusterClient,
-        supervisor: Supervisor,
-        accumulator: Accumulator,
-        responses: Responses,
-        ids: BatchIds,
-        requests: ProduceRequests,
+        engine: Engine,
     ) -> None:
         self.node_id = node_id
         self.queues: dict[PartitionQueue, None] = {}
         self.in_flight = 0
         """Number of produce requests without a response."""
-        self._clock = cluster.clock
-        self._accumulator = accumulator
-        self._callbacks = accumulator.callbacks
-        self._responses = responses
-        self._ids = ids
+        self._clock = engine.cluster.clock
+        self._accumulator = accumulator = engine.accumulator
+        self._callbacks = engine.callbacks
+        self._responses = engine.responses
+        self._ids = engine.batch_ids
         self._expects_response = config.acks != 0
         self._limit = config.max_in_flight_requests_per_connection
         self._max_request = config.max_request_size
         self._timeout_s = config.request_timeout_ms / 1000
-        self._requests = requests
+        self._requests = ProduceRequests(config, engine.transactions)
         self._sent = accumulator.meters.requests
-        self._connection = ProduceConnection(
-            node_id, config, cluster, supervisor, self._callbacks, self
-        )
+        self._connection = ProduceConnection(node_id, config, engine, self)
         self._ready: dict[PartitionQueue, None] = {}
         self._awaited: dict[PartitionQueue, None] = {}
         """Queues whose open batch is awaited: they are ready once nothing is in flight."""
@@ -633,11 +611,12 @@ class Sender:
 class TransactionalSender(Sender):
     """The produce requests of a transactional producer to one broker."""
 
-    def __init__(self, *parts: Any, settled: Callable[[], object], pause: MarkerPause) -> None:
-        """Create a sender that calls `settled()` after each response."""
-        super().__init__(*parts)
-        self._settled = settled
-        self._pause = pause
+    def __init__(
+        self, node_id: int, config: ProducerConfig, engine: Engine, transactions: TransactionManager
+    ) -> None:
+        super().__init__(node_id, config, engine)
+        self._transactions = transactions
+        self._pause = transactions.pause
         self._pausing: asyncio.TimerHandle | None = None
         self._is_first = False
         """Whether the first request of the transaction is in flight to this broker."""
@@ -680,4 +659,4 @@ class TransactionalSender(Sender):
                 self._pause.on_request_refused()
             elif error is None:
                 self._pause.on_request_answered(self._clock.monotonic())
-        self._settled()
+        self._transactions.on_records_settled()

@@ -100,7 +100,7 @@ class TestPartitions:
             deliveries = [producer.send("four", b"v", partition=p % 4) for p in range(8)]
             engine = producer._required_engine()
             # The deliveries must fail by the lost request, not by the delivery timeout.
-            engine.accumulator.deadline_timer.stop()
+            engine.accumulator.stop_expiry()
             await asyncio.sleep(2.5)
             (sender,) = engine.senders.values()
             assert sender.in_flight == 1, "all four partitions must be in one request"

@@ -37,7 +37,7 @@ CALLBACKS = [
     (Accumulator, "_lingered"),
     (Accumulator, "_compressed"),
     (Accumulator, "succeed"),
-    (Expiry, "expire"),
+    (Expiry, "expire_batches"),
     (Leaders, "_learn"),
     (Leaders, "_designate"),
     (PartitionQueue, "next"),
@@ -53,7 +53,7 @@ def provoke(cluster: EmbeddedCluster, name: str) -> None:
         cluster.fail(ApiKey.PRODUCE, RecordTooLargeError, topic="t")
     elif name == "_lost":
         cluster.drop(ApiKey.PRODUCE)
-    elif name in ("expire", "_listen"):
+    elif name in ("expire_batches", "_listen"):
         cluster.pause(1)
 
 
@@ -79,7 +79,7 @@ async def test_a_bug_in_a_callback_fails_the_producer(
             bystander = await Producer(client=client)
             producer: Any = await Producer(
                 client=client,
-                delivery_timeout_ms=5_000 if name == "expire" else 20_000,
+                delivery_timeout_ms=5_000 if name == "expire_batches" else 20_000,
                 request_timeout_ms=20_000,
                 max_block_ms=20_000,
                 compression_type="gzip" if name == "_compressed" else "none",

@@ -42,7 +42,7 @@ def test_a_duplicate_is_no_success_when_it_is_the_first_batch_of_a_producer_id()
             await producer.prepare("t")
             with world.cluster.fail(ApiKey.PRODUCE, DuplicateSequenceError, times=1):
                 assert (await producer.send("t", b"0")).offset == 0
-            given = producer._required_engine()._ids.generation
+            given = producer._required_engine().ids.generation
         assert given == 1, "the first producer id was replaced"
         assert values(world) == [b"0"]
 

@@ -206,7 +206,7 @@ def test_a_new_producer_id_is_taken_when_sequence_0_is_out_of_order() -> None:
                 await one.send("t", b"before %d" % number)
             # The producers get the same id, as if the cluster had been wiped unnoticed between
             # their starts.
-            other._engine._ids.current = one._engine._ids.current
+            other._engine.ids.current = one._engine.ids.current
             offsets = {}
             for number in range(5):
                 for name, producer in ((b"one", one), (b"other", other)):

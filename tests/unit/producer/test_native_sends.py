@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from aiokclient import Producer, ProducerRecord
 from aiokclient._native import in_use
-from aiokclient.producer._pure import send as pure_send
 from aiokclient.producer.batching.batch import ProducerBatch
+from aiokclient.producer.producer import PythonSendPath
 from aiokclient.testing import EmbeddedCluster
 
 if not in_use():
@@ -43,8 +43,8 @@ class StillClock:
 class InPython(Producer[Any, Any]):
     """A producer that does not use native code to send."""
 
-    send = pure_send.SendPath.send  # type: ignore[assignment]
-    send_many = pure_send.SendPath.send_many  # type: ignore[assignment]
+    send = PythonSendPath.send  # type: ignore[assignment]
+    send_many = PythonSendPath.send_many  # type: ignore[assignment]
 
 
 class Text(bytes):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
 import pytest
 
 from aiokclient import murmur2
+from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.config.producer import ProducerConfig
 from aiokclient.errors import SerializationError
 from aiokclient.producer.batching.queue import PartitionQueue, Topic
@@ -25,7 +27,8 @@ def topic(partitions: int) -> Topic:
 
 def partitioner(**options: Any) -> Partitioner:
     config = ProducerConfig.build({"bootstrap_servers": "h:1", "batch_size": 1000, **options})
-    return Partitioner(config, random.Random(1))
+    owner: Any = SimpleNamespace(_options=config)
+    return Partitioner(config, random.Random(1), Anchor(owner))
 
 
 # These are the values of

@@ -24,7 +24,7 @@ from aiokclient.errors import (
     SerializationError,
     UnknownTopicOrPartitionError,
 )
-from aiokclient.producer import send as send_module
+from aiokclient.producer import send_arrow as send_module
 from aiokclient.testing import EmbeddedCluster
 
 pa = pytest.importorskip("pyarrow")
