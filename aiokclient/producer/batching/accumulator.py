@@ -257,17 +257,18 @@ EARLY_S = 0.0001
 """Seconds by which the loop runs timers early, because of the resolution of its clock."""
 AGES = 10
 """A batch that cannot be sent accepts records for the delivery timeout divided by this number."""
+MANY = "The records of send_many()", "Use send_all(), which waits for room."
+ROWS = (
+    "The rows of send_arrow()",
+    "Await drain() or flush(), or send the batch in slices (batch.slice).",
+)
+"""The subject of the error message for a full buffer, and the advice at its end."""
 PLENTY = 4
 """A batch reserves its expected size at once if the buffer has room for this many such batches."""
 SLACK = 2 * FIRST_RESERVE
 """Unused reserved bytes of a closed batch that are kept until the whole batch is released."""
 BATCH_OVERHEAD = 61
 """Size of the header of a record batch, in bytes."""
-
-
-def expiry_interval_s(config: ProducerConfig) -> float:
-    """Return the seconds after which the deadline of a new batch must be checked first."""
-    return min(config.delivery_timeout_ms / AGES, config.max_block_ms) / 1000
 
 
 def thread_bytes(codec: Compression, level: int | None) -> int:
@@ -299,7 +300,7 @@ class Accumulator:
         self._clock = cluster.clock
         self._failures = engine.failures
         self._status = engine.status
-        self._expiry_s = expiry_interval_s(config)
+        self._expiry_s = min(config.delivery_timeout_ms / AGES, config.max_block_ms) / 1000
         """Seconds after which a new batch must be checked for the first time."""
         self._expiry_timer: asyncio.TimerHandle | None = None
         """One timer for the deadlines of all batches, which is always set to the next deadline."""
@@ -319,12 +320,10 @@ class Accumulator:
         self.meters = ProducerMeters(own_metrics)
         self._measure(own_metrics, config.buffer_memory)
         # All producers of a client share the client's metrics, so each producer adds its bytes.
-        metrics = own_metrics.metrics
+        metrics, buffer, overflow = own_metrics.metrics, memory.buffer, memory.overflow
         self._gauges = [
-            metrics.gauge("producer.buffer.bytes", unit="By").include(lambda: memory.buffer.total),
-            metrics.gauge("producer.overflow.bytes", unit="By").include(
-                lambda: memory.overflow.total
-            ),
+            metrics.gauge("producer.buffer.bytes", unit="By").include(lambda: buffer.total),
+            metrics.gauge("producer.overflow.bytes", unit="By").include(lambda: overflow.total),
         ]
 
     def _measure(self, own_metrics: OwnMetrics, total: int) -> None:
@@ -449,7 +448,9 @@ class Accumulator:
         try:
             index = batch.append(need, timestamp, key, value, headers)
         except BaseException:
-            self._undo(batch)
+            # The first record could not be encoded.
+            queue.discard_open()
+            self.release(batch)
             raise
         self.opened(batch)
         return batch, index
@@ -495,11 +496,6 @@ class Accumulator:
         batch.note(0, timestamp)
         self.opened(batch)
         return batch, 0, taken
-
-    def _undo(self, batch: QueuedBatch) -> None:
-        """Remove a batch whose first record could not be encoded."""
-        batch.queue.discard_open()
-        self.release(batch)
 
     def begin(
         self,
@@ -624,12 +620,9 @@ class Accumulator:
             raise self._too_much(total, are_rows)
 
     def _too_much(self, size: int, are_rows: bool) -> KafkaError:
-        what, advice = "The records of send_many()", "Use send_all(), which waits for room."
-        if are_rows:
-            what = "The rows of send_arrow()"
-            advice = "Await drain() or flush(), or send the batch in slices (batch.slice)."
+        subject, advice = ROWS if are_rows else MANY
         return self.errors.exhausted(
-            f"{what} take about {size} bytes, more than there is room for. Nothing was sent. "
+            f"{subject} take about {size} bytes, more than there is room for. Nothing was sent. "
             f"{advice}"
         )
 
