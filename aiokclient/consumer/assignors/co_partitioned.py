@@ -16,9 +16,9 @@ from aiokclient.consumer.assignors.assignor import (
     Assignor,
     MemberAssignment,
     MemberSubscription,
+    subscribers,
 )
 from aiokclient.consumer.assignors.holdings import Holding
-from aiokclient.consumer.assignors.members import subscribers
 from aiokclient.consumer.assignors.sticky import CooperativeSticky, without_transfers
 from aiokclient.errors import AssignmentFailedError
 from aiokclient.types import TopicPartition, public_in

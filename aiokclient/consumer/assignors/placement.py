@@ -16,8 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from aiokclient.consumer.assignors.assignor import AssignmentCluster, MemberSubscription
-from aiokclient.consumer.assignors.members import in_order, subscribers, uses_racks
+from aiokclient.consumer.assignors.assignor import (
+    AssignmentCluster,
+    MemberSubscription,
+    in_order,
+    subscribers,
+    uses_racks,
+)
 from aiokclient.types import TopicPartition
 
 __all__ = ["NOWHERE", "PartitionKind", "Lot", "Placement"]

@@ -20,8 +20,9 @@ from aiokclient.consumer.assignors.assignor import (
     Assignor,
     MemberAssignment,
     MemberSubscription,
+    subscribers,
+    uses_racks,
 )
-from aiokclient.consumer.assignors.members import subscribers, uses_racks
 from aiokclient.types import TopicPartition
 
 __all__ = ["Range"]

@@ -14,9 +14,10 @@ from aiokclient.consumer.assignors.assignor import (
     AssignmentCluster,
     MemberAssignment,
     MemberSubscription,
+    in_order,
+    subscribers,
 )
 from aiokclient.consumer.assignors.holdings import Holding, read_holding
-from aiokclient.consumer.assignors.members import in_order, subscribers
 from aiokclient.consumer.assignors.sticky import Sticky
 from aiokclient.errors import ConfigError
 from aiokclient.types import TopicPartition, public_in

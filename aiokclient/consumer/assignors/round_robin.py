@@ -13,8 +13,9 @@ from aiokclient.consumer.assignors.assignor import (
     Assignor,
     MemberAssignment,
     MemberSubscription,
+    in_order,
+    subscribers,
 )
-from aiokclient.consumer.assignors.members import in_order, subscribers
 from aiokclient.types import TopicPartition
 
 __all__ = ["RoundRobin"]

@@ -19,11 +19,11 @@ from aiokclient.cluster.targets import Coordinator
 from aiokclient.consumer.membership.base import Membership, MembershipParts
 from aiokclient.consumer.membership.classic import ClassicMembership
 from aiokclient.consumer.membership.health import MembershipHealth
-from aiokclient.consumer.membership.initial_offsets import InitialOffsets
 from aiokclient.consumer.membership.kip848.membership import Kip848Membership
 from aiokclient.consumer.membership.offsets.auto_commit import AutoCommit
 from aiokclient.consumer.membership.offsets.commit_forms import covered, named_topics, to_commit
 from aiokclient.consumer.membership.offsets.commits import Commits
+from aiokclient.consumer.membership.offsets.initial_offsets import InitialOffsets
 from aiokclient.consumer.membership.offsets.released import ReleasedOffsets
 from aiokclient.consumer.membership.reconciler import PartitionReconciler
 from aiokclient.consumer.membership.rewind.requests import plain

@@ -5,16 +5,39 @@ application hangs, its heartbeats continue, and its partitions would never be as
 member. So a member leaves when the application has not requested records for
 `max_poll_interval_ms`. Time in which the application waits for records does not count. With
 `tracked`, the age of the oldest outstanding record counts instead.
+
+Another one finds out which members a long rebalance waits for. In a group of the newer protocol,
+ConsumerGroupDescribe shows them: members with an older epoch than the assignment have not yet
+released the partitions that this member is to be assigned.
+
+The coordinator of a classic group returns the members' partitions only while the group is stable.
+So the watch requests a description of the group once in each generation, and when the consumer
+starts, and remembers the members' partitions. During a long rebalance, it requests another one. The
+rebalance waits for one or more of the other members that this description still lists, and the text
+names them with the remembered partitions. If the coordinator refuses a description or does not
+respond, the watch tries again later. Until then, the text says that it did not respond, or that no
+broker has named the coordinator.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from aiokclient.consumer.membership.rebalance_watch import RebalanceWatch
+from aiokclient.cluster.targets import Coordinator
+from aiokclient.consumer.assignors import decode_assignment
+from aiokclient.errors import KafkaError, error_for
 from aiokclient.group.loop_watch import LoopWatch
+from aiokclient.policy import Backoff, Scope
+from aiokclient.protocol.api import ApiKey
+from aiokclient.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+)
+from aiokclient.protocol.messages.describe_groups import DescribeGroupsRequest
+from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
@@ -22,10 +45,30 @@ if TYPE_CHECKING:
     from aiokclient.config.consumer import ConsumerConfig
     from aiokclient.consumer.delivery.in_progress import InProgress
     from aiokclient.consumer.delivery.read_lock import ReadLock
+    from aiokclient.consumer.membership.base import Membership
     from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
     from aiokclient.consumer.state.subscription import SubscriptionState
+    from aiokclient.protocol.schema import Request
 
-__all__ = ["MembershipHealth", "PollIntervalWatch"]
+__all__ = ["SHOWN_S", "MembershipHealth", "PollIntervalWatch", "RebalanceWatch", "named"]
+
+SHOWN_S: Final = 3.0
+"""Seconds after which a rebalance, a call of the listener, or a revocation is reported."""
+LOOK_S: Final = 1.0
+UNANSWERED_S: Final = 2.0
+"""Seconds after which a request without a response is a reason for a long rebalance."""
+ASKING: Final = Backoff(5.0, 30.0)
+"""Seconds between two descriptions of the group while a rebalance lasts."""
+SPREAD_S: Final = (1.0, 5.0)
+"""Range of the random delay, in seconds, between the beginning of a generation and the description
+of the group, so that not all members request it at the same time."""
+NAMED: Final = 3
+
+JOINING: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT})
+"""The requests for whose answers a member waits during a rebalance."""
+
+STABLE: Final = "Stable"
+SYNCING: Final = "CompletingRebalance"
 
 
 class MembershipHealth:
@@ -139,3 +182,238 @@ class PollIntervalWatch:
             f"the application has not {what} for {seconds:.1f} s, longer than "
             "max_poll_interval_ms. Process less at a time, or increase the limit"
         )
+
+
+class MemberSnapshot(NamedTuple):
+    """A member: its label, the partitions that it owns, and, if known, those it still waits for."""
+
+    label: str
+    owned: Sequence[TopicPartition]
+    missing: Sequence[TopicPartition] = ()
+    is_late: bool = False
+    """Whether the member has not taken its present assignment yet."""
+
+
+class GroupSnapshot(NamedTuple):
+    """A group, as its coordinator describes it."""
+
+    state: str
+    members: dict[str, MemberSnapshot]
+
+
+class RebalanceWatch:
+    """A task that describes the group of one consumer from time to time.
+
+    It does not use the connection of the heartbeats, because nothing may delay heartbeats.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        membership: Membership,
+    ) -> None:
+        assert config.group_id is not None
+        self._cluster = cluster
+        self._group_id = config.group_id
+        self._membership = membership
+        self._subscription = subscription
+        self._timeout_s = config.request_timeout_ms / 1000
+        self._newer = config.group_protocol != "classic"
+        self._describe = self._describe_newer if self._newer else self._describe_classic
+        self._generation = -1
+        self._began = math.inf
+        self._stable = False
+        self._asked = 0
+        self._next = -math.inf
+        self._owned: dict[str, Sequence[TopicPartition]] = {}
+        self._waits = ""
+        self._state: str | None = None
+        """The state of the group in the last description."""
+        self._not_found: KafkaError | None = None
+        """The error of the last lookup of the coordinator; None if the lookup found it."""
+        self._unanswered: KafkaError | None = None
+        """The error of the last description if the coordinator was silent or not ready."""
+        self._asking_since: float | None = None
+        """The time at which the present request was sent, or None."""
+
+    @property
+    def trouble(self) -> str | None:
+        """The duration of a rebalance and what the group waits for, as text.
+
+        None if there is no rebalance, or if it has not lasted for SHOWN_S yet.
+        """
+        since = self._since()
+        lasted = -math.inf if since is None else self._cluster.clock.monotonic() - since
+        if lasted < SHOWN_S:
+            return None
+        text = f"rebalancing for {lasted:.0f} s"
+        if (silence := self._silence()) is not None:
+            text = f"{text}, as {silence}"
+        elif self._waits:
+            text = f"{text}, waits for {self._waits}"
+        refused = self._not_found if self._coordinator() is None else None
+        trouble = self._cluster.calls.trouble(Coordinator("group", self._group_id), JOINING)
+        if trouble is None or refused is not None:
+            return text
+        text = f"{text}; {trouble}"
+        known = self._state is not None
+        return f"{text}; the coordinator describes the group as {self._state}" if known else text
+
+    def _silence(self) -> str | None:
+        """Return, as a text, that the coordinator is not known or silent; None if it responds."""
+        asked, coordinator = self._asking_since, self._coordinator()
+        waited = -math.inf if asked is None else self._cluster.clock.monotonic() - asked
+        error = self._not_found if coordinator is None else self._unanswered
+        if error is None and waited < UNANSWERED_S:
+            return None
+        text = (
+            "the coordinator of the group is not known"
+            if coordinator is None
+            else f"the coordinator of the group, broker {coordinator}, did not respond"
+        )
+        return f"{text} for {waited:.0f} s" if error is None else f"{text}: {error}"
+
+    def _coordinator(self) -> int | None:
+        return self._cluster.coordinators.cached("group", self._group_id)
+
+    def _since(self) -> float | None:
+        since = self._membership.rebalancing_since
+        if since is None and self._newer and self._waits:
+            return self._began
+        return since
+
+    async def run(self) -> None:
+        """Request a description of the group whenever one is due. Run until cancelled."""
+        while True:
+            if self._is_due():
+                self._asking_since = self._cluster.clock.monotonic()
+                await self._look()
+                self._asking_since = None
+                self._next = self._cluster.clock.monotonic() + self._pause_s()
+                self._asked += 1
+            await asyncio.sleep(LOOK_S)
+
+    async def _look(self) -> None:
+        try:
+            if self._coordinator() is None:
+                await self._cluster.coordinators.locate("group", self._group_id)
+        except KafkaError as error:
+            self._waits, self._state, self._not_found = "", None, error
+            return
+        self._not_found = None
+        try:
+            self._found(await self._describe())
+            self._unanswered = None
+        except KafkaError as error:
+            # A refusal, such as a missing permission, is no reason for the rebalance.
+            self._waits, self._state = "", None
+            self._unanswered = error if error.retriable else None
+
+    def _is_due(self) -> bool:
+        now, rng = self._cluster.clock.monotonic(), self._cluster.clock.rng
+        membership = self._membership
+        since, generation = membership.rebalancing_since, membership.metadata.generation_id
+        first = self._began == math.inf
+        is_member = generation >= 0 or since is not None
+        if not self._subscription.subscription or not (first or is_member):
+            return False
+        if generation != self._generation or first:
+            self._generation, self._began = generation, now
+            self._stable, self._asked = False, 0
+            self._next = now if first else now + rng.uniform(*SPREAD_S)
+        if since is None:
+            if self._stable:
+                return False
+            if not self._newer:
+                self._waits = ""
+        else:
+            if self._stable:
+                self._stable, self._asked = False, 0
+            self._next = self._next if self._asked else max(self._next, since + SHOWN_S)
+            if not first and not self._asked:
+                self._next = min(self._next, since + SHOWN_S)
+        return now >= self._next
+
+    def _pause_s(self) -> float:
+        return ASKING.delay(self._asked, self._cluster.clock.rng)
+
+    def _found(self, group: GroupSnapshot) -> None:
+        me = self._membership.metadata.member_id
+        others = {key: other for key, other in group.members.items() if key != me}
+        self._waits, self._state = "", group.state
+        if group.state == STABLE:
+            self._stable = self._membership.rebalancing_since is None
+            self._owned = {key: other.owned for key, other in others.items()}
+        elif self._newer:
+            missing = group.members[me].missing if me in group.members else ()
+            late = [other.label for other in others.values() if other.is_late and missing]
+            # If several members are late, it is unknown which of them owns which partition.
+            self._waits = _listed((label, missing if len(late) == 1 else ()) for label in late)
+        elif group.state == SYNCING:
+            self._waits = "the assignment by the leader of the group"
+        else:
+            held = [(other.label, self._owned.get(key, ())) for key, other in others.items()]
+            self._waits = _listed([each for each in held if each[1]] or held)
+
+    # -- requests
+
+    async def _describe_classic(self) -> GroupSnapshot:
+        group = await self._ask(DescribeGroupsRequest(groups=[self._group_id]))
+        members = {}
+        for each in group.members:
+            data = bytes(each.member_assignment)
+            owned = decode_assignment(data).partitions if data else ()
+            members[each.member_id] = MemberSnapshot(_label(each, each.group_instance_id), owned)
+        return GroupSnapshot(group.group_state, members)
+
+    async def _describe_newer(self) -> GroupSnapshot:
+        group = await self._ask(ConsumerGroupDescribeRequest(group_ids=[self._group_id]))
+        members = {}
+        for each in group.members:
+            owned, wanted = _partitions(each.assignment), _partitions(each.target_assignment)
+            missing = [tp for tp in wanted if tp not in owned]
+            late = each.member_epoch < group.assignment_epoch
+            label = _label(each, each.instance_id)
+            members[each.member_id] = MemberSnapshot(label, list(owned), missing, late)
+        return GroupSnapshot(group.group_state, members)
+
+    async def _ask(self, request: Request[Any]) -> Any:
+        response = await self._cluster.request(
+            request,
+            Coordinator("group", self._group_id),
+            timeout=self._timeout_s,
+            scope=Scope.ADMIN,
+            check=_refusal,
+        )
+        return response.groups[0]
+
+
+def _refusal(response: Any) -> KafkaError | None:
+    return error_for(response.groups[0].error_code)
+
+
+def _partitions(assignment: Assignment) -> dict[TopicPartition, None]:
+    topics = assignment.topic_partitions
+    return {TopicPartition(t.topic_name, index): None for t in topics for index in t.partitions}
+
+
+def _label(member: Any, instance_id: str | None) -> str:
+    """Return a readable description of a member."""
+    instance = "" if instance_id is None else f"instance {instance_id}, "
+    host = member.client_host.removeprefix("/")
+    return f"member {member.member_id} ({instance}client {member.client_id} at {host})"
+
+
+def _listed(waited_for: Iterable[tuple[str, Sequence[TopicPartition]]]) -> str:
+    texts = [f"{label}, which holds {named(tps)}" if tps else label for label, tps in waited_for]
+    more = f"; and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
+    prefix = "one or more of: " if len(texts) > 1 else ""
+    return prefix + "; ".join(texts[:NAMED]) + more
+
+
+def named(tps: Sequence[TopicPartition], most: int = NAMED) -> str:
+    """Return the names of the first `most` partitions, and the number of the others, as text."""
+    more = f" and {len(tps) - most} more" if len(tps) > most else ""
+    return ", ".join(map(str, tps[:most])) + more

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from aiokclient.cluster.lifecycle.ownership import Weakly
+from aiokclient.consumer.membership.health import SHOWN_S, named
 from aiokclient.consumer.membership.listener import ListenerCalls, tell
-from aiokclient.consumer.membership.rebalance_watch import SHOWN_S, named
 from aiokclient.consumer.state.partition import PartitionState, Withheld
 from aiokclient.errors import KafkaError
 from aiokclient.log.limited_log import LimitedLog

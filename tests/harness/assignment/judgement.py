@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from aiokclient import AssignmentCluster, MemberAssignment, MemberSubscription, TopicPartition
-from aiokclient.consumer.assignors.members import uses_racks
+from aiokclient.consumer.assignors.assignor import uses_racks
 from assignment.groups import Group, carried
 
 Given = Mapping[str, MemberAssignment]

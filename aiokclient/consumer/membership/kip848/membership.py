@@ -1,9 +1,11 @@
 """Membership in a group of the newer consumer protocol (KIP-848), in which brokers assign.
 
 `states` has the table of states with its theory of operation, `member` has the present state, and
-`schedule` has the times of heartbeats. This module executes the effects of the table in three
-tasks: `run` sends heartbeats, `Reconciliation` revokes and takes partitions, and
-`SessionTimeoutWatch` looks up the session timeout.
+`schedule` has the times of heartbeats. Heartbeats and commits share a connection that no other
+requests use, so that nothing delays them; one heartbeat is sent at a time. A failed heartbeat is
+not repeated unchanged: the next one contains the whole state of the member. This module executes
+the effects of the table in three tasks: `run` sends heartbeats, `Reconciliation` revokes and takes
+partitions, and `SessionTimeoutWatch` looks up the session timeout.
 
 The brokers evaluate a pattern with RE2, against the whole name, as Python's `fullmatch` does. In
 two cases the client itself matches the pattern against the topics in the metadata: if the brokers
@@ -15,11 +17,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aiokclient.consumer.membership.kip848.connection import HeartbeatConnection
+from aiokclient.cluster.requests.attempts import CallProgress
+from aiokclient.cluster.targets import Coordinator
 from aiokclient.consumer.membership.kip848.heartbeat import (
     REGEX_FROM,
     HeartbeatBuilder,
@@ -35,6 +39,7 @@ from aiokclient.consumer.membership.kip848.reconciliation import (
 )
 from aiokclient.consumer.membership.kip848.schedule import HeartbeatSchedule, SessionTimeoutWatch
 from aiokclient.consumer.membership.kip848.states import (
+    CODES,
     PERMISSION_CODES,
     Kip848Effect,
     Kip848Event,
@@ -43,18 +48,23 @@ from aiokclient.consumer.membership.kip848.states import (
 )
 from aiokclient.consumer.state.subscription import Subscription
 from aiokclient.consumer.state.wakeup import Wakeup
-from aiokclient.errors import IllegalStateError, KafkaError
+from aiokclient.errors import IllegalStateError, KafkaError, UnsupportedVersionError, error_for
 from aiokclient.group.meters import GroupMeters
 from aiokclient.log.limited_log import LimitedLog
-from aiokclient.policy import Backoff, Decision
+from aiokclient.network.pool import Purpose
+from aiokclient.policy import Action, Backoff, Decision, Retry, Scope, classify
+from aiokclient.protocol.api import ApiKey
+from aiokclient.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from aiokclient.types import GroupMetadata
 
 if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.metadata.snapshot import ClusterMetadata
     from aiokclient.consumer.membership.base import MembershipParts
-    from aiokclient.protocol.messages.consumer_group_heartbeat import (
-        ConsumerGroupHeartbeatResponse,
-    )
+    from aiokclient.network.connection import BrokerConnection
 
 __all__ = ["Kip848Membership"]
 
@@ -65,6 +75,19 @@ UNRELEASED_SESSIONS = 1.2
 UNRELEASED = (
     "The coordinator still has an earlier membership of this consumer with the instance id %s. "
     "Joining again until its session has ended, for at most %.0f s."
+)
+
+API = "ConsumerGroupHeartbeat"
+
+SWITCHED_OFF = (UnsupportedVersionError.code,)
+"""Error codes of a broker that knows the request but has the protocol disabled."""
+
+LEAVE_ATTEMPTS = 3
+"""Number of attempts to tell the coordinator that the member leaves."""
+
+ADVICE = (
+    "The coordinator does not support the newer consumer protocol (KIP-848). Kafka 4.0 and later "
+    "support it unless it is switched off. Use group_protocol='classic'."
 )
 
 
@@ -402,3 +425,118 @@ class Kip848Membership:
         async with self._leaving:
             request = self._builder.last(self._member.member_id)
             await self._connection.leave(request, self._schedule.session_s)
+
+
+class HeartbeatConnection:
+    """The heartbeats to the coordinator of `group_id`. `owner` owns and closes the connection."""
+
+    def __init__(self, cluster: ClusterClient, group_id: str, owner: Hashable) -> None:
+        self._cluster = cluster
+        self._group_id = group_id
+        self._owner = owner
+        config = cluster.config
+        backoff = Backoff.of(config)
+        self._retry = Retry(math.inf, backoff, cluster.clock)
+        self._log = cluster.log("consumer", group_id)
+        target = Coordinator("group", group_id)
+        self._progress = CallProgress(target, ApiKey.CONSUMER_GROUP_HEARTBEAT)
+        self.was_answered = True
+        """Whether no heartbeat was sent whose response is unknown, since the last `send`."""
+
+    async def version(self) -> int:
+        """Return the version of the heartbeat that the coordinator supports.
+
+        Raises UnsupportedVersionError if it supports none, and the errors of connecting.
+        """
+        connection = await self._connect()
+        try:
+            return connection.broker.version_of(ConsumerGroupHeartbeatRequest)
+        except UnsupportedVersionError as error:
+            broker = connection.broker.node_id
+            raise UnsupportedVersionError(ADVICE, api=API, broker=broker) from error
+
+    async def send(
+        self, request: ConsumerGroupHeartbeatRequest, timeout_s: float
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Send a heartbeat and return the response.
+
+        Raises the error in the response, or the error of the connection.
+        """
+        connection = await self._connect()
+        self.was_answered = False
+        self._progress.sent(connection.broker.node_id, self._cluster.clock.monotonic())
+        response: ConsumerGroupHeartbeatResponse = await connection.send(
+            request, timeout_s=timeout_s
+        )
+        self.was_answered = True
+        off = response.error_code in SWITCHED_OFF
+        message = ADVICE if off else response.error_message
+        error = error_for(
+            response.error_code,
+            message,
+            api=API,
+            broker=connection.broker.node_id,
+            resource=f"group {request.group_id}",
+        )
+        if error is not None:
+            raise error
+        self._progress.succeeded()
+        return response
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Return a context manager, in whose body the heartbeats are among the client's calls."""
+        self._cluster.calls.add(self._progress)
+        try:
+            yield
+        finally:
+            self._cluster.calls.remove(self._progress)
+
+    def succeeded(self) -> None:
+        """Reset the count of failures after a response to a member. Synchronous.
+
+        It is not called after a response to a join, because a member that is fenced after each
+        join must back off.
+        """
+        self._retry.succeeded()
+
+    def failed(self, error: KafkaError) -> Action:
+        """Return the action for a failed attempt, and forget a coordinator that has moved.
+
+        Synchronous.
+        """
+        self._progress.failed(error)
+        decision = classify(error, Scope.GROUP)
+        if decision is Decision.REFRESH_AND_RETRY:
+            self._cluster.coordinators.forget("group", self._group_id)
+        action = Action(decision, self._retry.pause_after_s(error, Scope.GROUP))
+        if decision.again:
+            self._cluster.refusals.note(error, self._retry.attempt)
+        return action
+
+    async def leave(
+        self, request: ConsumerGroupHeartbeatRequest, timeout_s: float
+    ) -> KafkaError | None:
+        """Send the heartbeat that leaves the group, in at most LEAVE_ATTEMPTS attempts.
+
+        A failure is only logged. Return the last one if no attempt has succeeded.
+        """
+        failure: KafkaError | None = None
+        for _ in range(LEAVE_ATTEMPTS):
+            try:
+                await self.send(request, timeout_s)
+                return None
+            except KafkaError as error:
+                failure = error
+                action = self.failed(error)
+                if error.code in CODES or not action.again:
+                    # The coordinator removes the member anyway when its session times out.
+                    extra = {"event": "group_leave_failed"}
+                    self._log.info("Could not leave the group: %s", error, extra=extra)
+                    break
+                await asyncio.sleep(action.delay_s)
+        return failure
+
+    async def _connect(self) -> BrokerConnection:
+        node_id = await self._cluster.coordinators.locate("group", self._group_id)
+        return await self._cluster.connect(node_id, Purpose.GROUP, self._owner)

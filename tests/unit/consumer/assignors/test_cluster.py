@@ -9,7 +9,7 @@ from aiokclient.cluster.metadata.snapshot import (
     PartitionInfo,
     TopicInfo,
 )
-from aiokclient.consumer.assignors.members import in_order
+from aiokclient.consumer.assignors.assignor import in_order
 
 ORDERS = TopicInfo(
     "orders",

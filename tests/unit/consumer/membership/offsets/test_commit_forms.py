@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from world import World, simulate
 
 from aiokclient import ConsumerRecord, OffsetAndMetadata, TopicPartition
-from aiokclient.consumer.membership.initial_offsets import first_commit, speaks_for
 from aiokclient.consumer.membership.offsets.commit_forms import to_commit
+from aiokclient.consumer.membership.offsets.initial_offsets import first_commit, speaks_for
 from aiokclient.consumer.membership.rewind import requests as rewind_requests
 from aiokclient.errors import IllegalStateError, ProtocolError
 from aiokclient.protocol import ApiKey
