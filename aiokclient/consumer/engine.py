@@ -186,7 +186,7 @@ class PositionWaits:
     def _is_settled(self, group: ConsumerCoordinator | None) -> bool:
         if self._reports.errors:
             return True
-        if group is not None and not group.settled():
+        if group is not None and not group.owns_assignment():
             return False
         states = self._subscription.partitions.values()
         return all(
@@ -474,7 +474,7 @@ class ConsumerEngine:
         if not wait:
             return
         await self.positions.settled(self.group)
-        refusal = None if self.group is None else self.group.refused()
+        refusal = None if self.group is None else self.group.find_refusal()
         if refusal is not None:
             self.reports.clear()
             raise refusal
@@ -486,7 +486,7 @@ class ConsumerEngine:
         if self._follower is not None:
             self._follower.assigned.set()
         if self.group is not None:
-            self.group.wake()
+            self.group.wake_commits()
 
     def get_failure(self, *, raised: bool = False) -> BaseException | None:
         """Return the error with which the consumer has failed, or None if it has not failed.
@@ -577,7 +577,7 @@ class ConsumerEngine:
             if self._follower is not None:
                 self._follower.topics.rebase(new)
             if self.group is not None:
-                self.group.cluster_replaced(new)
+                self.group.on_cluster_replaced(new)
             self._subscription.discard_positions()
         self.fetchers.observe(new)
         if self._follower is not None:

@@ -262,7 +262,7 @@ class TopicFollower:
         """Call the listener. No records of new partitions are delivered before it returns."""
         states = self._subscription.chosen(added)
         self._subscription.withhold(states, Withheld.LISTENER, True)
-        with self._calls.entered():
+        with self._calls.enter_call():
             if lost:
                 await tell(listener, "on_lost", lost)
             if added:

@@ -65,7 +65,7 @@ class TransactionalReads:
         """The partitions that `rewind` has moved."""
         self._began_in = self.cluster_id
         subscription.settle()
-        self._taken = self._group.released.in_progress()
+        self._taken = self._group.released.find_in_progress()
         self._at_begin = {
             state: ReadPosition(state.jumps, state.position, state.processed, state.topic_id)
             for state in subscription.partitions.values()
@@ -138,7 +138,7 @@ class TransactionalReads:
 
     def on_committed(self) -> None:
         """Record that the transaction with the last `offsets()` was committed. Synchronous."""
-        self._group.commits.committed(self._sent)
+        self._group.commits.on_transaction_committed(self._sent)
         self._forget_taken()
 
     # -- the abort
@@ -197,10 +197,10 @@ class TransactionalReads:
     # -- partitions that were taken away
 
     def _all_taken(self) -> dict[TopicPartition, ReleasedOffset]:
-        return self._group.released.since(self._began) | self._taken
+        return self._group.released.find_released_since(self._began) | self._taken
 
     def _forget_taken(self) -> list[TopicPartition]:
         taken = self._all_taken()
-        self._group.released.forget(taken)
+        self._group.released.forget_releases(taken)
         self._taken = {}
         return list(taken)

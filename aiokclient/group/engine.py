@@ -131,7 +131,7 @@ class RejoinRequest:
         taken, self.reassigns = self.reassigns, False
         return taken
 
-    def served(self) -> None:
+    def clear_reason(self) -> None:
         """Remove the reason, because the member rejoins."""
         self.reason = None
 
@@ -147,7 +147,7 @@ class RejoinBackoff:
         self._synced_at = math.inf
         self._not_before = 0.0
 
-    def synced(self) -> None:
+    def on_synced(self) -> None:
         """Record that a generation has begun."""
         self._synced_at = _now()
 
@@ -191,7 +191,7 @@ class RebalanceTimes:
         self.deadline = math.inf
         self._timeout_s = timeout_ms / 1000
 
-    def waits(self, waiting: bool) -> None:
+    def set_waiting(self, waiting: bool) -> None:
         """Record whether the member waits for the next generation."""
         if not waiting:
             self.since = None
@@ -205,12 +205,12 @@ class RebalanceTimes:
         """
         self.deadline = min(self.deadline, stable_at + self._timeout_s)
 
-    def begins(self) -> None:
+    def begin_rebalance(self) -> None:
         """Set the deadline for a rebalance that begins now, unless a deadline is already set."""
         if self.deadline == math.inf:
             self.deadline = asyncio.get_running_loop().time() + self._timeout_s
 
-    def synced(self) -> None:
+    def end_rebalance(self) -> None:
         """Remove the deadline, because the next generation has begun."""
         self.deadline = math.inf
 
@@ -320,7 +320,7 @@ class GroupEngine:
         If a generation is about to begin, another one follows it.
         """
         self._request.add(reason, new_generation=True)
-        self._post(MemberEvent.REBALANCE, only_in=MemberState.STABLE)
+        self._post_event(MemberEvent.REBALANCE, only_in=MemberState.STABLE)
 
     def reassign(self, reason: str) -> None:
         """On the leader, request another call of `assign`, because its input has changed.
@@ -331,7 +331,7 @@ class GroupEngine:
         if not (self._group_join.generation.is_leader and self._connection.resyncs):
             return self.rejoin(reason)
         self._request.add_assignment(reason)
-        self._post(MemberEvent.REBALANCE, only_in=MemberState.STABLE)
+        self._post_event(MemberEvent.REBALANCE, only_in=MemberState.STABLE)
 
     def pause(self, reason: str) -> None:
         """Leave the group now and stay out until `resume`. Synchronous.
@@ -341,7 +341,7 @@ class GroupEngine:
         (KIP-345).
         """
         self._participation.pause(reason)
-        self._post(MemberEvent.PAUSED)
+        self._post_event(MemberEvent.PAUSED)
 
     def withdraw(self, reason: str, *, at_once: bool) -> None:
         """Let the handler release its work, then leave and stay out until `resume`. Synchronous.
@@ -353,18 +353,18 @@ class GroupEngine:
         """
         self._participation.pause(reason)
         if self.state is MemberState.STABLE:
-            self._post(MemberEvent.WITHDRAWN)
+            self._post_event(MemberEvent.WITHDRAWN)
         elif self.state is MemberState.JOINING and self._step is not None:
             wait_s = 0.0 if at_once and not self._asks_for_id() else ID_S
             self._step.deadline = asyncio.get_running_loop().time() + wait_s
 
-    def renew(self) -> None:
+    def renew_generation(self) -> None:
         """Let the handler begin the present generation once more. Synchronous.
 
         If a generation is about to begin, that is enough.
         """
         self._renews = True
-        self._post(MemberEvent.RENEWED, only_in=MemberState.STABLE)
+        self._post_event(MemberEvent.RENEWED, only_in=MemberState.STABLE)
 
     def resume(self) -> None:
         """Join again after `pause`, or after the group has refused this member. Synchronous.
@@ -379,7 +379,7 @@ class GroupEngine:
         """Join as a new member if the client has moved to another cluster."""
         if differ(old.cluster_id, new.cluster_id):
             self._connection.close_join_connection()
-            self._post(MemberEvent.UNKNOWN_MEMBER)
+            self._post_event(MemberEvent.UNKNOWN_MEMBER)
 
     async def leave(self, reason: str, timeout: float) -> None:
         """Leave the group permanently and end `run`; wait for that at most `timeout` seconds."""
@@ -389,7 +389,7 @@ class GroupEngine:
             with anyio.move_on_after(timeout):
                 await self._idle.wait()
                 if self._cut_off is not None:
-                    await self._depart(self._cut_off, reason)
+                    await self._leave_group(self._cut_off, reason)
         finally:
             self._leave_is_over = True
             if self._cut_off is not None:
@@ -401,8 +401,8 @@ class GroupEngine:
         self._idle.clear()
         unsubscribe = self._cluster.updater.subscribe(self._callbacks.guard(self._observe))
         try:
-            while not self._is_over():
-                await self._turn()
+            while not self._has_ended():
+                await self._take_turn()
         except asyncio.CancelledError:
             if loop_ends(asyncio.get_running_loop()) and not self._leave_is_over:
                 # All tasks are being cancelled. A task of the application may still call `leave`.
@@ -411,34 +411,34 @@ class GroupEngine:
         except Exception:
             # The handler has failed, and the client fails with it. The group must not wait for it.
             member = self._member
-            self._group_join.reset(self._group_join.no_member)
+            self._group_join.reset_generation(self._group_join.no_member)
             with anyio.move_on_after(LEAVING_S):
-                await self._depart(member, "the member has failed")
+                await self._leave_group(member, "the member has failed")
             raise
         finally:
             unsubscribe()
-            self._group_join.reset(self._group_join.no_member)
+            self._group_join.reset_generation(self._group_join.no_member)
             if self._cut_off is None:
                 self._connection.release()
             self._idle.set()
 
     # -- executing the table ----------------------------------------------------------------
 
-    def _is_over(self) -> bool:
+    def _has_ended(self) -> bool:
         out = self.state is MemberState.OUT and self._participation.closed
         return out or self.state is MemberState.FENCED
 
-    async def _turn(self) -> None:
+    async def _take_turn(self) -> None:
         """Handle the first queued event that has a row; without one, execute the state's step."""
         while self._posted:
             member, event = self._posted.pop(0)
             row = TABLE.get((self.state, event))
             if row is not None and member in (None, self._member):
-                return await self._go(event, row)
+                return await self._make_transition(event, row)
         ended = await self._carry_out(STEPS[self.state](self))
         if ended is not None:
             row = TABLE.get((self.state, ended)) or TABLE[self.state, MemberEvent.FAULT]
-            await self._go(ended, row)
+            await self._make_transition(ended, row)
 
     async def _carry_out(self, step: Coroutine[Any, Any, MemberEvent]) -> MemberEvent | None:
         """Execute a step and return its event, or None if a queued event has ended it early."""
@@ -449,7 +449,7 @@ class GroupEngine:
                 self._step = None
         return None
 
-    async def _go(self, event: MemberEvent, row: Transition) -> None:
+    async def _make_transition(self, event: MemberEvent, row: Transition) -> None:
         before, self.state = self.state, row.state
         self._backoff.reset_if_steady()
         self._log.debug(
@@ -461,13 +461,13 @@ class GroupEngine:
         )
         since = self._times.since
         if event is MemberEvent.SYNCED:
-            self._meters.rebalanced(since)
+            self._meters.on_rebalanced(since)
         elif MemberEffect.LOSE in row.effects and since is not None:
-            self._meters.rebalance_failed()
-        self._times.waits(row.state in WAITING)
+            self._meters.count_failed_rebalance()
+        self._times.set_waiting(row.state in WAITING)
         if row.state is MemberState.LEAVING and before is not MemberState.LEAVING:
             self._leaving_member = self._member
-            self._group_join.reset(self._group_join.no_member)
+            self._group_join.reset_generation(self._group_join.no_member)
         reason = REASONS.get(event, event.value)
         if event is MemberEvent.SYNCED:
             self._cluster.metrics.counter("group.generations", group=self._id).add()
@@ -484,7 +484,7 @@ class GroupEngine:
             if effect in row.effects:
                 await EFFECTS[effect](self, reason)
 
-    def _post(
+    def _post_event(
         self,
         event: MemberEvent,
         member: GroupMetadata | None = None,
@@ -516,17 +516,17 @@ class GroupEngine:
         """Handle the response to a heartbeat."""
         waiting = self.state in (MemberState.JOINING, MemberState.SYNCING)
         if waiting and self._connection.waits_at_former_coordinator():
-            self._post(MemberEvent.MOVED)
+            self._post_event(MemberEvent.MOVED)
         elif event is None or self.state is MemberState.JOINING:
             # While the member joins, the response to a heartbeat may be about an ended generation.
             # The response to JoinGroup shows the present state.
             return
         elif event is not MemberEvent.REBALANCE:
-            self._post(event, member)
+            self._post_event(event, member)
         elif not waiting:
             self._times.began_after(self._heartbeats.last_stable_at)
             self._request.add("the group rebalances")
-            self._post(event, member)
+            self._post_event(event, member)
 
     @property
     def _id(self) -> str:
@@ -540,16 +540,16 @@ class GroupEngine:
     # -- effects ----------------------------------------------------------------------------
 
     async def _forget_generation(self, reason: str) -> None:
-        self._group_join.reset(self._member._replace(generation_id=-1))
+        self._group_join.reset_generation(self._member._replace(generation_id=-1))
 
     async def _forget_id(self, reason: str) -> None:
-        self._group_join.reset(self._group_join.no_member)
+        self._group_join.reset_generation(self._group_join.no_member)
 
     async def _take_id(self, reason: str) -> None:
         self._heartbeats.send_for(self._member)
 
     async def _lose(self, reason: str) -> None:
-        await self._handler.lost(reason)
+        await self._handler.on_lost_membership(reason)
 
     async def _back_off(self, reason: str) -> None:
         # The step of the next state waits for the backoff, because an event can end a step early,
@@ -583,16 +583,16 @@ class GroupEngine:
     async def _sync(self) -> MemberEvent:
         event = await self._group_join.sync()
         if event in (MemberEvent.SYNCED, MemberEvent.UNASSIGNED):
-            self._backoff.synced()
-            self._times.synced()
+            self._backoff.on_synced()
+            self._times.end_rebalance()
         return event
 
-    async def _begin(self) -> MemberEvent:
+    async def _begin_generation(self) -> MemberEvent:
         self._renews = False
-        await self._handler.began(self._group_join.generation)
+        await self._handler.on_generation(self._group_join.generation)
         return MemberEvent.BEGAN
 
-    async def _stay(self) -> MemberEvent:
+    async def _stay_in_group(self) -> MemberEvent:
         if not self._participation.wanted:
             return MemberEvent.WITHDRAWN
         if self._request.reason is not None:
@@ -602,7 +602,7 @@ class GroupEngine:
         return MemberEvent.RENEWED
 
     async def _prepare(self) -> MemberEvent:
-        self._times.begins()
+        self._times.begin_rebalance()
         reason = self._request.reason or "the group rebalances"
         try:
             async with asyncio.timeout_at(self._times.deadline) as bound:
@@ -619,16 +619,16 @@ class GroupEngine:
             if not self._request.take_assignment():
                 return MemberEvent.PREPARED
             self._group_join.request_assignment()
-        self._request.served()
+        self._request.clear_reason()
         return MemberEvent.RESYNCING
 
     async def _leave(self) -> MemberEvent:
         member, self._leaving_member = self._leaving_member, self._group_join.no_member
-        await self._depart(member, self._participation.reason)
-        await self._handler.lost(self._participation.reason)
+        await self._leave_group(member, self._participation.reason)
+        await self._handler.on_lost_membership(self._participation.reason)
         return MemberEvent.LEFT
 
-    async def _depart(self, member: GroupMetadata, reason: str) -> None:
+    async def _leave_group(self, member: GroupMetadata, reason: str) -> None:
         if member.member_id and member.group_instance_id is None:
             await self._connection.leave(member, reason)
 
@@ -637,8 +637,8 @@ STEPS: Mapping[MemberState, Callable[[GroupEngine], Coroutine[Any, Any, MemberEv
     MemberState.OUT: GroupEngine._wait_out,
     MemberState.JOINING: GroupEngine._join,
     MemberState.SYNCING: GroupEngine._sync,
-    MemberState.BEGINNING: GroupEngine._begin,
-    MemberState.STABLE: GroupEngine._stay,
+    MemberState.BEGINNING: GroupEngine._begin_generation,
+    MemberState.STABLE: GroupEngine._stay_in_group,
     MemberState.PREPARING: GroupEngine._prepare,
     MemberState.LEAVING: GroupEngine._leave,
 }

@@ -132,7 +132,7 @@ class GroupGeneration:
         if self._scope is not None and self._task is not None and not self._task.done():
             self._scope.cancel()
 
-    async def left(self, closer: asyncio.Task[Any] | None = None) -> None:
+    async def wait_until_left(self, closer: asyncio.Task[Any] | None = None) -> None:
         """Wait until the body has been left.
 
         Return immediately if it was never entered, or if it runs in the task `closer`.
@@ -194,7 +194,7 @@ class GenerationMailbox:
 
     # -- the engine's side ------------------------------------------------------------------
 
-    def protocols(self) -> Sequence[tuple[str, bytes]]:
+    def offer_protocols(self) -> Sequence[tuple[str, bytes]]:
         offered = [(name, _kept(each).metadata()) for name, each in self._protocols.items()]
         for name, said in offered:
             if not isinstance(said, bytes):
@@ -212,7 +212,7 @@ class GenerationMailbox:
         assigned = _kept(chosen).assign({member.member_id: member.metadata for member in members})
         return await assigned if inspect.isawaitable(assigned) else assigned
 
-    async def began(self, generation: Generation) -> None:
+    async def on_generation(self, generation: Generation) -> None:
         self._data = generation
         if self._confirmed:
             self._offer(generation)
@@ -223,7 +223,7 @@ class GenerationMailbox:
     async def before_rejoin(self, reason: str) -> None:
         await self.end()
 
-    async def lost(self, reason: str) -> None:
+    async def on_lost_membership(self, reason: str) -> None:
         self._data = None
         self._end(lost=True)
 
@@ -248,7 +248,7 @@ class GenerationMailbox:
         self._data = None
         self._end(lost=False)
         if self._taken is not None:
-            await self._taken.left(self._closer)
+            await self._taken.wait_until_left(self._closer)
 
     def _offer(self, generation: Generation) -> None:
         self._current = GroupGeneration(generation)

@@ -46,8 +46,8 @@ class GroupHandler(Protocol):
     """The object that computes assignments and takes them. The engine makes one call at a time.
 
     If the membership is lost or the member is paused during a call, the call is cancelled, and
-    `lost` is called. An exception from any method except `protocols` and `assign` ends the engine's
-    task.
+    `on_lost_membership` is called. An exception from any method except `offer_protocols` and
+    `assign` ends the engine's task.
     """
 
     @property
@@ -55,7 +55,7 @@ class GroupHandler(Protocol):
         """The type of the group, which is the same for all of its members."""
         ...
 
-    def protocols(self) -> Sequence[tuple[str, bytes]]:
+    def offer_protocols(self) -> Sequence[tuple[str, bytes]]:
         """Return the names of protocols with this member's metadata, in order of preference.
 
         Called at each join. If it raises, the exception is reported on this member, which tries
@@ -74,7 +74,7 @@ class GroupHandler(Protocol):
         """
         ...
 
-    async def began(self, generation: Generation) -> None:
+    async def on_generation(self, generation: Generation) -> None:
         """Begin a generation. Heartbeats continue, but a rebalance waits until this returns."""
         ...
 
@@ -90,11 +90,12 @@ class GroupHandler(Protocol):
     async def before_rejoin(self, reason: str) -> None:
         """Release the work that must be released before the generation ends.
 
-        It must return by `GroupEngine.rebalance_deadline`. Otherwise, `lost` is called.
+        It must return by `GroupEngine.rebalance_deadline`. Otherwise, `on_lost_membership` is
+        called.
         """
         ...
 
-    async def lost(self, reason: str) -> None:
+    async def on_lost_membership(self, reason: str) -> None:
         """Release all work without a commit, because this member no longer owns any of it."""
         ...
 

@@ -92,9 +92,9 @@ class Heartbeats:
         if sent_at is None:
             self._update_confirmed()
         else:
-            self.answered(sent_at)
+            self.on_answer(sent_at)
 
-    def answered(self, sent_at: float, *, stable: bool = True) -> None:
+    def on_answer(self, sent_at: float, *, stable: bool = True) -> None:
         """Record that the coordinator has answered a request sent at that time. Synchronous."""
         self.last_answer_at = max(self.last_answer_at, sent_at)
         if stable:
@@ -157,7 +157,7 @@ class Heartbeats:
             return
         event = CODES.get(response.error_code)
         if event in (None, MemberEvent.REBALANCE):
-            self.answered(sent_at, stable=event is None)
+            self.on_answer(sent_at, stable=event is None)
         self._engine.on_heartbeat(member, event)
 
     def _is_final(self, error: KafkaError) -> bool:

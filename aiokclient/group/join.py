@@ -96,7 +96,7 @@ class GroupJoin:
         self._offered: list[tuple[str, bytes]] = []
         self._assignments: dict[str, bytes] | None = None
 
-    def reset(self, member: GroupMetadata) -> None:
+    def reset_generation(self, member: GroupMetadata) -> None:
         """Leave the generation and continue with this identity. Synchronous."""
         self.generation = Generation(member, "", "", b"")
         self._assignments = None
@@ -114,7 +114,7 @@ class GroupJoin:
         member = self.generation.metadata
         if member.group_instance_id is not None and not member.member_id:
             await self._handler.before_return()
-        protocols = self._protocols()
+        protocols = self._ask_for_protocols()
         if protocols is None:
             return MemberEvent.FAULT
         if again and not self.generation.is_leader and protocols == self._offered:
@@ -134,13 +134,13 @@ class GroupJoin:
         if event is MemberEvent.MEMBER_ID_REQUIRED:
             member = self.no_member._replace(member_id=answer.member_id)
             self.generation = Generation(member, "", "", b"")
-        return event or self._joined(answer, sent_at, request)
+        return event or self._on_joined(answer, sent_at, request)
 
-    def _protocols(self) -> list[tuple[str, bytes]] | None:
+    def _ask_for_protocols(self) -> list[tuple[str, bytes]] | None:
         """Return the handler's protocols with their metadata, or None after reporting its error."""
         try:
             with own_cancellation("metadata()"):
-                return list(self._handler.protocols())
+                return list(self._handler.offer_protocols())
         except ClosedError:
             raise  # The object of the application was dropped without a close.
         except Exception as error:
@@ -150,13 +150,13 @@ class GroupJoin:
             self._log.write(logging.WARNING, ("metadata", repr(error)), text, error, extra=extra)
             return None
 
-    def _joined(
+    def _on_joined(
         self, answer: JoinGroupResponse, sent_at: float, request: JoinGroupRequest
     ) -> MemberEvent:
         error = requests.mismatch(answer, self._handler.protocol_type, None)
         if error is not None:
-            return self._refused(error)
-        self._meters.joined(sent_at)
+            return self._report_refusal(error)
+        self._meters.on_joined(sent_at)
         member = self.no_member._replace(
             generation_id=answer.generation_id, member_id=answer.member_id
         )
@@ -193,13 +193,13 @@ class GroupJoin:
             return event
         error = requests.mismatch(answer, protocol_type, generation.protocol)
         if error is not None:
-            return self._refused(error)
+            return self._report_refusal(error)
         self._connection.close_join_connection()
-        self._meters.synced(sent_at)
-        self._heartbeats.answered(sent_at)
-        return self._fetched(bytes(answer.assignment))
+        self._meters.on_synced(sent_at)
+        self._heartbeats.on_answer(sent_at)
+        return self._take_assignment(bytes(answer.assignment))
 
-    def _fetched(self, assignment: bytes) -> MemberEvent:
+    def _take_assignment(self, assignment: bytes) -> MemberEvent:
         failure = requests.failure_in(self._handler.protocol_type, assignment)
         if failure is not None:
             # The leader has reported the error itself.
@@ -213,7 +213,7 @@ class GroupJoin:
     async def _assign(self, generation: Generation) -> dict[str, bytes]:
         """Return the leader's payloads: the assignments, or the failure of the handler."""
         try:
-            assigned = await self._assigned(generation)
+            assigned = await self._call_assign(generation)
             return requests.checked(assigned, generation.members)
         except Exception as error:
             # The handler may raise any exception, which is reported to the application and to all
@@ -225,7 +225,7 @@ class GroupJoin:
             payload = requests.failure_payload(self._handler.protocol_type, error)
             return {member.member_id: payload for member in generation.members}
 
-    async def _assigned(self, generation: Generation) -> Mapping[str, bytes]:
+    async def _call_assign(self, generation: Generation) -> Mapping[str, bytes]:
         """Call the handler's `assign` within the rebalance timeout."""
         limit_s = self._settings.rebalance_timeout_ms / 1000
         try:
@@ -263,12 +263,12 @@ class GroupJoin:
         except KafkaError as error:
             if classify(error, Scope.GROUP) is Decision.FAIL:
                 await explain(self._cluster, request, error)
-                return self._refused(error)
+                return self._report_refusal(error)
             text, extra = "Joining the group failed: %s", {"event": "group_join_failed"}
             self._log.write(logging.INFO, ("join", type(error)), text, error, extra=extra)
             return MemberEvent.FAULT
 
-    def _refused(self, error: KafkaError) -> MemberEvent:
+    def _report_refusal(self, error: KafkaError) -> MemberEvent:
         self._handler.report_error(error)
         return MemberEvent.REFUSED
 

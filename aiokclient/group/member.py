@@ -52,7 +52,7 @@ class MembershipTask:
         self._member = member
         self._task: asyncio.Task[Any] | None = None
 
-    def is_current(self) -> bool:
+    def is_current_task(self) -> bool:
         """Return whether the current task is the task of this member."""
         return self._task is not None and asyncio.current_task() is self._task
 
@@ -127,7 +127,7 @@ class MemberLifecycle(Lifecycle):
         await self._engine.leave("the member is closed", max(deadline - clock.monotonic(), 0.0))
 
     def _waits_for_caller(self) -> str:
-        called_back = self._membership is not None and self._membership.is_current()
+        called_back = self._membership is not None and self._membership.is_current_task()
         return "assign()" if called_back else ""
 
     def _failed(self, error: BaseException) -> None:
@@ -284,7 +284,7 @@ class GroupMember(MemberLifecycle):
         assert self._engine is not None
         return self._engine
 
-    async def _next(self, *, again: bool) -> GroupGeneration | None:
+    async def _take_generation(self, *, again: bool) -> GroupGeneration | None:
         if self._state is State.CLOSED or self._closing is not None:
             return None
         self._check()
@@ -320,7 +320,7 @@ class _Generations:
         return self
 
     async def __anext__(self) -> GroupGeneration:
-        generation = await self._member._next(again=not self._began)
+        generation = await self._member._take_generation(again=not self._began)
         self._began = True
         if generation is None:
             raise StopAsyncIteration

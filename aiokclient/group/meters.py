@@ -20,10 +20,10 @@ class GroupMeters:
         self._clock = clock
         self._heartbeat_at: float | None = None
         self._rebalanced_at: float | None = None
-        own_metrics.gauge("heartbeat.age", lambda: self._since(self._heartbeat_at))
-        own_metrics.gauge("rebalance.age", lambda: self._since(self._rebalanced_at))
+        own_metrics.gauge("heartbeat.age", lambda: self._count_seconds_since(self._heartbeat_at))
+        own_metrics.gauge("rebalance.age", lambda: self._count_seconds_since(self._rebalanced_at))
 
-    def _since(self, at: float | None) -> float:
+    def _count_seconds_since(self, at: float | None) -> float:
         """Return the whole seconds since that time, or -1 for None, as Kafka's clients do."""
         return -1.0 if at is None else float(int(self._clock.monotonic() - at))
 
@@ -35,19 +35,19 @@ class GroupMeters:
         """Record the response to a heartbeat."""
         self.heartbeats.observe(self._clock.monotonic() - sent_at)
 
-    def joined(self, sent_at: float) -> None:
+    def on_joined(self, sent_at: float) -> None:
         """Record that the coordinator has accepted a JoinGroup."""
         self.joins.observe(self._clock.monotonic() - sent_at)
 
-    def synced(self, sent_at: float) -> None:
+    def on_synced(self, sent_at: float) -> None:
         """Record that the coordinator has sent an assignment."""
         self.syncs.observe(self._clock.monotonic() - sent_at)
 
-    def rebalanced(self, since: float | None) -> None:
+    def on_rebalanced(self, since: float | None) -> None:
         """Record the end of a rebalance. `since` is the time at which it began, or None."""
         self._rebalanced_at = now = self._clock.monotonic()
         self._rebalances.observe(0.0 if since is None else now - since)
 
-    def rebalance_failed(self) -> None:
+    def count_failed_rebalance(self) -> None:
         """Record a rebalance that has ended with the loss of the membership."""
         self._failed.add()

@@ -129,7 +129,7 @@ class Candidacy:
 
     # -- the engine's side ------------------------------------------------------------------
 
-    def protocols(self) -> Sequence[tuple[str, bytes]]:
+    def offer_protocols(self) -> Sequence[tuple[str, bytes]]:
         if self._chosen or (self._body is not None and not self.over):
             return [(PROTOCOL, WRITER)]
         return [(PROTOCOL, FORMER if self.over else b"")]
@@ -141,7 +141,7 @@ class Candidacy:
         waiting = [member.member_id for member in members if member.metadata != FORMER]
         return {min(claims or waiting): WRITER} if waiting else {}
 
-    async def began(self, generation: Generation) -> None:
+    async def on_generation(self, generation: Generation) -> None:
         self._chosen = generation.assignment == WRITER
         if not self._chosen:
             self._stop()
@@ -153,7 +153,7 @@ class Candidacy:
     async def before_rejoin(self, reason: str) -> None:
         """Do nothing: no other member becomes the writer during the rebalance."""
 
-    async def lost(self, reason: str) -> None:
+    async def on_lost_membership(self, reason: str) -> None:
         self._chosen = False
         self._stop()
 

@@ -63,22 +63,22 @@ class Reading:
         self.hold.set()
         self.changed = asyncio.Event()
 
-    def owned(self) -> list[TopicPartition]:
+    def list_owned(self) -> list[TopicPartition]:
         return list(self.has)
 
-    async def revoke(self, tps: Collection[TopicPartition], *, deadline: float) -> None:
+    async def revoke_partitions(self, tps: Collection[TopicPartition], *, deadline: float) -> None:
         self.deadlines.append(deadline)
         self.revoking.set()
         await self.hold.wait()
         self._drop("revoke", tps)
 
-    async def conclude(self) -> None:
+    async def conclude_rebalance(self) -> None:
         """Do nothing.
 
         A consumer would call its listener here after a rebalance that changes nothing.
         """
 
-    async def lose(self, tps: Collection[TopicPartition]) -> None:
+    async def lose_partitions(self, tps: Collection[TopicPartition]) -> None:
         self._drop("lose", tps)
 
     def _drop(self, how: str, tps: Iterable[TopicPartition]) -> None:
@@ -87,7 +87,7 @@ class Reading:
             self.owners.give(self.name, tp)
         self._note(how, tps)
 
-    async def assign(self, tps: Collection[TopicPartition]) -> None:
+    async def take_partitions(self, tps: Collection[TopicPartition]) -> None:
         for tp in tps:
             assert tp not in self.has
             self.has[tp] = None
@@ -145,7 +145,7 @@ class Member:
         has = list(self.reading.has)
         if has:
             self.reading.hold.set()
-            await self.reading.revoke(has, deadline=0.0)
+            await self.reading.revoke_partitions(has, deadline=0.0)
         await self.membership.leave(5.0)
         await self.cluster.close()
 
@@ -172,7 +172,7 @@ class Member:
         self._subscription = subscription
         self._state.subscribe(subscription)
         await self._topics.begin(subscription)
-        self.membership.subscribed()
+        self.membership.on_subscription_changed()
 
     @property
     def running(self) -> bool:

@@ -343,7 +343,7 @@ class Reader:
         With `keeps`, they remain in progress.
         """
         if self._group is not None:
-            self._group.requested()
+            self._group.on_records_requested()
         self._stalls.on_request()
         self._take_back()
         self.in_progress.ask(tracking=tracking, keeps=keeps)

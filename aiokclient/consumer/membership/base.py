@@ -94,11 +94,11 @@ class Membership(Protocol):
         """
         ...
 
-    def subscribed(self) -> None:
+    def on_subscription_changed(self) -> None:
         """Use a new subscription. Leave the group if the subscription is empty. Synchronous."""
         ...
 
-    def renewed(self) -> None:
+    def renew_partitions(self) -> None:
         """Release the partitions that the application has given up, and take them again.
 
         They were given up by an `unsubscribe` before a `subscribe` to the same topics, of which the
@@ -106,15 +106,16 @@ class Membership(Protocol):
         """
         ...
 
-    def poll_overdue(self, reason: str) -> None:
+    def on_poll_overdue(self, reason: str) -> None:
         """Leave the group, because the application does not request records. Synchronous.
 
-        All partitions that were owned are lost. The consumer stays out until `asked` is called.
+        All partitions that were owned are lost. The consumer stays out until
+        `on_records_requested` is called.
         """
         ...
 
-    def asked(self) -> None:
-        """Join again after `poll_overdue`: the application requests records. Synchronous."""
+    def on_records_requested(self) -> None:
+        """Join again after `on_poll_overdue`: the application requests records. Synchronous."""
         ...
 
     def rejoin(self, reason: str) -> None:
@@ -144,7 +145,7 @@ class MembershipParts(NamedTuple):
     config: ConsumerConfig
     subscription: SubscriptionState
     topics: SubscribedTopics
-    """The topics that the consumer subscribes to, which are read when `subscribed` is called."""
+    """The topics that the consumer subscribes to, which `on_subscription_changed` reads."""
     reconciler: PartitionReconciler
     coordinator: ConsumerCoordinator
     """The owner of the membership, which hears of errors of the group and of a new identity."""

@@ -196,26 +196,26 @@ class ClassicMembership:
         if self._engine.state is MemberState.FENCED:
             raise FencedInstanceIdError(resource=f"group {self._parts.config.group_id}")
 
-    def subscribed(self) -> None:
+    def on_subscription_changed(self) -> None:
         """Use a new subscription. Synchronous."""
         self._ready = bool(self._subscription.subscription)
         if self._ready:
             self._engine.resume()
             self._engine.rejoin("the subscription has changed")
         else:
-            owns = bool(self._reconciler.owned())
+            owns = bool(self._reconciler.list_owned())
             self._engine.withdraw("the consumer has unsubscribed", at_once=not owns)
 
-    def renewed(self) -> None:
+    def renew_partitions(self) -> None:
         """Release what the application has given up, and take it again. Synchronous."""
-        self._engine.renew()
+        self._engine.renew_generation()
 
-    def poll_overdue(self, reason: str) -> None:
+    def on_poll_overdue(self, reason: str) -> None:
         """Leave, because the application does not request records. Synchronous."""
         if self._ready:
             self._engine.pause(reason)
 
-    def asked(self) -> None:
+    def on_records_requested(self) -> None:
         """Join again, because the application requests records. Synchronous."""
         if self._ready:
             # Resume in every state: no later call would resume an engine that is just leaving.
@@ -246,17 +246,17 @@ class ClassicMembership:
 
     # -- for the engine
 
-    def protocols(self) -> Sequence[tuple[str, bytes]]:
+    def offer_protocols(self) -> Sequence[tuple[str, bytes]]:
         """Return the subscription of this member, for each strategy."""
-        topics = self._asked = tuple(self._watch.asked_for())
-        owned = tuple(self._reconciler.owned())
+        topics = self._asked = tuple(self._watch.find_topics())
+        owned = tuple(self._reconciler.list_owned())
         rewinder = self._parts.rewinder
         wanted = {} if rewinder is None else rewinder.wanted
         offered = []
         for name in self._assignors:
             wish = MemberSubscription(
                 topics,
-                self._assignor(name).user_data(topics),
+                self._find_assignor(name).user_data(topics),
                 owned,
                 self._owned_in if owned else -1,
                 self._parts.config.client_rack,
@@ -270,7 +270,7 @@ class ClassicMembership:
         The coordinator lets this member take its place without a rebalance, even if the former
         member subscribed to other topics.
         """
-        settings, asked = self._engine.settings, frozenset(self._watch.asked_for())
+        settings, asked = self._engine.settings, frozenset(self._watch.find_topics())
         self._has_assigned = False
         try:
             group = await describe_group(self._parts.cluster, settings.group_id)
@@ -281,7 +281,7 @@ class ClassicMembership:
         former = FormerMember.find(group, settings.group_instance_id)
         if former is not None:
             self._former = former
-            await self._look(sorted(former.group_topics | asked))
+            await self._refresh_metadata(sorted(former.group_topics | asked))
             # This is never set to True here: after the first JoinGroup, whose response may be lost,
             # the coordinator knows only the new topics.
             self._fits = self._fits and former.topics == asked
@@ -294,11 +294,11 @@ class ClassicMembership:
         """
         eager = self._protocol is not RebalanceProtocol.COOPERATIVE
         deadline = self._engine.rebalance_deadline - MARGIN_S
-        await self._release(lambda tp: eager or not self._is_wanted(tp), deadline)
+        await self._release_partitions(lambda tp: eager or not self._is_wanted(tp), deadline)
         if self._subscription.subscription.pattern is not None:
             # Look for new topics now. If members found them later, at different times, each member
             # would cause another rebalance.
-            await self._look(None)
+            await self._refresh_metadata(None)
 
     async def assign(
         self, protocol: str, leader_id: str, members: Sequence[MemberInfo]
@@ -306,13 +306,13 @@ class ClassicMembership:
         """Compute the assignment, as the leader."""
         wishes = decode_members(members)
         topics = sorted({topic for wish in wishes.values() for topic in wish.topics})
-        await self._look(topics)
+        await self._refresh_metadata(topics)
         cluster = assignable(self._parts.cluster.metadata, topics)
         self._has_assigned = True
-        self._watch.leads(topics)
+        self._watch.on_leading(topics)
         wanted = rewind_requests.merged(member.metadata for member in members)
 
-        assignor = self._assignor(protocol)
+        assignor = self._find_assignor(protocol)
 
         def compute() -> Mapping[str, bytes]:
             given = assignor.assign(cluster, wishes)
@@ -347,40 +347,40 @@ class ClassicMembership:
                 )
             raise AssignmentFailedError(why) from error
 
-    async def began(self, generation: Generation) -> None:
+    async def on_generation(self, generation: Generation) -> None:
         """Release partitions that are no longer assigned, and take those that are new."""
         assignment = decode_assignment(generation.assignment)
         is_new, self._begun = generation is not self._begun, generation
         if is_new:
             self._rebalances.add()
             self._watch_topics(generation)
-            self._tell(generation, assignment)
+            self._tell_assignor(generation, assignment)
             self._parts.coordinator.on_identity_changed()
         assigned = dict.fromkeys(assignment.partitions)
         deadline = asyncio.get_running_loop().time() + self._rebalance_s - MARGIN_S
-        revoked = await self._release(
+        revoked = await self._release_partitions(
             lambda tp: tp not in assigned or not self._is_wanted(tp), deadline
         )
         gone = [tp for tp in revoked if tp not in assigned]
         if gone:
             self._engine.rejoin("the revoked partitions are released")
         self._owned_in = generation.metadata.generation_id
-        await self._reconciler.assign([tp for tp in assigned if self._is_wanted(tp)])
+        await self._reconciler.take_partitions([tp for tp in assigned if self._is_wanted(tp)])
         if not gone:
-            await self._reconciler.conclude()
+            await self._reconciler.conclude_rebalance()
         if is_new and not self._fits:
             self._fits = True
             self._engine.rejoin("the assignment was made for other topics or partitions")
         if is_new and self._parts.rewinder is not None:
-            self._parts.rewinder.carry_out(rewind_requests.read(generation.assignment))
+            self._parts.rewinder.execute_requests(rewind_requests.read(generation.assignment))
 
-    async def lost(self, reason: str) -> None:
+    async def on_lost_membership(self, reason: str) -> None:
         """Lose all partitions that this member owns."""
         self._parts.coordinator.on_identity_changed()
-        if owned := self._reconciler.owned():
+        if owned := self._reconciler.list_owned():
             text, extra = "This member lost its partitions: %s", {"event": "group_lost"}
             self._log.write(logging.WARNING, ("lost", reason), text, reason, extra=extra)
-            await self._reconciler.lose(owned)
+            await self._reconciler.lose_partitions(owned)
 
     def on_confirmed_changed(self, confirmed: bool) -> None:
         """Check again until when records may be delivered. Synchronous."""
@@ -407,16 +407,16 @@ class ClassicMembership:
         led = former is not None and former.member_id == generation.leader_id
         topics = frozenset(self._asked)
         if not generation.is_leader and not led:
-            self._watch.follows()
+            self._watch.on_following()
         else:
             topics |= former.group_topics if former is not None else frozenset()
-            self._watch.leads(sorted(topics))
+            self._watch.on_leading(sorted(topics))
         if former is not None:
             cluster = assignable(self._parts.cluster.metadata, sorted(topics))
             existing = {tp for topic in topics for tp in cluster.partitions(topic)}
             self._fits = self._fits and existing <= former.group_owns
 
-    async def _release(
+    async def _release_partitions(
         self, must_go: Callable[[TopicPartition], bool], deadline: float
     ) -> list[TopicPartition]:
         """Revoke the owned partitions for which `must_go` is true, or which were given up.
@@ -426,27 +426,29 @@ class ClassicMembership:
         """
         released: dict[TopicPartition, None] = {}
         relinquished = self._subscription.is_relinquished
-        while owned := [tp for tp in self._reconciler.owned() if relinquished(tp) or must_go(tp)]:
+        while owned := [
+            tp for tp in self._reconciler.list_owned() if relinquished(tp) or must_go(tp)
+        ]:
             if all(tp in released for tp in owned):
                 break  # The consumer is being closed, which releases them.
             released.update(dict.fromkeys(owned))
-            await self._reconciler.revoke(owned, deadline=deadline)
+            await self._reconciler.revoke_partitions(owned, deadline=deadline)
         return list(released)
 
-    def _assignor(self, name: str) -> Assignor:
+    def _find_assignor(self, name: str) -> Assignor:
         assignor = self._assignors[name].get()
         if assignor is None:
             raise ClosedError("This Consumer was dropped without close().")
         return assignor
 
-    def _tell(self, generation: Generation, assignment: MemberAssignment) -> None:
-        assignor = self._assignor(generation.protocol)
+    def _tell_assignor(self, generation: Generation, assignment: MemberAssignment) -> None:
+        assignor = self._find_assignor(generation.protocol)
         assignor.on_assignment(assignment, generation.metadata)
 
     def _is_wanted(self, tp: TopicPartition) -> bool:
         return self._subscription.wants(tp)
 
-    async def _look(self, topics: Sequence[str] | None) -> None:
+    async def _refresh_metadata(self, topics: Sequence[str] | None) -> None:
         """Refresh the metadata of topics (None for all); if that fails, use the old metadata."""
         try:
             await self._parts.cluster.updater.refresh(topics, timeout=LOOK_S)
@@ -468,29 +470,29 @@ class TopicWatch:
         self._seen: tuple[object, object] | None = None
         self._first = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        observe = self._callbacks.guard(self._observe)
+        observe = self._callbacks.guard(self._on_metadata)
         self._unsubscribe = parts.cluster.updater.subscribe(observe)
 
     def stop(self) -> None:
         """Stop watching. Synchronous."""
         self._unsubscribe()
         self._cluster.updater.unwant(self)
-        self._forget()
+        self._cancel_report()
 
-    def asked_for(self) -> list[str]:
+    def find_topics(self) -> list[str]:
         """Return the topics for this member's subscription, and watch them from now on."""
-        self._forget()
+        self._cancel_report()
         subscription = self._topics.current
         matching = self._topics.matching(self._cluster.metadata)
         self._matched = matching if subscription.pattern is not None else None
         return matching if subscription.pattern is not None else list(subscription.topics)
 
-    def follows(self) -> None:
+    def on_following(self) -> None:
         """Stop watching the partitions, because another member leads. Synchronous."""
         self._assigned = None
         self._cluster.updater.unwant(self)
 
-    def leads(self, topics: Iterable[str]) -> None:
+    def on_leading(self, topics: Iterable[str]) -> None:
         """Watch these topics, which this member has just assigned. Synchronous."""
         names = list(topics)
         self._cluster.updater.unwant(self)
@@ -498,10 +500,10 @@ class TopicWatch:
             self._cluster.updater.want(name, self)
         self._assigned = layout(self._cluster.metadata, names)
 
-    def _observe(self, old: ClusterMetadata, metadata: ClusterMetadata) -> None:
-        picture = self._picture(metadata)
+    def _on_metadata(self, old: ClusterMetadata, metadata: ClusterMetadata) -> None:
+        picture = self._read_layout(metadata)
         if picture == (self._matched, self._assigned):
-            self._forget()
+            self._cancel_report()
         elif picture != self._seen:
             self._seen = picture
             now = asyncio.get_running_loop().time()
@@ -510,19 +512,19 @@ class TopicWatch:
             else:
                 self._timer.cancel()
             when = min(now + QUIET_S, self._first + LONGEST_S)
-            self._timer = self._callbacks.at(when, self._report)
+            self._timer = self._callbacks.at(when, self._report_change)
 
-    def _picture(self, metadata: ClusterMetadata) -> tuple[object, object]:
+    def _read_layout(self, metadata: ClusterMetadata) -> tuple[object, object]:
         """Return the matched topics and the partitions of assigned ones, in this metadata."""
         matched = None if self._matched is None else self._topics.matching(metadata)
         return matched, None if self._assigned is None else layout(metadata, self._assigned)
 
-    def _report(self) -> None:
-        self._forget()
-        matched, _ = self._picture(self._cluster.metadata)
+    def _report_change(self) -> None:
+        self._cancel_report()
+        matched, _ = self._read_layout(self._cluster.metadata)
         self._membership.on_topics_changed(subscribed=matched != self._matched)
 
-    def _forget(self) -> None:
+    def _cancel_report(self) -> None:
         self._seen = None
         if self._timer is not None:
             self._timer.cancel()

@@ -131,7 +131,7 @@ class ConsumerCoordinator:
 
     def on_group_error(self, error: Exception) -> None:
         """Record that the group refuses this consumer, and report the error. Synchronous."""
-        self._health.refuse(error)
+        self._health.keep_refusal(error)
         self.report_error(error)
 
     def report_error(self, error: Exception) -> None:
@@ -142,23 +142,23 @@ class ConsumerCoordinator:
         """Start the background tasks. Synchronous."""
         self._subscription.assign_subscribed({})  # A cancelled start may have assigned some.
         self._subscription.confirm()
-        self._subscription.listen(self._subscribed)
+        self._subscription.listen(self._on_subscription_changed)
         supervisor = self._supervisor
-        supervisor.spawn(self._follow, name="subscription")
-        supervisor.spawn(self._live, name="membership")
+        supervisor.spawn(self._follow_subscription, name="subscription")
+        supervisor.spawn(self._run_membership, name="membership")
         supervisor.spawn(self._initial_offsets.run, name="initial offsets")
         supervisor.spawn(self._auto_commit.run, name="automatic commits")
         self._health.start(supervisor)
 
-    async def _live(self) -> None:
+    async def _run_membership(self) -> None:
         try:
             await self.membership.run()
         finally:
             self.commits.end()
 
-    def wake(self) -> None:
+    def wake_commits(self) -> None:
         """Make waiting commits raise the error with which the consumer failed. Synchronous."""
-        self.commits.wake()
+        self.commits.wake_commits()
 
     @property
     def followed(self) -> Subscription:
@@ -177,7 +177,7 @@ class ConsumerCoordinator:
         """
         return self.membership.joins and not self._poll_is_overdue
 
-    def settled(self) -> bool:
+    def owns_assignment(self) -> bool:
         """Return whether the consumer owns the group's assignment. Synchronous."""
         if self._subscription.subscription is not self.topics.current:
             return False
@@ -188,8 +188,10 @@ class ConsumerCoordinator:
         wanted = self._subscription.subscription
         if wanted is not self.topics.current:
             return False
-        owned = self.rebalancer.owned()
-        return self.settled() or any(wanted.matches(tp.topic, internal=False) for tp in owned)
+        owned = self.rebalancer.list_owned()
+        return self.owns_assignment() or any(
+            wanted.matches(tp.topic, internal=False) for tp in owned
+        )
 
     def cause(self) -> KafkaError | None:
         """Return why the group has assigned no partitions yet, if that is known. Synchronous."""
@@ -203,9 +205,9 @@ class ConsumerCoordinator:
         found = self.commits.troubles()
         return [*found, *self._health.troubles()] if self._subscription.subscription else found
 
-    def refused(self) -> Exception | None:
+    def find_refusal(self) -> Exception | None:
         """Return the error by which the group refuses this consumer, or None. Synchronous."""
-        return self._health.refused()
+        return self._health.find_refusal()
 
     # -- calls of the application; `Consumer` documents them
 
@@ -235,7 +237,7 @@ class ConsumerCoordinator:
         with self._subscription.own_metrics.timed(
             "committed.seconds", self._cluster.clock.monotonic
         ):
-            stored = await self.commits.fetch(tps, timeout)
+            stored = await self.commits.fetch_committed(tps, timeout)
         return {tp: _without_notes(stored[tp]) for tp in tps}
 
     async def rewind(
@@ -255,25 +257,25 @@ class ConsumerCoordinator:
         # itself.
         aside = self._in_progress.set_aside() if self._read_lock.is_reader() else nullcontext()
         with aside:
-            return await self._rewinder.request(offsets, timeout)
+            return await self._rewinder.request_rewind(offsets, timeout)
 
     # -- the subscription
 
-    def _subscribed(self) -> None:
+    def _on_subscription_changed(self) -> None:
         changed = self._subscription.subscription is not self.topics.current
         if changed or self._subscription.has_relinquished:
             self._changes.set()
 
-    async def _follow(self) -> None:
+    async def _follow_subscription(self) -> None:
         while True:
             subscription = self._subscription.subscription
             if subscription is not self.topics.current or not self.topics.read:
                 await self.topics.begin(subscription)
                 self._subscription.changed()
-                self.membership.subscribed()
+                self.membership.on_subscription_changed()
                 continue
             if subscription and self._subscription.has_relinquished:
-                self.membership.renewed()
+                self.membership.renew_partitions()
             self.topics.report_errors()
             await self._changes.wait()
 
@@ -282,45 +284,46 @@ class ConsumerCoordinator:
         if self._poll_is_overdue or not self._subscription.subscription:
             return  # No other member waits for partitions that are assigned by hand.
         self._poll_is_overdue = True
-        self.commits.wake()  # A commit must not wait for a membership that waits for the commit.
+        # A commit must not wait for a membership that waits for the commit.
+        self.commits.wake_commits()
         self._subscription.client_log.error(
             "%s: the consumer leaves its group, and joins again when the application requests "
             "records",
             text,
             extra={"event": "poll_interval_exceeded"},
         )
-        self.membership.poll_overdue(text)
+        self.membership.on_poll_overdue(text)
         if self._read_lock.is_asked():
             # One of several handlers is late, but the program already waits for more records. So
             # the member joins again.
-            self.requested()
+            self.on_records_requested()
 
     def on_partitions_released(self, states: Sequence[PartitionState], *, lost: bool) -> None:
         """Record that the group takes partitions, before they are removed. Synchronous."""
-        self.released.release(states)
-        self.commits.release(states, lost=lost)
+        self.released.add_partitions(states)
+        self.commits.on_partitions_released(states, lost=lost)
 
-    def requested(self) -> None:
+    def on_records_requested(self) -> None:
         """Record that the application requests records. Synchronous."""
         if self._closed:
             return
         self._poll_is_overdue = False
-        self.commits.requested()
-        self.released.requested()
-        self.membership.asked()
+        self.commits.on_records_requested()
+        self.released.on_records_requested()
+        self.membership.on_records_requested()
 
-    def cluster_replaced(self, metadata: ClusterMetadata) -> None:
+    def on_cluster_replaced(self, metadata: ClusterMetadata) -> None:
         """Become a new member, because another cluster does not know this one. Synchronous."""
         self._subscription.settle()
-        self.commits.cluster_replaced()
+        self.commits.on_cluster_replaced()
         self.topics.rebase(metadata)
-        self._rewinder.cluster_replaced()
+        self._rewinder.on_cluster_replaced()
         self.membership.start_over("the cluster is another one")
 
     def on_identity_changed(self) -> None:
         """Use a new identity, or a later end of the certain membership. Synchronous."""
-        self.released.renamed(self.membership.metadata)
-        self.commits.wake()
+        self.released.set_member(self.membership.metadata)
+        self.commits.wake_commits()
         self._subscription.confirm()
         self._subscription.changed()
 

@@ -103,11 +103,11 @@ class MembershipHealth:
         supervisor.spawn(self._loop_watch.run, name="event loop")
         supervisor.spawn(self._rebalance_watch.run, name="rebalances")
 
-    def refuse(self, error: Exception) -> None:
+    def keep_refusal(self, error: Exception) -> None:
         """Record that the group refuses this consumer."""
         self._refusal = error, self._clock.monotonic()
 
-    def refused(self) -> Exception | None:
+    def find_refusal(self) -> Exception | None:
         """Return the error by which the group refuses this consumer, or None."""
         refusal = self._refusal
         if refusal is None or refusal[1] <= self._membership.answered_at:
@@ -117,11 +117,11 @@ class MembershipHealth:
     def troubles(self) -> list[str]:
         """Return the problems of the membership as texts."""
         found = []
-        refusal = self.refused()
+        refusal = self.find_refusal()
         if refusal is not None:
             found.append(f"the group refuses this consumer: {refusal}")
         silence = self._clock.monotonic() - self._membership.confirmed_until
-        if self._reconciler.owned() and 0 <= silence < math.inf:
+        if self._reconciler.list_owned() and 0 <= silence < math.inf:
             found.append(
                 f"the coordinator of group {self._group_id} has not answered for the session "
                 f"timeout and {silence:.0f} s more; no records of the group's partitions are "
@@ -152,13 +152,13 @@ class PollIntervalWatch:
     @property
     def trouble(self) -> str | None:
         """How the interval was exceeded, as text, until the application requests records again."""
-        return self._said if self._since() == self._told else None
+        return self._said if self._find_waiting_start() == self._told else None
 
     async def run(self) -> None:
         """Watch the poll interval. Run until the task is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
-            since = self._since()
+            since = self._find_waiting_start()
             now = loop.time()
             due = math.inf if since is None or since == self._told else since + self._interval_s
             if now < due:
@@ -168,14 +168,14 @@ class PollIntervalWatch:
                 continue
             assert since is not None
             self._told = since
-            self._said = self._text(now - since)
+            self._said = self._describe_excess(now - since)
             self._coordinator.on_poll_overdue(self._said)
 
-    def _since(self) -> float | None:
+    def _find_waiting_start(self) -> float | None:
         oldest = self._in_progress.oldest()
         return self._read_lock.away_since if oldest is None else oldest
 
-    def _text(self, seconds: float) -> str:
+    def _describe_excess(self, seconds: float) -> str:
         oldest = self._in_progress.oldest()
         what = "requested records" if oldest is None else "finished a record"
         return (
@@ -244,12 +244,12 @@ class RebalanceWatch:
 
         None if there is no rebalance, or if it has not lasted for SHOWN_S yet.
         """
-        since = self._since()
+        since = self._find_rebalance_start()
         lasted = -math.inf if since is None else self._cluster.clock.monotonic() - since
         if lasted < SHOWN_S:
             return None
         text = f"rebalancing for {lasted:.0f} s"
-        if (silence := self._silence()) is not None:
+        if (silence := self._describe_silence()) is not None:
             text = f"{text}, as {silence}"
         elif self._waits:
             text = f"{text}, waits for {self._waits}"
@@ -261,7 +261,7 @@ class RebalanceWatch:
         known = self._state is not None
         return f"{text}; the coordinator describes the group as {self._state}" if known else text
 
-    def _silence(self) -> str | None:
+    def _describe_silence(self) -> str | None:
         """Return, as a text, that the coordinator is not known or silent; None if it responds."""
         asked, coordinator = self._asking_since, self._coordinator()
         waited = -math.inf if asked is None else self._cluster.clock.monotonic() - asked
@@ -278,7 +278,7 @@ class RebalanceWatch:
     def _coordinator(self) -> int | None:
         return self._cluster.coordinators.cached("group", self._group_id)
 
-    def _since(self) -> float | None:
+    def _find_rebalance_start(self) -> float | None:
         since = self._membership.rebalancing_since
         if since is None and self._newer and self._waits:
             return self._began
@@ -289,13 +289,13 @@ class RebalanceWatch:
         while True:
             if self._is_due():
                 self._asking_since = self._cluster.clock.monotonic()
-                await self._look()
+                await self._describe_group()
                 self._asking_since = None
                 self._next = self._cluster.clock.monotonic() + self._pause_s()
                 self._asked += 1
             await asyncio.sleep(LOOK_S)
 
-    async def _look(self) -> None:
+    async def _describe_group(self) -> None:
         try:
             if self._coordinator() is None:
                 await self._cluster.coordinators.locate("group", self._group_id)
@@ -304,7 +304,7 @@ class RebalanceWatch:
             return
         self._not_found = None
         try:
-            self._found(await self._describe())
+            self._on_description(await self._describe())
             self._unanswered = None
         except KafkaError as error:
             # A refusal, such as a missing permission, is no reason for the rebalance.
@@ -339,7 +339,7 @@ class RebalanceWatch:
     def _pause_s(self) -> float:
         return ASKING.delay(self._asked, self._cluster.clock.rng)
 
-    def _found(self, group: GroupSnapshot) -> None:
+    def _on_description(self, group: GroupSnapshot) -> None:
         me = self._membership.metadata.member_id
         others = {key: other for key, other in group.members.items() if key != me}
         self._waits, self._state = "", group.state
@@ -360,7 +360,7 @@ class RebalanceWatch:
     # -- requests
 
     async def _describe_classic(self) -> GroupSnapshot:
-        group = await self._ask(DescribeGroupsRequest(groups=[self._group_id]))
+        group = await self._request_description(DescribeGroupsRequest(groups=[self._group_id]))
         members = {}
         for each in group.members:
             data = bytes(each.member_assignment)
@@ -369,7 +369,9 @@ class RebalanceWatch:
         return GroupSnapshot(group.group_state, members)
 
     async def _describe_newer(self) -> GroupSnapshot:
-        group = await self._ask(ConsumerGroupDescribeRequest(group_ids=[self._group_id]))
+        group = await self._request_description(
+            ConsumerGroupDescribeRequest(group_ids=[self._group_id])
+        )
         members = {}
         for each in group.members:
             owned, wanted = _partitions(each.assignment), _partitions(each.target_assignment)
@@ -379,7 +381,7 @@ class RebalanceWatch:
             members[each.member_id] = MemberSnapshot(label, list(owned), missing, late)
         return GroupSnapshot(group.group_state, members)
 
-    async def _ask(self, request: Request[Any]) -> Any:
+    async def _request_description(self, request: Request[Any]) -> Any:
         response = await self._cluster.request(
             request,
             Coordinator("group", self._group_id),

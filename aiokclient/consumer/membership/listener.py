@@ -47,7 +47,7 @@ class ListenerCalls:
         """The number of calls that have not returned."""
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
+    def enter_call(self) -> Iterator[None]:
         """Mark the current context, and the tasks started in it, as inside a listener call."""
         call = _ListenerCall(self)
         token = _calls.set((*_calls.get(), call))

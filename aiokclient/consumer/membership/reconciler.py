@@ -94,7 +94,7 @@ class PartitionReconciler:
             for kind in ("assigned", "revoked", "lost")
         }
 
-    def owned(self) -> list[TopicPartition]:
+    def list_owned(self) -> list[TopicPartition]:
         """Return the partitions that the group has assigned to this consumer. Synchronous."""
         return self._subscription.subscribed()
 
@@ -115,69 +115,69 @@ class PartitionReconciler:
 
     # -- calls by the membership
 
-    async def revoke(self, tps: Collection[TopicPartition], *, deadline: float) -> None:
+    async def revoke_partitions(self, tps: Collection[TopicPartition], *, deadline: float) -> None:
         """Release partitions after their records are processed and committed.
 
         None of their records are delivered after this call begins. It waits for records that are
         being processed, until `deadline` (on the monotonic clock). Then it commits the processed
         records and calls `on_revoked`, and the partitions are no longer owned. If the deadline
         passes, or the coordinator refuses the commit because this consumer is no longer a member,
-        the partitions are lost, as by `lose`.
+        the partitions are lost, as by `lose_partitions`.
         """
-        self._withhold(tps)
+        self._withhold_partitions(tps)
         async with self._turn:
-            states = self._withhold(tps)
+            states = self._withhold_partitions(tps)
             if not states:
                 return
             if not await self._put_down(states, deadline):
                 if self._bound < math.inf:
                     return  # The consumer is being closed, and `close` releases them.
-                await self._release(states, "lost")
+                await self._release_partitions(states, "lost")
                 return self._coordinator.on_poll_overdue(
                     f"{len(states)} partitions are to be revoked, and the application has not "
                     "finished the records that it processes within max_poll_interval_ms"
                 )
             with self._auto_commit.without_waiting():
                 is_member = await self._commit(states, deadline)
-                await self._release(states, "revoked" if is_member else "lost")
+                await self._release_partitions(states, "revoked" if is_member else "lost")
 
-    async def assign(self, tps: Collection[TopicPartition]) -> None:
+    async def take_partitions(self, tps: Collection[TopicPartition]) -> None:
         """Take partitions in addition to those that are owned, and call `on_assigned`.
 
         Their initial offsets are looked up in the background.
         """
         async with self._turn:
-            owned = dict.fromkeys(self.owned())
+            owned = dict.fromkeys(self.list_owned())
             added = [tp for tp in dict.fromkeys(tps) if tp not in owned]
             if self._closed or not added:
                 return
-            self._say("assigned", added)
+            self._report_change("assigned", added)
             self._told_idle = self
             self._counts["assigned"].add(len(added))
             self._subscription.assign_subscribed(dict.fromkeys([*owned, *added]))
             states = self._subscription.chosen(added)
             self._subscription.withhold(states, Withheld.LISTENER, True)
-            await self._tell("on_assigned", added)
+            await self._tell_listeners("on_assigned", added)
             self._subscription.withhold(states, Withheld.LISTENER, False)
 
-    async def conclude(self) -> None:
+    async def conclude_rebalance(self) -> None:
         """End a rebalance: call `on_assigned([])` if nothing is owned.
 
         It is called only once for each listener.
         """
         async with self._turn:
             listener = self._subscription.listener
-            idle = self._subscription.subscription and not self.owned()
+            idle = self._subscription.subscription and not self.list_owned()
             if self._closed or not idle or listener is self._told_idle:
                 return
             self._told_idle = listener
-            await self._tell("on_assigned", [])
+            await self._tell_listeners("on_assigned", [])
 
-    async def lose(self, tps: Collection[TopicPartition]) -> None:
+    async def lose_partitions(self, tps: Collection[TopicPartition]) -> None:
         """Release lost partitions without a commit, and call `on_lost`."""
-        self._withhold(tps)
+        self._withhold_partitions(tps)
         async with self._turn:
-            await self._release(self._withhold(tps), "lost")
+            await self._release_partitions(self._withhold_partitions(tps), "lost")
 
     # -- closing
 
@@ -192,16 +192,18 @@ class PartitionReconciler:
         self._in_progress.relieved.set()
         async with self._turn:
             self._closed = True
-            states = self._withhold(self.owned())
+            states = self._withhold_partitions(self.list_owned())
             self._subscription.settle()
             is_member = await self._commit(list(self._subscription.partitions.values()), deadline)
             lost = {state: None for state in states if busy(state) or not is_member}
-            await self._release([state for state in states if state not in lost], "revoked")
-            await self._release(list(lost), "lost")
+            await self._release_partitions(
+                [state for state in states if state not in lost], "revoked"
+            )
+            await self._release_partitions(list(lost), "lost")
 
     # -- steps
 
-    def _say(self, how: str, tps: Sequence[TopicPartition]) -> None:
+    def _report_change(self, how: str, tps: Sequence[TopicPartition]) -> None:
         names = named(tps, LOGGED)
         event = f"partitions_{how}"
         text = "Partitions were %s: %s"
@@ -209,8 +211,8 @@ class PartitionReconciler:
         changes = {how: frozenset(tps)}
         self._events.emit("Rebalanced", group_id=self._group_id, **changes)
 
-    def _withhold(self, tps: Collection[TopicPartition]) -> list[PartitionState]:
-        owned = dict.fromkeys(self.owned())
+    def _withhold_partitions(self, tps: Collection[TopicPartition]) -> list[PartitionState]:
+        owned = dict.fromkeys(self.list_owned())
         partitions = self._subscription.partitions
         states = [partitions[tp] for tp in dict.fromkeys(tps) if tp in owned]
         self._subscription.withhold(states, Withheld.REVOKING, True)
@@ -255,47 +257,49 @@ class PartitionReconciler:
             self._coordinator.report_error(error)
         return decision is not Decision.RECOVER
 
-    async def _release(self, states: Sequence[PartitionState], how: str) -> None:
+    async def _release_partitions(self, states: Sequence[PartitionState], how: str) -> None:
         tps = [state.tp for state in states]
         if not tps:
             return
-        self._say(how, tps)
+        self._report_change(how, tps)
         self._told_idle = self
         self._counts[how].add(len(tps))
         if how == "revoked":
             with self._subscription.showing(tps):
-                await self._tell("on_revoked", tps)
+                await self._tell_listeners("on_revoked", tps)
         self._subscription.settle()
         self._coordinator.on_partitions_released(states, lost=how == "lost")
-        self._drop(states)
+        self._remove_partitions(states)
         if how == "lost":
             # A cancellation must not skip this call, because it is not repeated.
             with anyio.CancelScope(shield=True):
-                await self._tell("on_lost", tps)
+                await self._tell_listeners("on_lost", tps)
 
-    def _drop(self, states: Sequence[PartitionState]) -> None:
+    def _remove_partitions(self, states: Sequence[PartitionState]) -> None:
         gone = dict.fromkeys(state.tp for state in states)
-        left = [tp for tp in self.owned() if tp not in gone]
+        left = [tp for tp in self.list_owned() if tp not in gone]
         self._subscription.assign_subscribed(dict.fromkeys(left))
         # A partition that is also assigned by hand stays, and reading it continues.
         partitions = self._subscription.partitions
         kept = [state for state in states if partitions.get(state.tp) is state]
         self._subscription.withhold(kept, Withheld.REVOKING | Withheld.UNSUBSCRIBED, False)
 
-    async def _tell(self, method: str, tps: Sequence[TopicPartition]) -> None:
+    async def _tell_listeners(self, method: str, tps: Sequence[TopicPartition]) -> None:
         """Call the listener of the present subscription.
 
         An earlier listener is called for the partitions that an `unsubscribe` gave up in its time.
         """
         for listener, told in self._subscription.by_listener(tps):
-            await self._call(listener, method, told)
+            await self._call_listener(listener, method, told)
 
-    async def _call(self, listener: Any, method: str, tps: Sequence[TopicPartition]) -> None:
+    async def _call_listener(
+        self, listener: Any, method: str, tps: Sequence[TopicPartition]
+    ) -> None:
         if self._refused or listener is None:
             return
         time = asyncio.get_running_loop().time
         self._calling = method, (began := time())
-        with self._calls.entered():
+        with self._calls.enter_call():
             try:
                 await tell(listener, method, tps)
             except Exception:

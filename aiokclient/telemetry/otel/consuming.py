@@ -173,8 +173,8 @@ class ConsumerTracing:
         group = None if consumer._engine is None else consumer._engine.group
         if group is not None and self._spans.is_active:
             commits = group.commits
-            store: Method = type(commits).store
-            self._undo = with_methods(commits, {"store": self._traced_store(store)})
+            store: Method = type(commits).store_offsets
+            self._undo = with_methods(commits, {"store_offsets": self._traced_store(store)})
 
     def undo(self) -> None:
         """Stop tracing commits, and end all spans."""

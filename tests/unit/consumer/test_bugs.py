@@ -32,8 +32,8 @@ CALLBACKS = [
     (SubscriptionState, "flush"),
     (FetchManager, "observe"),
     (Routes, "node"),
-    (TopicWatch, "_picture"),
-    (TopicWatch, "_report"),
+    (TopicWatch, "_read_layout"),
+    (TopicWatch, "_report_change"),
     (Heartbeats, "_update_confirmed"),
     (Unpacker, "_finished"),
 ]

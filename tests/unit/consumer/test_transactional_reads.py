@@ -35,7 +35,7 @@ async def commit(
     """Commit as a producer does: once, with exactly these offsets and this identity."""
     group = consumer._running.group
     assert group is not None
-    errors = await group.commits._send(reads.offsets(), reads.find_group_metadata())
+    errors = await group.commits._send_commit(reads.offsets(), reads.find_group_metadata())
     if not errors:
         reads.on_committed()
     return errors

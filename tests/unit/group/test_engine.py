@@ -48,7 +48,7 @@ class Handler:
             self.calls.append(f"{call} cancelled")
             raise
 
-    def protocols(self) -> Sequence[tuple[str, bytes]]:
+    def offer_protocols(self) -> Sequence[tuple[str, bytes]]:
         return [("p", b"")]
 
     async def assign(
@@ -57,7 +57,7 @@ class Handler:
         await self.note("assign")
         return {}
 
-    async def began(self, generation: Generation) -> None:
+    async def on_generation(self, generation: Generation) -> None:
         await self.note("began")
         self.stable.set()
 
@@ -67,7 +67,7 @@ class Handler:
     async def before_rejoin(self, reason: str) -> None:
         await self.note("before_rejoin")
 
-    async def lost(self, reason: str) -> None:
+    async def on_lost_membership(self, reason: str) -> None:
         await self.note("lost")
 
     def on_confirmed_changed(self, confirmed: bool) -> None:

@@ -20,7 +20,7 @@ async def writing() -> tuple[Candidacy, WriterBody]:
     """Return the candidacy of a writer in its body."""
     candidacy = Candidacy()
     candidacy.on_confirmed_changed(True)
-    await candidacy.began(generation(WRITER))
+    await candidacy.on_generation(generation(WRITER))
     await candidacy.wait_until_chosen()
     return candidacy, candidacy.enter_body()
 
@@ -60,13 +60,13 @@ async def test_the_leader_chooses_the_writer_that_claims_or_one_that_waits(
 
 async def test_claim_follows_the_turn_and_the_body() -> None:
     candidacy = Candidacy()
-    assert candidacy.protocols() == [(PROTOCOL, b"")]
-    await candidacy.began(generation(b""))
-    assert candidacy.protocols() == [(PROTOCOL, b"")]
-    await candidacy.began(generation(WRITER))
-    assert candidacy.protocols() == [(PROTOCOL, WRITER)], "chosen, before it has begun"
-    await candidacy.lost("the session ended")
-    assert candidacy.protocols() == [(PROTOCOL, b"")], "it has written nothing"
+    assert candidacy.offer_protocols() == [(PROTOCOL, b"")]
+    await candidacy.on_generation(generation(b""))
+    assert candidacy.offer_protocols() == [(PROTOCOL, b"")]
+    await candidacy.on_generation(generation(WRITER))
+    assert candidacy.offer_protocols() == [(PROTOCOL, WRITER)], "chosen, before it has begun"
+    await candidacy.on_lost_membership("the session ended")
+    assert candidacy.offer_protocols() == [(PROTOCOL, b"")], "it has written nothing"
     assert not candidacy.over
     assert not candidacy.stopped.is_set()
 
@@ -74,17 +74,17 @@ async def test_claim_follows_the_turn_and_the_body() -> None:
 async def test_writer_claims_until_it_is_over_and_is_not_chosen_while_its_body_ends() -> None:
     candidacy, body = await writing()
     await candidacy.before_rejoin("a member came")
-    assert candidacy.protocols() == [(PROTOCOL, WRITER)]
-    await candidacy.lost("the session ended")
+    assert candidacy.offer_protocols() == [(PROTOCOL, WRITER)]
+    await candidacy.on_lost_membership("the session ended")
     assert candidacy.over
     assert candidacy.stopped.is_set()
-    assert candidacy.protocols() == [(PROTOCOL, FORMER)]
+    assert candidacy.offer_protocols() == [(PROTOCOL, FORMER)]
     assert await is_cancelled(body)
 
 
 async def test_writer_goes_on_in_a_generation_that_chooses_it_again() -> None:
     candidacy, body = await writing()
-    await candidacy.began(generation(WRITER))
+    await candidacy.on_generation(generation(WRITER))
     candidacy.on_confirmed_changed(True)
     assert not candidacy.over
     assert not await is_cancelled(body)
@@ -92,7 +92,7 @@ async def test_writer_goes_on_in_a_generation_that_chooses_it_again() -> None:
 
 async def test_writer_stops_when_another_member_is_chosen() -> None:
     candidacy, body = await writing()
-    await candidacy.began(generation(b""))
+    await candidacy.on_generation(generation(b""))
     assert candidacy.over
     assert await is_cancelled(body)
 
@@ -112,7 +112,7 @@ async def test_wait_for_the_turn_needs_the_choice_and_its_confirmation(first: st
     waiting = asyncio.ensure_future(candidacy.wait_until_chosen())
     await asyncio.sleep(0)
     if first == "chosen":
-        await candidacy.began(generation(WRITER))
+        await candidacy.on_generation(generation(WRITER))
     else:
         candidacy.on_confirmed_changed(True)
     for _ in range(5):
@@ -121,7 +121,7 @@ async def test_wait_for_the_turn_needs_the_choice_and_its_confirmation(first: st
     if first == "chosen":
         candidacy.on_confirmed_changed(True)
     else:
-        await candidacy.began(generation(WRITER))
+        await candidacy.on_generation(generation(WRITER))
     async with asyncio.timeout(10):
         await waiting
 
@@ -136,7 +136,7 @@ async def test_wait_for_the_turn_raises_an_error_once_and_can_be_repeated() -> N
             await waiting
     assert isinstance(candidacy.last_error, GroupAuthorizationError)
     candidacy.on_confirmed_changed(True)
-    await candidacy.began(generation(WRITER))
+    await candidacy.on_generation(generation(WRITER))
     async with asyncio.timeout(10):
         await candidacy.wait_until_chosen()
 

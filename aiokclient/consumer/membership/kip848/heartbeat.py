@@ -80,11 +80,11 @@ class HeartbeatBuilder:
         It is true even if no response has confirmed one, and for a static member, because the
         member that it replaces may have sent one."""
 
-    def forget(self) -> None:
+    def forget_sent(self) -> None:
         """Make the next heartbeat a full one. Synchronous."""
         self._wanted = self._owned = None
 
-    def said(self, wanted: HeartbeatSubscription, owned: TopicIdPartitions) -> bool:
+    def was_sent(self, wanted: HeartbeatSubscription, owned: TopicIdPartitions) -> bool:
         """Return whether the last heartbeat had this subscription and these owned partitions.
 
         Synchronous.
@@ -103,9 +103,9 @@ class HeartbeatBuilder:
         `version` is the version of the request in which it will be sent.
         """
         settings = self._settings
-        request = self._bare(member.member_id, member.generation_id)
+        request = self._build_bare(member.member_id, member.generation_id)
         if member.generation_id == JOIN_EPOCH:
-            self.forget()
+            self.forget_sent()
             owned = frozenset()
         full = self._wanted is None or self._owned is None
         before = self._wanted or HeartbeatSubscription()
@@ -126,13 +126,13 @@ class HeartbeatBuilder:
         self._wanted, self._owned = wanted, owned
         return request
 
-    def last(self, member_id: str) -> ConsumerGroupHeartbeatRequest:
+    def build_last(self, member_id: str) -> ConsumerGroupHeartbeatRequest:
         """Return the heartbeat by which a member leaves; a static member may join again later."""
-        self.forget()
+        self.forget_sent()
         static = self._settings.instance_id is not None
-        return self._bare(member_id, LEAVE_FOR_A_WHILE if static else LEAVE)
+        return self._build_bare(member_id, LEAVE_FOR_A_WHILE if static else LEAVE)
 
-    def _bare(self, member_id: str, epoch: int) -> ConsumerGroupHeartbeatRequest:
+    def _build_bare(self, member_id: str, epoch: int) -> ConsumerGroupHeartbeatRequest:
         return ConsumerGroupHeartbeatRequest(
             group_id=self._settings.group_id,
             member_id=member_id,

@@ -47,7 +47,9 @@ class Kip848Member:
         self._instance_id = instance_id
         self._waiting_since: float | None = None
 
-    def apply(self, event: Kip848Event, now: float, reason: str = "") -> tuple[Kip848Effect, ...]:
+    def apply_event(
+        self, event: Kip848Event, now: float, reason: str = ""
+    ) -> tuple[Kip848Effect, ...]:
         """Make the transition for an event, if the table has one, and return its effects.
 
         The effects on this object are executed here. The caller does the rest: after END it updates
@@ -70,15 +72,15 @@ class Kip848Member:
         self.lost_by = reason or self.lost_by
         return row.effects
 
-    def answered(self, epoch: int) -> None:
+    def set_epoch(self, epoch: int) -> None:
         """Store the epoch of a response."""
         self.epoch = epoch
 
-    def leaves(self) -> None:
+    def mark_left(self) -> None:
         """Record that the last heartbeat is about to be sent."""
         self.must_leave = False
 
-    def released(self) -> None:
+    def mark_released(self) -> None:
         """Record that the end of an earlier membership is about to be sent."""
         self.must_release = False
 

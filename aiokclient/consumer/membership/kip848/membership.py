@@ -190,22 +190,22 @@ class Kip848Membership:
 
     # -- what the consumer wants
 
-    def subscribed(self) -> None:
+    def on_subscription_changed(self) -> None:
         current = self._parts.topics.current
         if current or not self._member.sends_heartbeats:
             self._subscription = current
         self.apply_event(Kip848Event.SUBSCRIBED if current else Kip848Event.UNSUBSCRIBED)
         if current and self._parts.subscription.has_relinquished:
-            self.renewed()
+            self.renew_partitions()
 
-    def renewed(self) -> None:
+    def renew_partitions(self) -> None:
         """Release what the application has given up, and take it again. Synchronous."""
         self.apply_event(Kip848Event.RENEWED)
 
-    def poll_overdue(self, reason: str) -> None:
+    def on_poll_overdue(self, reason: str) -> None:
         self.apply_event(Kip848Event.OVERDUE, reason)
 
-    def asked(self) -> None:
+    def on_records_requested(self) -> None:
         if self._member.state is Kip848State.STALE:
             self.apply_event(Kip848Event.RETURNED)
 
@@ -226,7 +226,7 @@ class Kip848Membership:
         try:
             async with asyncio.timeout(timeout):
                 if self._member.must_leave:
-                    await self._leave()
+                    await self._leave_group()
                 async with self._leaving:
                     pass  # Wait until `run` has left, if it is leaving.
         except TimeoutError:
@@ -239,25 +239,25 @@ class Kip848Membership:
         """Make the transition for an event, and execute its effects. Synchronous."""
         member, before = self._member, self._member.state
         since = member.rebalancing_since
-        effects = member.apply(event, self._clock.monotonic(), reason)
+        effects = member.apply_event(event, self._clock.monotonic(), reason)
         if since is not None and event is Kip848Event.FENCED:
-            self._meters.rebalance_failed()
+            self._meters.count_failed_rebalance()
         elif since is not None and member.rebalancing_since is None:
-            self._meters.rebalanced(since)
+            self._meters.on_rebalanced(since)
         if member.state is not before:
             names, extra = (member.state.name, event.name), {"event": "group_state"}
             self._plain_log.debug("The member is %s after %s", *names, extra=extra)
         if Kip848Effect.END in effects:
-            self._end()
+            self._end_membership()
         # LEAVE needs no action here: `must_leave` is set, and `run` sends the last heartbeat.
         self._heartbeat_due.set()
         self._partitions_due.set()
 
-    def _end(self) -> None:
+    def _end_membership(self) -> None:
         """Forget the ended membership. Its partitions are still owned and are released later."""
         self._subscription = self._parts.topics.current
         self._assignment.forget_target()
-        self._builder.forget()
+        self._builder.forget_sent()
         self._ended.set()
         self._parts.coordinator.on_identity_changed()
 
@@ -271,11 +271,11 @@ class Kip848Membership:
             parts.supervisor.callbacks.guard(self._observe)
         )
         try:
-            with self._connection.shown():
+            with self._connection.show_call():
                 while not self._member.is_closed:
                     if self._member.state is Kip848State.OUT and self._subscription:
                         self.apply_event(Kip848Event.SUBSCRIBED)
-                    await self._step()
+                    await self._take_step()
         finally:
             self._session_watch.stop()
             unsubscribe()
@@ -285,15 +285,15 @@ class Kip848Membership:
         self._partitions_due.set()
         self._heartbeat_due.set()
 
-    async def _step(self) -> None:
+    async def _take_step(self) -> None:
         if self._member.must_leave:
-            await self._leave()
+            await self._leave_group()
         elif self._member.must_release and not self._must_not_join():
-            await self._release()
+            await self._release_instance_id()
         elif not self._member.sends_heartbeats or self._must_not_join():
             await self._heartbeat_due.wait()
         elif not await self._heartbeat_due.wait(self._next_at()) and not self._member.is_closed:
-            await self._heartbeat()
+            await self._send_heartbeat()
 
     def _must_not_join(self) -> bool:
         """Return whether the member must wait before it joins.
@@ -302,15 +302,17 @@ class Kip848Membership:
         """
         if self._member.state is not Kip848State.JOINING:
             return False
-        return bool(self._assignment.owned) or self._wanted() == HeartbeatSubscription()
+        return bool(self._assignment.owned) or self._make_subscription() == HeartbeatSubscription()
 
     def _has_news(self) -> bool:
-        return not self._builder.said(self._wanted(), self._assignment.reported())
+        return not self._builder.was_sent(
+            self._make_subscription(), self._assignment.report_owned()
+        )
 
     def _next_at(self) -> float:
         return self._schedule.next_at(has_news=self._has_news())
 
-    def _wanted(self) -> HeartbeatSubscription:
+    def _make_subscription(self) -> HeartbeatSubscription:
         pattern = self._subscription.pattern
         if pattern is None:
             return HeartbeatSubscription(tuple(sorted(self._subscription.topics)))
@@ -320,18 +322,18 @@ class Kip848Membership:
         matching = self._parts.topics.matching(self._parts.cluster.metadata)
         return HeartbeatSubscription(tuple(matching))
 
-    async def _heartbeat(self) -> None:
+    async def _send_heartbeat(self) -> None:
         member = self._member
         membership = member.memberships
         request_s = self._parts.config.request_timeout_ms / 1000
         try:
-            self._version = await self._connection.version()
+            self._version = await self._connection.find_version()
             if membership != member.memberships or not member.sends_heartbeats:
                 return
-            self._schedule.sending(has_news=self._has_news())
+            self._schedule.on_send(has_news=self._has_news())
             name = GroupMetadata(self._group_id, member.epoch, member.member_id)
             request = self._builder.build(
-                name, self._wanted(), self._assignment.reported(), self._version
+                name, self._make_subscription(), self._assignment.report_owned(), self._version
             )
             sent_at = self._clock.monotonic()
             self._meters.heartbeat_sent(sent_at)
@@ -341,21 +343,21 @@ class Kip848Membership:
             self._meters.heartbeat_answered(sent_at)
             self._note_known()
         except KafkaError as error:
-            self._builder.forget()
+            self._builder.forget_sent()
             if not self._connection.was_answered:
                 self._note_known()  # The coordinator may have executed the heartbeat.
             if membership == member.memberships:
-                self._refused(error)
+                self._on_error(error)
             return
         if membership == member.memberships:
-            self._answered(answer, sent_at)
+            self._on_response(answer, sent_at)
 
-    def _answered(self, answer: ConsumerGroupHeartbeatResponse, sent_at: float) -> None:
+    def _on_response(self, answer: ConsumerGroupHeartbeatResponse, sent_at: float) -> None:
         self._is_unanswered = False
         if self._member.has_epoch:
-            self._connection.succeeded()
-        self._member.answered(answer.member_epoch)
-        self._schedule.answered(sent_at, answer.heartbeat_interval_ms)
+            self._connection.reset_failures()
+        self._member.set_epoch(answer.member_epoch)
+        self._schedule.on_response(sent_at, answer.heartbeat_interval_ms)
         if answer.heartbeat_interval_ms <= 0:
             text = "The coordinator asks for a heartbeat every %d ms. Using heartbeat_interval_ms."
             wanted, extra = answer.heartbeat_interval_ms, {"event": "group_interval_refused"}
@@ -365,14 +367,14 @@ class Kip848Membership:
             if self._assignment.set_target(target, sent_at):
                 self._rebalances.add()
                 if self._assignment.must_report:
-                    self._builder.forget()  # A full heartbeat reports the owned partitions.
-        differs = self._assignment.differs()
+                    self._builder.forget_sent()  # A full heartbeat reports the owned partitions.
+        differs = self._assignment.is_different()
         self.apply_event(Kip848Event.ASSIGNED if differs else Kip848Event.CONFIRMED)
         self._parts.coordinator.on_identity_changed()
 
-    def _refused(self, error: KafkaError) -> None:
-        action = self._connection.failed(error)
-        self._schedule.failed(self._clock.monotonic() + action.delay_s)
+    def _on_error(self, error: KafkaError) -> None:
+        action = self._connection.on_failure(error)
+        self._schedule.delay_until(self._clock.monotonic() + action.delay_s)
         event = event_of(self._member.state, error.code)
         if event is None and action.decision is Decision.RECOVER:
             event = Kip848Event.FENCED
@@ -404,27 +406,27 @@ class Kip848Membership:
         """Return whether the coordinator may still have an earlier membership of this member."""
         return self._clock.monotonic() < self._known_until
 
-    async def _release(self) -> None:
+    async def _release_instance_id(self) -> None:
         """Tell the coordinator that a membership has ended whose session may go on.
 
         It needs no epoch. If it is refused because the instance id belongs to a member with another
         id, this member has to end.
         """
-        self._member.released()
-        request = self._builder.last(self._member.member_id)
-        error = await self._connection.leave(request, self._schedule.session_s)
+        self._member.mark_released()
+        request = self._builder.build_last(self._member.member_id)
+        error = await self._connection.leave_group(request, self._schedule.session_s)
         state = self._member.state
         if error is not None and event_of(state, error.code) is Kip848Event.REPLACED:
             self.apply_event(Kip848Event.REPLACED, str(error))
             if self._member.state is Kip848State.FAILED:
                 raise error
 
-    async def _leave(self) -> None:
-        self._member.leaves()
+    async def _leave_group(self) -> None:
+        self._member.mark_left()
         self.apply_event(Kip848Event.LEFT)
         async with self._leaving:
-            request = self._builder.last(self._member.member_id)
-            await self._connection.leave(request, self._schedule.session_s)
+            request = self._builder.build_last(self._member.member_id)
+            await self._connection.leave_group(request, self._schedule.session_s)
 
 
 class HeartbeatConnection:
@@ -443,12 +445,12 @@ class HeartbeatConnection:
         self.was_answered = True
         """Whether no heartbeat was sent whose response is unknown, since the last `send`."""
 
-    async def version(self) -> int:
+    async def find_version(self) -> int:
         """Return the version of the heartbeat that the coordinator supports.
 
         Raises UnsupportedVersionError if it supports none, and the errors of connecting.
         """
-        connection = await self._connect()
+        connection = await self._connect_to_coordinator()
         try:
             return connection.broker.version_of(ConsumerGroupHeartbeatRequest)
         except UnsupportedVersionError as error:
@@ -462,7 +464,7 @@ class HeartbeatConnection:
 
         Raises the error in the response, or the error of the connection.
         """
-        connection = await self._connect()
+        connection = await self._connect_to_coordinator()
         self.was_answered = False
         self._progress.sent(connection.broker.node_id, self._cluster.clock.monotonic())
         response: ConsumerGroupHeartbeatResponse = await connection.send(
@@ -484,7 +486,7 @@ class HeartbeatConnection:
         return response
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
+    def show_call(self) -> Iterator[None]:
         """Return a context manager, in whose body the heartbeats are among the client's calls."""
         self._cluster.calls.add(self._progress)
         try:
@@ -492,7 +494,7 @@ class HeartbeatConnection:
         finally:
             self._cluster.calls.remove(self._progress)
 
-    def succeeded(self) -> None:
+    def reset_failures(self) -> None:
         """Reset the count of failures after a response to a member. Synchronous.
 
         It is not called after a response to a join, because a member that is fenced after each
@@ -500,7 +502,7 @@ class HeartbeatConnection:
         """
         self._retry.succeeded()
 
-    def failed(self, error: KafkaError) -> Action:
+    def on_failure(self, error: KafkaError) -> Action:
         """Return the action for a failed attempt, and forget a coordinator that has moved.
 
         Synchronous.
@@ -514,7 +516,7 @@ class HeartbeatConnection:
             self._cluster.refusals.note(error, self._retry.attempt)
         return action
 
-    async def leave(
+    async def leave_group(
         self, request: ConsumerGroupHeartbeatRequest, timeout_s: float
     ) -> KafkaError | None:
         """Send the heartbeat that leaves the group, in at most LEAVE_ATTEMPTS attempts.
@@ -528,7 +530,7 @@ class HeartbeatConnection:
                 return None
             except KafkaError as error:
                 failure = error
-                action = self.failed(error)
+                action = self.on_failure(error)
                 if error.code in CODES or not action.again:
                     # The coordinator removes the member anyway when its session times out.
                     extra = {"event": "group_leave_failed"}
@@ -537,6 +539,6 @@ class HeartbeatConnection:
                 await asyncio.sleep(action.delay_s)
         return failure
 
-    async def _connect(self) -> BrokerConnection:
+    async def _connect_to_coordinator(self) -> BrokerConnection:
         node_id = await self._cluster.coordinators.locate("group", self._group_id)
         return await self._cluster.connect(node_id, Purpose.GROUP, self._owner)

@@ -76,27 +76,27 @@ class PartitionAssignment:
         """Reset the target to no partitions, because the membership has ended."""
         self._target = frozenset()
 
-    def take(self, added: Mapping[TopicIdPartition, TopicPartition]) -> None:
+    def add_partitions(self, added: Mapping[TopicIdPartition, TopicPartition]) -> None:
         """Record that these partitions are owned."""
         self._owned.update(added)
 
-    def drop(self, gone: Iterable[TopicIdPartition]) -> None:
+    def remove_partitions(self, gone: Iterable[TopicIdPartition]) -> None:
         """Record that these partitions are no longer owned."""
         for partition in gone:
             self._owned.pop(partition, None)
 
-    def reported(self) -> TopicIdPartitions:
+    def report_owned(self) -> TopicIdPartitions:
         """Return the owned partitions for a heartbeat."""
         return frozenset(self._owned)
 
-    def differs(self) -> bool:
+    def is_different(self) -> bool:
         """Return whether there are partitions to revoke or to take."""
-        known, unknown = self._wanted()
+        known, unknown = self._find_wanted()
         return bool(unknown or self.to_revoke()) or known.keys() != self._owned.keys()
 
     def to_revoke(self) -> dict[TopicIdPartition, TopicPartition]:
         """Return the owned partitions that are not in the target or that were given up."""
-        known, _ = self._wanted()
+        known, _ = self._find_wanted()
         relinquished = self._subscription.is_relinquished
         return {
             each: tp for each, tp in self._owned.items() if each not in known or relinquished(tp)
@@ -104,7 +104,7 @@ class PartitionAssignment:
 
     def to_take(self) -> dict[TopicIdPartition, TopicPartition]:
         """Return the partitions that are in the target and not owned, if their names are known."""
-        known, _ = self._wanted()
+        known, _ = self._find_wanted()
         # If a topic was deleted and created again, partitions of its old id are revoked first.
         have = set(self._owned.values())
         return {
@@ -113,9 +113,9 @@ class PartitionAssignment:
 
     def has_unknown_topics(self) -> bool:
         """Return whether the target has topic ids whose names are not known."""
-        return bool(self._wanted()[1])
+        return bool(self._find_wanted()[1])
 
-    def _wanted(self) -> tuple[dict[TopicIdPartition, TopicPartition], list[TopicIdPartition]]:
+    def _find_wanted(self) -> tuple[dict[TopicIdPartition, TopicPartition], list[TopicIdPartition]]:
         """Return the target by name, and the partitions in it whose topics have no known name.
 
         The target may belong to an earlier subscription, so this method omits the partitions of
@@ -129,10 +129,10 @@ class PartitionAssignment:
         if basis != self._basis:
             # The result is cached between heartbeats, because there may be very many partitions.
             self._basis = basis
-            self._found = self._look(metadata, self._hide and wanted.pattern is not None)
+            self._found = self._name_partitions(metadata, self._hide and wanted.pattern is not None)
         return self._found
 
-    def _look(
+    def _name_partitions(
         self, metadata: ClusterMetadata, hide: bool
     ) -> tuple[dict[TopicIdPartition, TopicPartition], list[TopicIdPartition]]:
         known: dict[TopicIdPartition, TopicPartition] = {}
@@ -187,33 +187,33 @@ class Reconciliation:
     async def run(self) -> None:
         """Execute steps until the member is closed."""
         while not self._member.is_closed:
-            until = await self._step()
+            until = await self._take_step()
             if until > self._clock.monotonic():
                 await self._wake.wait(until)
 
-    async def _step(self) -> float:
+    async def _take_step(self) -> float:
         """Execute the next step; return the time by which to check for another one."""
         state = self._member.state
         if state is Kip848State.RECONCILING:
-            return await self._move()
+            return await self._move_partitions()
         if state is Kip848State.LEAVING:
             await self._revoke_all()
         elif state not in OWNING:
             await self._lose_all()
         else:
-            await self._parts.reconciler.conclude()
+            await self._parts.reconciler.conclude_rebalance()
         self._done.set()
         return math.inf
 
-    async def _move(self) -> float:
+    async def _move_partitions(self) -> float:
         assignment = self._assignment
         if revoked := assignment.to_revoke():
-            await self._revoke(revoked, assignment.assigned_at)
+            await self._revoke_partitions(revoked, assignment.assigned_at)
             return -math.inf
         if added := assignment.to_take():
             self._moved = True
-            await self._parts.reconciler.assign(list(added.values()))
-            assignment.take(added)
+            await self._parts.reconciler.take_partitions(list(added.values()))
+            assignment.add_partitions(added)
             return -math.inf
         if self._moved or not assignment.has_unknown_topics():
             self._moved = False
@@ -225,7 +225,7 @@ class Reconciliation:
     async def _revoke_all(self) -> None:
         """Revoke all partitions, so that the member can leave."""
         if self._assignment.owned:
-            await self._revoke(dict(self._assignment.owned), self._clock.monotonic())
+            await self._revoke_partitions(dict(self._assignment.owned), self._clock.monotonic())
         if not self._member.must_leave:
             self._membership.apply_event(Kip848Event.RELEASED)
 
@@ -235,15 +235,17 @@ class Reconciliation:
         if assignment.owned:
             text, extra = "This member lost its partitions: %s", {"event": "group_lost"}
             self._log.write(logging.WARNING, ("lost", reason), text, reason, extra=extra)
-            await self._parts.reconciler.lose(list(assignment.owned.values()))
-            assignment.drop(list(assignment.owned))
+            await self._parts.reconciler.lose_partitions(list(assignment.owned.values()))
+            assignment.remove_partitions(list(assignment.owned))
         if self._member.state is Kip848State.FENCED:
             self._membership.apply_event(Kip848Event.RELEASED)
         elif self._member.is_settled:
-            await self._parts.reconciler.conclude()
+            await self._parts.reconciler.conclude_rebalance()
 
-    async def _revoke(self, gone: Mapping[TopicIdPartition, TopicPartition], since: float) -> None:
+    async def _revoke_partitions(
+        self, gone: Mapping[TopicIdPartition, TopicPartition], since: float
+    ) -> None:
         deadline = since + self._parts.config.max_poll_interval_ms / 1000
         self._moved = True
-        await self._parts.reconciler.revoke(list(gone.values()), deadline=deadline)
-        self._assignment.drop(gone)
+        await self._parts.reconciler.revoke_partitions(list(gone.values()), deadline=deadline)
+        self._assignment.remove_partitions(gone)

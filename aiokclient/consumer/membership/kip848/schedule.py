@@ -81,7 +81,7 @@ class HeartbeatSchedule:
         """Return the time of the next heartbeat. One with news does not wait for the interval."""
         return self._not_before if has_news else max(self._due, self._not_before)
 
-    def sending(self, *, has_news: bool) -> None:
+    def on_send(self, *, has_news: bool) -> None:
         """Record that a heartbeat is about to be sent."""
         self._early = self._early + 1 if has_news else 0
 
@@ -89,19 +89,19 @@ class HeartbeatSchedule:
         """Return the seconds to wait for a response before the connection is closed."""
         return min(request_s, self.session_s * PATIENCE)
 
-    def answered(self, sent_at: float, wanted_ms: int) -> None:
+    def on_response(self, sent_at: float, wanted_ms: int) -> None:
         """Record the response to a heartbeat, and the interval that it requests."""
         self.answered_at = sent_at
-        self._due, self._not_before = sent_at + self._interval_s(wanted_ms), -math.inf
+        self._due, self._not_before = sent_at + self._limit_interval(wanted_ms), -math.inf
         if self._early > FREE:
             pause_s = self._backoff.delay(self._early - FREE, self._clock.rng)
             self._not_before = sent_at + pause_s
 
-    def failed(self, until: float) -> None:
+    def delay_until(self, until: float) -> None:
         """Send nothing before the time `until`, because an attempt failed."""
         self._not_before = until
 
-    def _interval_s(self, wanted_ms: int) -> float:
+    def _limit_interval(self, wanted_ms: int) -> float:
         """Return the interval that the coordinator requests, limited to reasonable values."""
         if wanted_ms <= 0:
             return self._usual_s

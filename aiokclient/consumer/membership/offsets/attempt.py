@@ -36,12 +36,12 @@ class CommitOrder:
         self._last = 0
         self._stored: dict[TopicPartition, int] = {}
 
-    def ticket(self) -> int:
+    def issue_ticket(self) -> int:
         """Return the number of a new commit, which is higher than all earlier numbers."""
         self._last += 1
         return self._last
 
-    def stored(self, tp: TopicPartition, ticket: int) -> None:
+    def mark_stored(self, tp: TopicPartition, ticket: int) -> None:
         """Record that a commit was stored for a partition."""
         self._stored[tp] = max(self._stored.get(tp, 0), ticket)
 
@@ -105,20 +105,22 @@ class CommitAttempt:
         """Return whether nothing is left to store."""
         return not self._items.left
 
-    def held(self, tp: TopicPartition) -> PartitionState | None:
+    def find_state(self, tp: TopicPartition) -> PartitionState | None:
         """Return the state of a partition when the commit began, or None if it was not owned."""
         return self._held[tp]
 
-    def supersede(self, tps: Collection[TopicPartition]) -> None:
+    def skip_superseded(self, tps: Collection[TopicPartition]) -> None:
         """Skip partitions, because a later commit has stored them."""
         self._items.drop(tps)
 
-    def refuse(self, errors: Mapping[TopicPartition, KafkaError]) -> None:
+    def refuse_partitions(self, errors: Mapping[TopicPartition, KafkaError]) -> None:
         """Record the final errors of partitions."""
         self._refused.update(errors)
         self._items.drop(errors)
 
-    def settle(self, failed: Mapping[TopicPartition, KafkaError], *, renamed: bool) -> float:
+    def settle_attempt(
+        self, failed: Mapping[TopicPartition, KafkaError], *, renamed: bool
+    ) -> float:
         """Record the errors of an attempt, and return the seconds to wait before the next one.
 
         The partitions without an error are stored. With `renamed`, the identity has changed since
@@ -132,10 +134,10 @@ class CommitAttempt:
             is_final=self._commits.is_final,
         )
 
-    def attempted(self) -> None:
+    def refuse_if_exhausted(self) -> None:
         """Refuse the partitions that are left, if the last permitted attempt has been made."""
         if self._retry.attempt >= self._attempts:
-            self.refuse({tp: self._failed[tp] for tp in self._items.left})
+            self.refuse_partitions({tp: self._failed[tp] for tp in self._items.left})
 
     def _final_error(self, tp: TopicPartition, error: KafkaError) -> bool:
         if not self._renamed:

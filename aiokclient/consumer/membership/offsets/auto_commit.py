@@ -72,16 +72,18 @@ class AutoCommit:
         `timeout` is in seconds; ApiTimeoutError is raised after it. If automatic commits are off,
         it does nothing.
         """
-        offsets = self._due(states)
+        offsets = self._collect_offsets(states)
         if not offsets or timeout <= 0:
             return {}
-        return await self._commits.store(offsets, timeout, attempts=attempts, rising=True)
+        return await self._commits.store_offsets(offsets, timeout, attempts=attempts, rising=True)
 
     def without_waiting(self) -> AbstractContextManager[None]:
         """Return a context manager, in whose body commits do not wait; see `Commits`."""
         return self._commits.without_waiting()
 
-    def _due(self, states: Iterable[PartitionState]) -> dict[TopicPartition, OffsetAndMetadata]:
+    def _collect_offsets(
+        self, states: Iterable[PartitionState]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         if not self.enabled:
             return {}
         self._subscription.settle()

@@ -99,8 +99,8 @@ Errors = dict[TopicPartition, KafkaError]
 class Commits:
     """The committed offsets of one group, for one consumer in it.
 
-    The coordinator knows the identity of the consumer in the group, and calls `wake` when it has
-    changed.
+    The coordinator knows the identity of the consumer in the group, and calls `wake_commits` when
+    it has changed.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Commits:
 
     # -- notifications
 
-    def wake(self) -> None:
+    def wake_commits(self) -> None:
         """Wake waiting commits, because the identity has changed or the consumer has failed."""
         self._renamed.set()
 
@@ -147,38 +147,40 @@ class Commits:
         self._is_over = True
         self._renamed.set()
 
-    def release(self, states: Iterable[PartitionState], *, lost: bool) -> None:
-        """Record that the group takes these partitions; see `LostRecords.release`."""
-        self._lost.release(states, lost=lost)
+    def on_partitions_released(self, states: Iterable[PartitionState], *, lost: bool) -> None:
+        """Record that the group takes these partitions; see `LostRecords`."""
+        self._lost.add_partitions(states, lost=lost)
         self._renamed.set()
 
-    def cluster_replaced(self) -> None:
+    def on_cluster_replaced(self) -> None:
         """Record that the client has moved to another cluster; see `LostRecords`."""
-        self._lost.cluster_replaced()
+        self._lost.on_cluster_replaced()
         self._renamed.set()
 
-    def requested(self) -> None:
-        """Record that the application requests records; see `LostRecords.requested`."""
-        self._lost.requested()
+    def on_records_requested(self) -> None:
+        """Record that the application requests records; see `LostRecords`."""
+        self._lost.on_records_requested()
 
-    def committed(self, committed: Iterable[tuple[PartitionState, int, int]]) -> None:
+    def on_transaction_committed(
+        self, committed: Iterable[tuple[PartitionState, int, int]]
+    ) -> None:
         """Record offsets that a transaction has committed.
 
         Each item has the state of a partition, the value of `state.jumps` when the offset was
         read, and the offset. Earlier commits that still wait will skip these partitions, so that
         they do not undo the transaction's offsets.
         """
-        ticket = self._order.ticket()
+        ticket = self._order.issue_ticket()
         for state, jumps, offset in committed:
             self._refused.pop(state.tp, None)
-            self._order.stored(state.tp, ticket)
+            self._order.mark_stored(state.tp, ticket)
             if state.jumps == jumps:
                 state.group.committed_to(offset)
-            self._lost.committed(state.tp, offset)
+            self._lost.on_committed(state.tp, offset)
 
     def told_of_loss(self, tps: Iterable[TopicPartition]) -> None:
         """Record that the application knows that these partitions were lost."""
-        self._lost.raised(tps)
+        self._lost.mark_told(tps)
 
     @contextmanager
     def without_waiting(self) -> Iterator[None]:
@@ -222,25 +224,25 @@ class Commits:
         CommitFailedError for partitions that are no longer owned, for offsets of another cluster,
         and for partitions for which `covers(tp)` is true and delivered records were lost.
         """
-        former = self._lost.former(offsets)
+        former = self._lost.find_former(offsets)
         offsets = {tp: to for tp, to in offsets.items() if tp not in former}
         # While a failed consumer is being closed, its listener is called and may still commit.
         in_listener = self._listener_calls.is_inside()
-        refused = await self.store(offsets, timeout, check=not in_listener)
+        refused = await self.store_offsets(offsets, timeout, check=not in_listener)
         gone = {tp: error for tp, error in refused.items() if _not_owned(error)}
-        unstored = [*former, *self._lost.uncommitted(covers)]
+        unstored = [*former, *self._lost.find_uncommitted(covers)]
         if gone or unstored:
             by_hand = not unstored and not any(map(self._is_the_groups, gone, gone.values()))
             text = NOT_A_MEMBER if by_hand else None
             if self._lost.has_former([*gone, *unstored]):
                 text = OTHER_CLUSTER
             if not in_listener:
-                self._lost.raised(unstored)
+                self._lost.mark_told(unstored)
             raise _commit_failed([*dict.fromkeys([*gone, *unstored])], list(gone.values()), text)
         if refused:
             raise next(iter(refused.values()))
 
-    async def store(
+    async def store_offsets(
         self,
         offsets: Offsets,
         timeout: float,
@@ -262,7 +264,7 @@ class Commits:
         try:
             async with asyncio.timeout(None if timeout == math.inf else timeout):
                 self._refuse_lost(attempt)
-                await self._known(attempt.left)
+                await self._look_up_topics(attempt.left)
                 while not attempt.is_done():
                     if check:
                         self._supervisor.check()
@@ -292,10 +294,10 @@ class Commits:
         noted = self._with_notes(offsets)
         held = {tp: self._state(tp) for tp in noted}
         return CommitAttempt(
-            self._order.ticket(),
+            self._order.issue_ticket(),
             noted,
             held,
-            self._retry(timeout),
+            self._make_retry(timeout),
             self,
             attempts=attempts,
             rising=rising,
@@ -314,23 +316,25 @@ class Commits:
             )
             if attempt.is_done():
                 return
-            await self._store(attempt)
-            attempt.attempted()
+            await self._store_once(attempt)
+            attempt.refuse_if_exhausted()
 
-    async def _store(self, attempt: CommitAttempt) -> None:
+    async def _store_once(self, attempt: CommitAttempt) -> None:
         """Send the remaining offsets once, record the results, then back off."""
         left, member = attempt.left, self._coordinator.membership.metadata
         jumps = {tp: state.jumps for tp in left if (state := self._state(tp)) is not None}
-        failed = await self._send(left, member)
+        failed = await self._send_commit(left, member)
         for tp, to in left.items():
             if tp in failed:
                 continue
             self._refused.pop(tp, None)
-            self._order.stored(tp, attempt.ticket)
+            self._order.mark_stored(tp, attempt.ticket)
             state = self._state(tp)
             if state is not None and jumps.get(tp) == state.jumps:
                 state.group.committed_to(to.offset)
-        delay_s = attempt.settle(failed, renamed=member != self._coordinator.membership.metadata)
+        delay_s = attempt.settle_attempt(
+            failed, renamed=member != self._coordinator.membership.metadata
+        )
         for tp, error in attempt.refused.items():
             if tp in failed and not _not_owned(error):
                 self._refused[tp] = str(error)  # An error would hold the variables of its caller.
@@ -358,12 +362,12 @@ class Commits:
         """
         is_shared = self._subscription.is_shared
         elsewhere = differ(attempt.cluster_id, self._cluster.metadata.cluster_id)
-        attempt.refuse(
+        attempt.refuse_partitions(
             {
                 tp: CommitFailedError(partitions=[tp])
                 for tp in attempt.left
                 if elsewhere
-                or self._is_lost(tp, attempt.held(tp))
+                or self._is_lost(tp, attempt.find_state(tp))
                 or (not is_member and is_shared(tp))
             }
         )
@@ -379,9 +383,9 @@ class Commits:
             risen = state is not None and state.group.committed >= to.offset
             if (attempt.rising and risen) or self._order.is_superseded(tp, attempt.ticket):
                 superseded.add(tp)
-        attempt.supersede(superseded)
+        attempt.skip_superseded(superseded)
 
-    def refusal(self, tp: TopicPartition) -> KafkaError | None:
+    def find_refusal(self, tp: TopicPartition) -> KafkaError | None:
         """Return the last error of the commits of a partition in progress, or None."""
         attempts = (attempt for attempt in self._storing if tp in attempt.left)
         return next((each.last_error for each in attempts if each.last_error is not None), None)
@@ -409,7 +413,7 @@ class Commits:
                 )
         return noted
 
-    async def _send(self, offsets: Offsets, member: GroupMetadata) -> Errors:
+    async def _send_commit(self, offsets: Offsets, member: GroupMetadata) -> Errors:
         metadata = self._cluster.metadata
         self._count.add()
         began = self._cluster.clock.monotonic()
@@ -418,7 +422,7 @@ class Commits:
             return messages.commit_request(member, offsets, metadata)
 
         try:
-            response, node_id = await self._ask(build, offsets, metadata)
+            response, node_id = await self._send_to_coordinator(build, offsets, metadata)
         except KafkaError as error:
             return dict.fromkeys(offsets, error)
         self._latencies.observe(self._cluster.clock.monotonic() - began)
@@ -426,7 +430,7 @@ class Commits:
 
     # -- fetching
 
-    async def fetch(
+    async def fetch_committed(
         self, tps: Iterable[TopicPartition], timeout: float
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the committed offsets, or None for partitions without one.
@@ -437,7 +441,7 @@ class Commits:
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
 
         async def ask(left: list[TopicPartition]) -> Errors:
-            results = await self.ask(left)
+            results = await self.request_committed(left)
             found.update(results.found)
             return results.failed
 
@@ -445,7 +449,7 @@ class Commits:
             timeout,
             tps,
             ask,
-            self._retry(timeout),
+            self._make_retry(timeout),
             Scope.OFFSET_FETCH,
             refresh=self.refresh_partition,
             check=self._supervisor.check,
@@ -455,27 +459,27 @@ class Commits:
         )
         return found
 
-    async def ask(self, tps: Iterable[TopicPartition]) -> messages.CommittedOffsets:
+    async def request_committed(self, tps: Iterable[TopicPartition]) -> messages.CommittedOffsets:
         """Send one OffsetFetch; return the committed offsets, and errors of other partitions."""
         wanted = list(tps)
         if not wanted:
             return ItemResults()
         try:
-            await self._known(wanted)
+            await self._look_up_topics(wanted)
             metadata = self._cluster.metadata
             member = self._coordinator.membership.metadata
 
             def build(connection: BrokerConnection) -> Request[Any]:
                 return messages.fetch_request(connection, member, wanted, metadata)
 
-            response, node_id = await self._ask(build, wanted, metadata)
+            response, node_id = await self._send_to_coordinator(build, wanted, metadata)
         except KafkaError as error:
             return messages.all_failed(wanted, error)
         return messages.fetched(response, wanted, metadata, node_id)
 
     # -- requests
 
-    async def _ask(
+    async def _send_to_coordinator(
         self,
         build: Callable[[BrokerConnection], Request[Any]],
         tps: Iterable[TopicPartition],
@@ -495,7 +499,7 @@ class Commits:
         response = await connection.send(request, timeout_s=self._request_s, version=version)
         return response, node_id
 
-    async def _known(self, tps: Iterable[TopicPartition]) -> None:
+    async def _look_up_topics(self, tps: Iterable[TopicPartition]) -> None:
         """Look up topics whose ids are unknown, because newer versions identify topics by id."""
         topics = dict.fromkeys(tp.topic for tp in tps)
         unknown = [topic for topic in topics if self._cluster.metadata.topic(topic) is None]
@@ -507,7 +511,7 @@ class Commits:
                 extra = {"event": "metadata_outdated"}
                 self._log.write(logging.INFO, ("topics", names), text, names, error, extra=extra)
 
-    def _retry(self, timeout: float) -> Retry:
+    def _make_retry(self, timeout: float) -> Retry:
         clock = self._cluster.clock
         return Retry(clock.monotonic() + timeout, self._backoff, clock)
 

@@ -78,43 +78,45 @@ class InitialOffsets:
         """Find initial offsets when they are needed, and commit them. Run until cancelled."""
         while True:
             now = self._cluster.clock.monotonic()
-            waiting = [state for state in self._awaiting() if state.retry.at <= now]
+            waiting = [state for state in self._find_awaiting() if state.retry.at <= now]
             if waiting:
-                await self._locate(waiting)
-            first = [state for state in self._uncommitted() if state.retry.at <= now]
+                await self._locate_partitions(waiting)
+            first = [state for state in self._find_uncommitted() if state.retry.at <= now]
             if first:
                 await self._commit(first)
             if not (waiting or first):
-                await self._wake.wait(self._next())
+                await self._wake.wait(self._find_next_attempt())
 
-    def _awaiting(self) -> list[PartitionState]:
+    def _find_awaiting(self) -> list[PartitionState]:
         if not self._topics.read:
             return []  # Wait until it is known which partitions appeared after the subscription.
         states = self._subscription.partitions.values()
         return [state for state in states if state.phase is Phase.AWAITING]
 
-    def _uncommitted(self) -> list[PartitionState]:
+    def _find_uncommitted(self) -> list[PartitionState]:
         states = self._subscription.partitions.values()
         return [
             state for state in states if state.withheld & Withheld.INITIAL_OFFSET and state.located
         ]
 
-    def _next(self) -> float:
-        states = [*self._awaiting(), *self._uncommitted()]
+    def _find_next_attempt(self) -> float:
+        states = [*self._find_awaiting(), *self._find_uncommitted()]
         return min((state.retry.at for state in states), default=math.inf)
 
     # -- finding initial offsets
 
-    async def _locate(self, states: Sequence[PartitionState]) -> None:
+    async def _locate_partitions(self, states: Sequence[PartitionState]) -> None:
         generations = {state: state.generation for state in states}
-        results = await self._commits.ask([state.tp for state in states])
+        results = await self._commits.request_committed([state.tp for state in states])
         found = results.found
         nothing = [
             state
             for state in states
             if state.tp in found and found[state.tp] is None and state.group.fallback < 0
         ]
-        siblings, unclear = await self._ask_for_siblings(list(filter(self._matters, nothing)))
+        siblings, unclear = await self._ask_for_siblings(
+            list(filter(self._needs_siblings, nothing))
+        )
         for state in states:
             stored = found.get(state.tp)
             if state.generation != generations[state]:
@@ -125,17 +127,17 @@ class InitialOffsets:
                 continue  # The application has sought, or another member owns it by now.
             error = results.failed.get(state.tp) or unclear.get(state.tp.topic)
             if error is not None:
-                self._failed(state, error, Scope.OFFSET_FETCH)
+                self._on_error(state, error, Scope.OFFSET_FETCH)
             elif stored is not None:
                 epoch = -1 if stored.leader_epoch is None else stored.leader_epoch
                 state.start_at_committed(stored.offset, epoch)
             elif state.group.fallback >= 0:
                 state.seek(state.group.fallback)
             else:
-                self._reset(state, siblings)
+                self._reset_position(state, siblings)
         self._subscription.changed()
 
-    def _matters(self, state: PartitionState) -> bool:
+    def _needs_siblings(self, state: PartitionState) -> bool:
         """Return whether commits of other partitions affect the initial offset of this one."""
         if not self._follows or self._subscription.reset == EARLIEST:
             return False  # The initial offset is the same either way, so no lookup is needed.
@@ -154,11 +156,11 @@ class InitialOffsets:
             for tp in (TopicPartition(topic, index) for index in range(len(info.partitions)))
             if tp not in asked
         ]
-        results = await self._commits.ask(others)
+        results = await self._commits.request_committed(others)
         stored = {tp: offset for tp, offset in results.found.items() if offset is not None}
         return stored, {tp.topic: error for tp, error in results.failed.items()}
 
-    def _reset(
+    def _reset_position(
         self, state: PartitionState, siblings: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
         reset = self._subscription.reset
@@ -190,17 +192,17 @@ class InitialOffsets:
             info = metadata.topic(state.tp.topic)
             count = len(info.partitions) if info is not None else state.tp.partition + 1
             offsets[state.tp] = first_commit(state.to_commit(state.position), count)
-        refused = await self._commits.store(offsets, math.inf, attempts=1)
+        refused = await self._commits.store_offsets(offsets, math.inf, attempts=1)
         for state in states:
             error = refused.get(state.tp)
             if error is None:
                 state.retry.succeeded()
                 self._subscription.withhold([state], Withheld.INITIAL_OFFSET, False)
             else:
-                self._failed(state, error, Scope.OFFSET_COMMIT)
+                self._on_error(state, error, Scope.OFFSET_COMMIT)
         self._subscription.changed()
 
-    def _failed(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
+    def _on_error(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
         if self._backoff.failed(state, error, scope) is Decision.FAIL:
             self._coordinator.report_error(error)
 

@@ -51,12 +51,12 @@ class ReleasedOffsets:
         self._clock = clock
         self._released: dict[TopicPartition, ReleasedOffset] = {}
 
-    def renamed(self, member: GroupMetadata) -> None:
+    def set_member(self, member: GroupMetadata) -> None:
         """Store a new identity, unless it has no member id because the membership has ended."""
         if member.member_id:
             self.member = member
 
-    def release(self, states: Iterable[PartitionState]) -> None:
+    def add_partitions(self, states: Iterable[PartitionState]) -> None:
         """Record that the group takes these partitions.
 
         Call it before they are removed, and after `SubscriptionState.settle()`.
@@ -67,21 +67,21 @@ class ReleasedOffsets:
                 busy, now = self._in_progress.holds([state]), self._clock.monotonic()
                 self._released[state.tp] = ReleasedOffset(offset, self.member, now, busy)
 
-    def requested(self) -> None:
+    def on_records_requested(self) -> None:
         """Record that the application requests records, so that none are in progress."""
         for tp, released in self._released.items():
             if released.in_progress:
                 self._released[tp] = released._replace(in_progress=False)
 
-    def in_progress(self) -> dict[TopicPartition, ReleasedOffset]:
+    def find_in_progress(self) -> dict[TopicPartition, ReleasedOffset]:
         """Return the released partitions of which records are still in progress."""
         return {tp: each for tp, each in self._released.items() if each.in_progress}
 
-    def since(self, time: float) -> dict[TopicPartition, ReleasedOffset]:
+    def find_released_since(self, time: float) -> dict[TopicPartition, ReleasedOffset]:
         """Return the partitions that were released at or after a time."""
         return {tp: each for tp, each in self._released.items() if each.at >= time}
 
-    def forget(self, handled: Mapping[TopicPartition, ReleasedOffset]) -> None:
+    def forget_releases(self, handled: Mapping[TopicPartition, ReleasedOffset]) -> None:
         """Forget releases that the application has been told about."""
         for tp, released in handled.items():
             if (known := self._released.get(tp)) is not None and known.at == released.at:
@@ -102,7 +102,7 @@ class LostRecords:
         self._former: set[TopicPartition] = set()
         """Partitions of which the application may still have records of a former cluster."""
 
-    def release(self, states: Iterable[PartitionState], *, lost: bool) -> None:
+    def add_partitions(self, states: Iterable[PartitionState], *, lost: bool) -> None:
         """Record that the group takes these partitions from the consumer.
 
         Call it before they are removed, and after `SubscriptionState.settle()`.
@@ -113,7 +113,7 @@ class LostRecords:
                 self._delivered[state.tp] = state.position
                 self._raised.discard(state.tp)
 
-    def cluster_replaced(self) -> None:
+    def on_cluster_replaced(self) -> None:
         """Record that the client has moved to another cluster.
 
         Call it before positions are discarded, and after `SubscriptionState.settle()`.
@@ -125,7 +125,9 @@ class LostRecords:
                     self._delivered[state.tp] = state.position
                     self._raised.discard(state.tp)
 
-    def former(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[TopicPartition]:
+    def find_former(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> list[TopicPartition]:
         """Return the partitions whose given offsets may be offsets of a former cluster."""
         self._settle_former()
         return [tp for tp, to in offsets.items() if self._is_former(tp, to.offset)]
@@ -156,7 +158,7 @@ class LostRecords:
         """Return whether the group has taken a partition of this topic from the consumer."""
         return any(tp.topic == topic for tp in self._released)
 
-    def uncommitted(self, covered: Callable[[TopicPartition], bool]) -> list[TopicPartition]:
+    def find_uncommitted(self, covered: Callable[[TopicPartition], bool]) -> list[TopicPartition]:
         """Return the `covered` partitions of which delivered records were lost uncommitted.
 
         A repeated commit would store nothing either. So each call returns a partition again, until
@@ -174,16 +176,16 @@ class LostRecords:
                 found.append(tp)
         return found
 
-    def committed(self, tp: TopicPartition, offset: int) -> None:
+    def on_committed(self, tp: TopicPartition, offset: int) -> None:
         """Record that the group has stored this offset of a partition that was lost."""
         if 0 <= self._delivered.get(tp, -1) <= offset:
             del self._delivered[tp]
 
-    def raised(self, tps: Iterable[TopicPartition]) -> None:
+    def mark_told(self, tps: Iterable[TopicPartition]) -> None:
         """Record that the application has been told about these partitions."""
         self._raised.update(tps)
 
-    def requested(self) -> None:
+    def on_records_requested(self) -> None:
         """Forget losses that the application was told about. Called when it requests records."""
         if self._raised:
             for tp in self._raised:

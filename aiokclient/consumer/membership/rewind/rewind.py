@@ -90,7 +90,7 @@ class GroupRewinder:
 
     # -- on the requesting member
 
-    async def request(
+    async def request_rewind(
         self,
         offsets: Mapping[TopicPartition, int],
         timeout: float,
@@ -137,11 +137,11 @@ class GroupRewinder:
         last: LastAnswer,
     ) -> None:
         """Wait until all partitions in `left` are rewound, and record their offsets in `actual`."""
-        retry = self._looking()
+        retry = self._make_retry()
         while True:
             self._supervisor.check()
             await asyncio.sleep(retry.pause_s())
-            results = await self._commits.ask(left)
+            results = await self._commits.request_committed(left)
             self._require_cluster(cluster_id, left)
             for tp, stored in results.found.items():
                 if stored is None:
@@ -165,7 +165,7 @@ class GroupRewinder:
 
         `last` has the errors of the requests of this call. The commits are those of the owner.
         """
-        others = [self._commits.refusal(tp) for tp in left]
+        others = [self._commits.find_refusal(tp) for tp in left]
         if last.error is None:
             others.append(
                 self._cluster.calls.cause_to(Coordinator("group", self._commits.group_id))
@@ -187,20 +187,20 @@ class GroupRewinder:
     def _is_elsewhere(self, cluster_id: str | None) -> bool:
         return differ(cluster_id, self._cluster.metadata.cluster_id)
 
-    def cluster_replaced(self) -> None:
+    def on_cluster_replaced(self) -> None:
         """Drop all requests, because offsets of another cluster mean nothing in this one."""
         self.wanted.clear()
         for due in self._due.values():
             due.clear()
 
-    def _looking(self) -> Retry:
+    def _make_retry(self) -> Retry:
         """Return the delays for a loop that the caller's deadline ends."""
         return Retry(math.inf, LOOK, self._cluster.clock)
 
     async def _refuse_foreigners(self, last: LastAnswer) -> None:
         """Raise IllegalStateError if a member would not understand the request."""
         group_id = self._commits.group_id
-        retry = self._looking()
+        retry = self._make_retry()
         while True:
             self._supervisor.check()
             group = await self._describe(group_id, last)
@@ -240,7 +240,7 @@ class GroupRewinder:
 
     # -- on the owner
 
-    def carry_out(self, wanted: rewind_requests.RewindRequests) -> None:
+    def execute_requests(self, wanted: rewind_requests.RewindRequests) -> None:
         """Execute requests for owned partitions in the background. Synchronous."""
         for request_id, offsets in wanted.items():
             for tp, offset in offsets.items():
@@ -255,13 +255,13 @@ class GroupRewinder:
 
     async def _rewind(self, state: PartitionState) -> None:
         try:
-            while (log := await self._may(state)) is not None:
-                await self._do(state, *log)
+            while (log := await self._find_due_requests(state)) is not None:
+                await self._rewind_partition(state, *log)
         finally:
             del self._due[state]
             self._subscription.withhold([state], Withheld.REWINDING, False)
 
-    async def _may(self, state: PartitionState) -> tuple[int, int] | None:
+    async def _find_due_requests(self, state: PartitionState) -> tuple[int, int] | None:
         """Wait for records in progress, and read the note.
 
         Return the start and the end of the log if a request is still due, otherwise None.
@@ -272,7 +272,7 @@ class GroupRewinder:
             if not await self._in_progress.relieved.wait(until):
                 return None
         try:
-            stored = (await self._commits.fetch([state.tp], self._patience_s))[state.tp]
+            stored = (await self._commits.fetch_committed([state.tp], self._patience_s))[state.tp]
             log = await self._offsets.bounds(state.tp, self._patience_s)
         except KafkaError as error:
             extra = {"event": "group_rewind_failed", "topic": state.tp.topic}
@@ -289,7 +289,7 @@ class GroupRewinder:
             del due[request_id]
         return log if self._is_ours(state) and due else None
 
-    async def _do(self, state: PartitionState, start: int, end: int) -> None:
+    async def _rewind_partition(self, state: PartitionState, start: int, end: int) -> None:
         due = self._due[state]
         latest = sorted(due)
         offset = min(max(due[latest[-1]], start), end)
@@ -301,11 +301,11 @@ class GroupRewinder:
         for request_id in latest:
             state.group.keep_note(rewind_requests.with_note(state.group.note, request_id, offset))
         due.clear()
-        await self._store(state, OffsetAndMetadata(offset, state.group.note))
+        await self._commit_position(state, OffsetAndMetadata(offset, state.group.note))
 
-    async def _store(self, state: PartitionState, offset: OffsetAndMetadata) -> None:
+    async def _commit_position(self, state: PartitionState, offset: OffsetAndMetadata) -> None:
         """Commit the new position; retry while the partition is owned and the error permits it."""
-        retry, cluster_id = self._looking(), self._cluster.metadata.cluster_id
+        retry, cluster_id = self._make_retry(), self._cluster.metadata.cluster_id
         while not self._is_elsewhere(cluster_id):
             try:
                 return await self._commits.commit({state.tp: offset}, self._patience_s)

@@ -65,10 +65,10 @@ def test_later_heartbeats_have_only_changes(beats):
 
 def test_a_heartbeat_after_a_failure_has_the_full_state(beats):
     beats.build(member(0), NAMES, frozenset())
-    beats.forget()
-    assert not beats.said(NAMES, frozenset())
+    beats.forget_sent()
+    assert not beats.was_sent(NAMES, frozenset())
     assert len(said(beats.build(member(3), NAMES, OWNED))) == 5
-    assert beats.said(NAMES, OWNED)
+    assert beats.was_sent(NAMES, OWNED)
     assert said(beats.build(member(3), NAMES, OWNED)) == {}
 
 
@@ -85,10 +85,10 @@ def test_a_pattern_replaces_names_and_is_removed_when_names_return(beats):
 def test_the_leave_heartbeat_has_the_leave_epoch(instance_id, epoch):
     beats = HeartbeatBuilder(SETTINGS._replace(instance_id=instance_id))
     beats.build(member(0), NAMES, frozenset())
-    request = beats.last("m")
+    request = beats.build_last("m")
     assert (request.member_epoch, request.instance_id) == (epoch, instance_id)
     assert said(request) == {}
-    assert not beats.said(NAMES, frozenset())
+    assert not beats.was_sent(NAMES, frozenset())
 
 
 @pytest.mark.parametrize(

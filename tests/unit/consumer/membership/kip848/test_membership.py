@@ -371,11 +371,11 @@ def test_a_member_leaves_when_the_program_does_not_come_back() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as first, group.member() as second:
             await subscribe_both(first, second)
-            first.membership.poll_overdue("a handler takes too long")
+            first.membership.on_poll_overdue("a handler takes too long")
             await until(lambda: (first.has, second.has) == ([], ALL), [first, second])
             assert first.reading.log[-1][0] == "lose"
             assert first.epoch == -1
-            first.membership.asked()
+            first.membership.on_records_requested()
             await until_assigned([first, second], 4)
 
     run(scenario)
@@ -386,7 +386,7 @@ def test_who_is_closed_while_it_says_farewell_has_said_it() -> None:
         async with group.member() as first, group.member() as second:
             await subscribe_both(first, second)
             with group.cluster.drop(HEARTBEAT, times=1, where=lambda m: m.member_epoch == -1):
-                first.membership.poll_overdue("a handler takes too long")
+                first.membership.on_poll_overdue("a handler takes too long")
                 await first.until(lambda: any(m.member_epoch == -1 for m in group.beats()))
             await first.close()
             await until_assigned([second], 4, timeout=10)
@@ -442,7 +442,7 @@ def test_leaving_twice_and_without_a_coordinator() -> None:
             await until_assigned([member], 4)
             group.cluster.stop(1)
             began = group.world.now
-            await member.reading.revoke(list(member.reading.has), deadline=0.0)
+            await member.reading.revoke_partitions(list(member.reading.has), deadline=0.0)
             await member.membership.leave(2.0)
             assert group.world.now - began < 3.0
             await member.membership.leave(2.0)
@@ -466,11 +466,11 @@ def test_the_ledger_notices_a_member_that_keeps_what_was_revoked() -> None:
             async def pretend(tps: Any, *, deadline: float) -> None:
                 pass
 
-            first.reading.revoke = pretend  # type: ignore[method-assign]
+            first.reading.revoke_partitions = pretend  # type: ignore[method-assign]
             await second.subscribe("t")
             await second.until(lambda: len(second.has) == 2)
             assert len(group.owners.breaches) == 2
             assert "m2 takes" in group.owners.breaches[0]
-            del first.reading.revoke
+            del first.reading.revoke_partitions
 
     simulate(scenario, topics={"t": 4})

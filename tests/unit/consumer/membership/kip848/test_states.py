@@ -45,8 +45,8 @@ def member_in(state: Kip848State) -> Kip848Member:
     member = Kip848Member("g", "m", None)
     for event in path_to(state):
         if event in (Kip848Event.ASSIGNED, Kip848Event.CONFIRMED):
-            member.answered(7)
-        member.apply(event, 1.0)
+            member.set_epoch(7)
+        member.apply_event(event, 1.0)
     assert member.state is state
     return member
 
@@ -65,7 +65,7 @@ def test_a_member_does_what_the_table_says(state, event):
     member = member_in(state)
     memberships, leaves, epoch = member.memberships, member.must_leave, member.epoch
     row = TABLE.get((state, event))
-    effects = member.apply(event, 2.0, "why")
+    effects = member.apply_event(event, 2.0, "why")
     if row is None:
         assert (member.state, effects) == (state, ())
         assert (member.memberships, member.must_leave, member.epoch) == (memberships, leaves, epoch)
@@ -164,14 +164,14 @@ def test_a_group_that_is_not_found_is_another_kind_of_group_to_a_member_that_joi
 def test_a_member_waits_for_its_group_from_joining_to_stable():
     member = Kip848Member("g", "m", "i")
     assert member.rebalancing_since is None
-    member.apply(Kip848Event.SUBSCRIBED, 1.0)
-    member.answered(3)
-    member.apply(Kip848Event.ASSIGNED, 2.0)
+    member.apply_event(Kip848Event.SUBSCRIBED, 1.0)
+    member.set_epoch(3)
+    member.apply_event(Kip848Event.ASSIGNED, 2.0)
     assert member.rebalancing_since == 1.0
-    member.apply(Kip848Event.RECONCILED, 3.0)
+    member.apply_event(Kip848Event.RECONCILED, 3.0)
     assert (member.rebalancing_since, member.is_settled) == (None, True)
     assert member.metadata == ("g", 3, "m", "i")
-    member.apply(Kip848Event.FENCED, 4.0)
+    member.apply_event(Kip848Event.FENCED, 4.0)
     assert member.metadata == ("g", -1, "", "i")
     assert member.rebalancing_since == 4.0
 
@@ -189,18 +189,18 @@ LINEAR, CLOCK = Linear(), SystemClock()
 def test_heartbeats_are_sent_at_the_interval_or_at_once_with_news():
     schedule = HeartbeatSchedule(3.0, 10.0, LINEAR, CLOCK)
     assert schedule.next_at(has_news=False) == -math.inf
-    schedule.sending(has_news=True)
-    schedule.answered(100.0, 2000)
+    schedule.on_send(has_news=True)
+    schedule.on_response(100.0, 2000)
     assert schedule.next_at(has_news=False) == 102.0
     assert schedule.next_at(has_news=True) == -math.inf
-    schedule.failed(101.0)
+    schedule.delay_until(101.0)
     assert schedule.next_at(has_news=True) == 101.0
 
 
 @pytest.mark.parametrize(("wanted", "interval"), [(0, 3.0), (-1, 3.0), (1, 0.1), (60_000, 5.0)])
 def test_an_interval_that_no_coordinator_should_ask_for_is_bounded(wanted, interval):
     schedule = HeartbeatSchedule(3.0, 10.0, LINEAR, CLOCK)
-    schedule.answered(100.0, wanted)
+    schedule.on_response(100.0, wanted)
     assert schedule.next_at(has_news=False) == 100.0 + interval
 
 
@@ -208,12 +208,12 @@ def test_a_coordinator_that_always_asks_for_something_is_answered_ever_more_slow
     schedule = HeartbeatSchedule(3.0, 10.0, LINEAR, CLOCK)
     due = []
     for _ in range(FREE + 2):
-        schedule.sending(has_news=True)
-        schedule.answered(0.0, 1000)
+        schedule.on_send(has_news=True)
+        schedule.on_response(0.0, 1000)
         due.append(schedule.next_at(has_news=True))
     assert due == [-math.inf] * FREE + [1.0, 2.0]
-    schedule.sending(has_news=False)
-    schedule.answered(0.0, 1000)
+    schedule.on_send(has_news=False)
+    schedule.on_response(0.0, 1000)
     assert schedule.next_at(has_news=True) == -math.inf
 
 
