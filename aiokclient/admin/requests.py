@@ -19,7 +19,7 @@ from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
 from aiokclient.cluster.lifecycle.ownership import Weakly
 from aiokclient.cluster.metadata.snapshot import BrokerInfo, ClusterMetadata
 from aiokclient.cluster.requests.attempts import Check, LastAnswer, is_refusal
-from aiokclient.cluster.requests.per_item import PerItem, ask_in_parallel
+from aiokclient.cluster.requests.per_item import PerItem, ask_in_parallel, group_by_leader
 from aiokclient.cluster.targets import Broker, Leader, Target
 from aiokclient.errors import (
     ApiTimeoutError,
@@ -204,14 +204,13 @@ class AdminRequests:
         ) -> Answers[TopicPartition, Any]:
             topics = list(dict.fromkeys(tp.topic for tp in items))
             snapshot = await self.cluster.updater.refresh(topics, timeout=remaining, at_once=True)
-            answers: dict[TopicPartition, Any] = {}
-            leaders: dict[int, dict[TopicPartition, Item]] = {}
-            for tp, item in items.items():
-                error = _without_leader(snapshot, tp, api)
-                if error is None:
-                    leaders.setdefault(snapshot.leader(*tp), {})[tp] = item
-                else:
-                    answers[tp] = error
+            answers: dict[TopicPartition, Any] = {
+                tp: error
+                for tp in items
+                if (error := _without_leader(snapshot, tp, api)) is not None
+            }
+            led = {tp: item for tp, item in items.items() if tp not in answers}
+            leaders = group_by_leader(snapshot, led)
             answers.update(
                 await ask_targets(
                     {Leader(*next(iter(some))): some for some in leaders.values()},

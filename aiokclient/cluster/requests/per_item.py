@@ -9,13 +9,14 @@ others are retried:
 
 - `PerItem` is this loop. It owns the remaining items, and the policy decides about each error.
 - `ItemResults` collects the results of one round of requests.
-- `ask_in_parallel` sends one request for each target of a round at the same time.
+- `ask_in_parallel` sends one request for each target of a round at the same time, for example to
+  each leader of partitions, by which `group_by_leader` groups them.
 
 An error of a whole request counts as an error of each of its items.
 
 The lookups of a consumer's positions and initial offsets do not use the loop: they run as long as
 the consumer, partitions come and go meanwhile, and each partition counts its own failures
-(`consumer/state/backoff.py`).
+(`consumer/state/subscription.py`).
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ from typing import Generic, TypeAlias, TypeVar
 
 import anyio
 
+from aiokclient.cluster.metadata.snapshot import ClusterMetadata
 from aiokclient.cluster.requests.attempts import LastAnswer, RefusalLog, is_refusal
 from aiokclient.errors import ApiTimeoutError, KafkaError, error_for
 from aiokclient.policy import Decision, Retry, Scope
 from aiokclient.types import TopicPartition
 
-__all__ = ["ItemResults", "PerItem", "Refresh", "ask_in_parallel", "ask_within"]
+__all__ = ["ItemResults", "PerItem", "Refresh", "ask_in_parallel", "ask_within", "group_by_leader"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -244,6 +246,16 @@ async def ask_within(
         text = f"The brokers returned no {needed} within {timeout:.1f} s."
         missing = next(iter(loop.left), None)
         raise ApiTimeoutError(text, api=api, topic_partition=missing) from loop.last_error
+
+
+def group_by_leader(
+    metadata: ClusterMetadata, items: Mapping[TopicPartition, V]
+) -> dict[int, dict[TopicPartition, V]]:
+    """Return the items of partitions for each leader; the leader is -1 where none is known."""
+    leaders: dict[int, dict[TopicPartition, V]] = {}
+    for tp, item in items.items():
+        leaders.setdefault(metadata.leader(*tp), {})[tp] = item
+    return leaders
 
 
 async def ask_in_parallel(

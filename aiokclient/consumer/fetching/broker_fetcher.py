@@ -544,8 +544,8 @@ class BrokerFetcher:
         if self._unanswered_since is None:
             self._unanswered_since = self._clock.monotonic()
         try:
-            connection = self._requests.connected(self._owner)
-            if connection is None:
+            connection = self._connection
+            if connection is None or connection.closed:
                 connection = await self._requests.connect(self._owner)
                 # Connecting took time, so other partitions may have to be fetched now.
                 wanted, _ = self._routes.wanted(self.node_id)
@@ -610,8 +610,9 @@ class BrokerFetcher:
             self._connection = connection
 
     def _take(self, response: FetchResponse, seconds: float) -> None:
-        refusal = error_for(response.error_code, api="Fetch", broker=self.node_id)
-        if refusal is not None:
+        if response.error_code:
+            refusal = error_for(response.error_code, api="Fetch", broker=self.node_id)
+            assert refusal is not None
             forgotten = self._session.refused(response.error_code)
             if forgotten and not self._retry.attempt:
                 # Try a new session immediately. If it is refused as well, the fetcher backs off.
@@ -625,7 +626,8 @@ class BrokerFetcher:
             )
             assert mismatch is not None
             raise mismatch
-        self._retry.succeeded()
+        if self._retry.attempt:
+            self._retry.succeeded()
 
     def on_room(self) -> None:
         """Handle the end of a response, which leaves room for another one."""

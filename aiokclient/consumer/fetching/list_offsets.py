@@ -14,7 +14,12 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata.snapshot import ClusterMetadata, differ
-from aiokclient.cluster.requests.per_item import ItemResults, ask_in_parallel, ask_within
+from aiokclient.cluster.requests.per_item import (
+    ItemResults,
+    ask_in_parallel,
+    ask_within,
+    group_by_leader,
+)
 from aiokclient.cluster.targets import Leader
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.state.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -211,12 +216,9 @@ class OffsetLookup:
     ) -> LookupResult[T]:
         results: LookupResult[T] = ItemResults()
         metadata = self._cluster.metadata
-        brokers: dict[int, dict[TopicPartition, A]] = {}
-        for tp, question in questions.items():
-            leader = metadata.leader(*tp)
-            if leader in metadata.brokers:
-                brokers.setdefault(leader, {})[tp] = question
-            else:
+        leaders = group_by_leader(metadata, questions)
+        for leader in [leader for leader in leaders if leader not in metadata.brokers]:
+            for tp in leaders.pop(leader):
                 results.fail(tp, _without_leader(metadata, tp, self._cluster.last_error()))
 
         async def ask_one(node_id: int, part: Mapping[TopicPartition, A]) -> None:
@@ -226,7 +228,7 @@ class OffsetLookup:
         def failed(part: Mapping[TopicPartition, A], error: KafkaError) -> None:
             results.fail_missing(part, lambda tp: error)
 
-        await ask_in_parallel(brokers, ask_one, failed)
+        await ask_in_parallel(leaders, ask_one, failed)
         return results
 
     async def _list(

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.lifecycle.supervisor import Supervisor
-from aiokclient.cluster.requests.per_item import ItemResults
+from aiokclient.cluster.requests.per_item import ItemResults, group_by_leader
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.fetching.list_offsets import (
     EpochEnd,
@@ -75,13 +75,13 @@ class PositionResolver:
         return min((state.retry.at for state in self._open()), default=math.inf)
 
     def _ask_due(self, phase: Phase, now: float) -> None:
-        leaders: dict[int, list[PartitionState]] = {}
-        for state in self._open():
-            if state.phase is phase and state.retry.at <= now:
-                state.retry.requested()
-                leaders.setdefault(self._cluster.metadata.leader(*state.tp), []).append(state)
+        due = [s for s in self._open() if s.phase is phase and s.retry.at <= now]
+        for state in due:
+            state.retry.requested()
+        leaders = group_by_leader(self._cluster.metadata, {state.tp: state for state in due})
         ask = self._locate if phase is Phase.RESETTING else self._validate
-        for leader, states in leaders.items():
+        for leader, found in leaders.items():
+            states = list(found.values())
             generations = [state.generation for state in states]
             name = f"{phase.name.lower()} positions at broker {leader}"
             self._supervisor.spawn(ask, states, generations, name=name)
