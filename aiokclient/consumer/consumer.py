@@ -239,15 +239,15 @@ class Consumer(Lifecycle, Generic[K, V]):
 
     def _abandon(self, error: ClosedError) -> None:
         if self._engine is not None:
-            self._engine.abandon(error)
+            self._engine.abandon_waits(error)
 
     def _failed(self, error: BaseException) -> None:
         if self._engine is not None:
-            self._engine.wake()
+            self._engine.wake_all()
 
     def _troubles(self) -> list[str]:
         found = super()._troubles()
-        return found if self._engine is None else [*found, *self._engine.troubles()]
+        return found if self._engine is None else [*found, *self._engine.list_troubles()]
 
     def _subject(self) -> dict[str, str | None]:
         return self._subscription.described(self._config.group_id)
@@ -399,7 +399,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         The offset is looked up in the background.
         """
         self._check_known()
-        self._subscription.look_up(self._subscription.chosen(tps), EARLIEST)
+        self._subscription.look_up(self._subscription.choose_states(tps), EARLIEST)
 
     def seek_to_end(self, tps: Iterable[TopicPartition] | None = None) -> None:
         """Continue at the end of these partitions, by default of all. Synchronous.
@@ -408,7 +408,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         skipped.
         """
         self._check_known()
-        self._subscription.look_up(self._subscription.chosen(tps), LATEST)
+        self._subscription.look_up(self._subscription.choose_states(tps), LATEST)
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return for each partition the offset after the last delivered record. Synchronous.
@@ -765,7 +765,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         The default for `tps` is all assigned partitions. `timeout` is the same as in
         `beginning_offsets`.
         """
-        chosen = [state.tp for state in self._subscription.chosen(tps)]
+        chosen = [state.tp for state in self._subscription.choose_states(tps)]
         return await self._running.lookups.lag(chosen, self._seconds(timeout))
 
     def highwater(self, tp: TopicPartition) -> int | None:

@@ -70,7 +70,7 @@ class AssignedTopics:
         self._subscription = subscription
         self._topics: dict[str, None] = {}
 
-    def want(self) -> None:
+    def want_assigned(self) -> None:
         """Request the metadata of the topics that are assigned now, and of no others."""
         topics = dict.fromkeys(tp.topic for tp in self._subscription.partitions)
         if topics == self._topics:
@@ -78,11 +78,11 @@ class AssignedTopics:
         removed = any(topic not in topics for topic in self._topics)
         self._topics = topics
         if removed:
-            self.unwant()
+            self.unwant_all()
         for topic in topics:
             self._updater.want(topic, self)
 
-    def unwant(self) -> None:
+    def unwant_all(self) -> None:
         """Request no metadata of topics any more."""
         self._updater.unwant(self)
 
@@ -118,7 +118,7 @@ class PositionWaits:
     def _has_failed(self) -> bool:
         return self._engine.get_failure() is not None
 
-    def changed(self) -> None:
+    def wake_waiting(self) -> None:
         """Wake the waiting calls after a change of partitions or positions, or after a failure.
 
         Synchronous.
@@ -130,7 +130,7 @@ class PositionWaits:
         self._over = error
         self._moved.set()
 
-    async def located(self, tp: TopicPartition, until: float = math.inf) -> bool:
+    async def wait_until_located(self, tp: TopicPartition, until: float = math.inf) -> bool:
         """Wait for a position; return False if `until` passes first.
 
         Raises the error of the consumer or partition if the position will never be known.
@@ -145,7 +145,7 @@ class PositionWaits:
                 return False
         return True
 
-    async def relocated(self, states: Sequence[PartitionState], until: float) -> None:
+    async def wait_until_relocated(self, states: Sequence[PartitionState], until: float) -> None:
         """Wait until the committed offsets of these partitions are found, at most until `until`.
 
         Return early if the consumer ends. Do not wait for partitions that are no longer owned.
@@ -157,7 +157,7 @@ class PositionWaits:
             if self._over or self._has_failed() or not await self._moved.wait(until):
                 return
 
-    async def knows_its_part(self, until: float) -> bool:
+    async def wait_for_part(self, until: float) -> bool:
         """Wait until the subscribed partitions are known; return False if `until` passes first."""
         while not (self._has_failed() or self._reports.errors or self._source.knows_its_part()):
             if not await self._moved.wait(until):
@@ -168,22 +168,22 @@ class PositionWaits:
         """Return why the subscribed partitions are not known yet, if that is known."""
         return self._source.cause()
 
-    async def followed(self, follower: TopicFollower) -> None:
+    async def wait_until_followed(self, follower: TopicFollower) -> None:
         """Wait until the subscribed topics were looked up once."""
         while self._subscription.subscription and not (
             follower.up_to_date or self._engine.get_failure()
         ):
             await follower.assigned.wait()
 
-    async def settled(self, group: ConsumerCoordinator | None) -> None:
+    async def wait_until_settled(self, group: ConsumerCoordinator | None) -> None:
         """Wait, for a few seconds at most, until no further position is likely to be found soon."""
         until = asyncio.get_running_loop().time() + self._settle_s
         while not (
-            self._is_settled(group) or self._engine.get_failure()
+            self._has_settled(group) or self._engine.get_failure()
         ) and await self._moved.wait(until):
             pass
 
-    def _is_settled(self, group: ConsumerCoordinator | None) -> bool:
+    def _has_settled(self, group: ConsumerCoordinator | None) -> bool:
         if self._reports.errors:
             return True
         if group is not None and not group.owns_assignment():
@@ -216,7 +216,7 @@ class Lookups:
         """Return the offset of the next record to be delivered."""
         now = self._cluster.clock.monotonic
         until, missing = now() + timeout, MissingPartitions(self._cluster)
-        while not await self._positions.located(tp, min(until, now() + LOW_END_LOOK_S)):
+        while not await self._positions.wait_until_located(tp, min(until, now() + LOW_END_LOOK_S)):
             if missing.is_missing(tp):
                 raise missing.error(tp)
             if now() < until:
@@ -245,7 +245,7 @@ class Lookups:
         Raises ApiTimeoutError if that takes more than `default_api_timeout_ms`.
         """
         timeout, positions = self._timeout_s, self._positions
-        if not await positions.knows_its_part(self._cluster.clock.monotonic() + timeout):
+        if not await positions.wait_for_part(self._cluster.clock.monotonic() + timeout):
             group = self._engine.group
             source = "topics have" if group is None else "group assigned"
             reasons = "" if group is None else "; ".join(group.troubles())
@@ -458,31 +458,31 @@ class ConsumerEngine:
         subscription, callbacks = self._subscription, self._supervisor.callbacks
         for state in subscription.partitions.values():
             state.begin_again()  # A cancelled start may have changed the state.
-        subscription.begin(self.reader, self._source, callbacks)
+        subscription.begin_reading(self.reader, self._source, callbacks)
         self._unsubscribe = self.cluster.updater.subscribe(callbacks.guard(self._observe))
-        subscription.listen(self.positions.changed)
-        subscription.listen(self._topics.want)
-        self._topics.want()
+        subscription.listen(self.positions.wake_waiting)
+        subscription.listen(self._topics.want_assigned)
+        self._topics.want_assigned()
         self.fetchers.start()
         self._supervisor.spawn(self._position_resolver.run, name="positions")
         if self._follower is not None:
             self._supervisor.spawn(self._follower.run, name="topics")
             if wait:
-                await self.positions.followed(self._follower)
+                await self.positions.wait_until_followed(self._follower)
         if self.group is not None:
             self.group.start()
         if not wait:
             return
-        await self.positions.settled(self.group)
+        await self.positions.wait_until_settled(self.group)
         refusal = None if self.group is None else self.group.find_refusal()
         if refusal is not None:
             self.reports.clear()
             raise refusal
 
-    def wake(self) -> None:
+    def wake_all(self) -> None:
         """Wake all waiting tasks, because the consumer has failed. Synchronous."""
-        self.reader.wake()
-        self.positions.changed()
+        self.reader.wake_request()
+        self.positions.wake_waiting()
         if self._follower is not None:
             self._follower.assigned.set()
         if self.group is not None:
@@ -513,7 +513,7 @@ class ConsumerEngine:
         finally:
             await self._end(timeout if graceful else 0.0)
 
-    def abandon(self, error: ClosedError) -> None:
+    def abandon_waits(self, error: ClosedError) -> None:
         """Raise this error in the calls that still wait for a position. Synchronous."""
         self.positions.abandon(error)
 
@@ -535,11 +535,11 @@ class ConsumerEngine:
             self.cluster.updater.unwant(self._follower.topics)
         if self.group is not None:
             self.group.release()
-        self._topics.unwant()
+        self._topics.unwant_all()
         self.cluster.release(self.fetchers)
         self.cluster.release(self.fetchers.second)
 
-    def troubles(self) -> list[str]:
+    def list_troubles(self) -> list[str]:
         """Return topics and partitions that cannot be read, with reasons, as texts. Synchronous.
 
         `health()` shows them, and the log, if no records can be read for a time; see `StallWatch`.
@@ -555,12 +555,12 @@ class ConsumerEngine:
                 found.append(f"{state.tp} cannot be read: {state.retry.trouble}")
             elif state.leaderless:
                 found.append(f"{state.tp} cannot be read: it has no leader")
-            elif (silence := self.fetchers.silence(state)) is not None:
+            elif (silence := self.fetchers.describe_silence(state)) is not None:
                 found.append(f"{state.tp} cannot be read: {silence}")
         source = self._follower if self.group is None else self.group
         if source is not None and not self._subscription.partitions:
             is_current = source.topics.current is self._subscription.subscription
-            if is_current and (nothing := source.topics.trouble()) is not None:
+            if is_current and (nothing := source.topics.describe_trouble()) is not None:
                 found.append(nothing)
         if self.group is not None:
             found = [*self.group.troubles(), *found]
@@ -570,7 +570,7 @@ class ConsumerEngine:
 
     def list_stall_reasons(self) -> list[str]:
         """Return why no records can be read: problems of the consumer, or else of its client."""
-        return self.troubles() or self.cluster.troubles()
+        return self.list_troubles() or self.cluster.troubles()
 
     def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
         if differ(old.cluster_id, new.cluster_id):

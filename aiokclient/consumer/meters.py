@@ -53,7 +53,7 @@ class ReadMeters:
         self._unpacked: dict[str, int] = {}
         own_metrics.before_reading(self._count)
 
-    def delivered(self, topic: str, count: int) -> None:
+    def note_delivered(self, topic: str, count: int) -> None:
         """Note records that were delivered to the application."""
         noted = self._noted
         # `dict.get()` would be slower, and `get()` calls this for each record.
@@ -62,7 +62,7 @@ class ReadMeters:
         else:
             noted[topic] = count
 
-    def unpacked(self, topic: str, size: int) -> None:
+    def note_unpacked(self, topic: str, size: int) -> None:
         """Note the bytes of records that were unpacked for the application."""
         self._unpacked[topic] = self._unpacked.get(topic, 0) + size
 
@@ -78,8 +78,8 @@ class ReadMeters:
 
     def table(self, topic: str, table: Any, size: int) -> None:
         """Count the records of an Arrow table that was delivered, and the bytes of its batches."""
-        self.delivered(topic, getattr(table, "num_rows", 0))
-        self.unpacked(topic, size)
+        self.note_delivered(topic, getattr(table, "num_rows", 0))
+        self.note_unpacked(topic, size)
 
 
 class FetchMeters:
@@ -101,7 +101,7 @@ class FetchMeters:
         self._room = NOTED
         own.before_reading(self._count)
 
-    def fetched(
+    def note_response(
         self,
         broker: Counter,
         seconds: float | None,
@@ -171,10 +171,10 @@ class ConsumerGauges:
         self._clock = clock
         self._labels = {} if group_id is None else {"group": group_id}
         self._ends = [
-            metrics.collect("consumer.lag", self._lags, unit="{record}"),
-            metrics.collect("consumer.poll.age.seconds", self._age, unit="s"),
+            metrics.collect("consumer.lag", self._measure_lags, unit="{record}"),
+            metrics.collect("consumer.poll.age.seconds", self._measure_age, unit="s"),
             metrics.collect("consumer.partitions", self._assigned),
-            metrics.gauge("consumer.buffer.bytes", unit="By").include(self._buffered),
+            metrics.gauge("consumer.buffer.bytes", unit="By").include(self._measure_buffer),
         ]
         if self._labels:
             self._ends.append(metrics.share(**self._labels))
@@ -184,7 +184,7 @@ class ConsumerGauges:
         for end in self._ends:
             end()
 
-    def _lags(self) -> Iterator[tuple[dict[str, Any], int]]:
+    def _measure_lags(self) -> Iterator[tuple[dict[str, Any], int]]:
         self._subscription.settle()
         for state in self._subscription.partitions.values():
             end = state.fetch.high_watermark
@@ -193,11 +193,11 @@ class ConsumerGauges:
                 labels = {**self._labels, "topic": topic, "partition": partition}
                 yield labels, max(end - state.position, 0)
 
-    def _age(self) -> Iterator[tuple[dict[str, str], float]]:
+    def _measure_age(self) -> Iterator[tuple[dict[str, str], float]]:
         since = self._read_lock.away_since
         yield self._labels, 0.0 if since is None else max(self._clock.monotonic() - since, 0.0)
 
-    def _buffered(self) -> int:
+    def _measure_buffer(self) -> int:
         return self._buffer.size
 
     def _assigned(self) -> Iterator[tuple[dict[str, str], int]]:
@@ -228,27 +228,27 @@ class _PartitionRows:
             for row in self._rows
         ]
 
-    def lag(self) -> Series:
+    def measure_lag(self) -> Series:
         for labels, row in self._labelled:
             if row.position >= 0 and row.high_watermark >= 0:
                 yield labels, gauged(max(row.high_watermark - row.position, 0))
 
-    def lead(self) -> Series:
+    def measure_lead(self) -> Series:
         for labels, row in self._labelled:
             if row.position >= 0 and row.log_start >= 0:
                 yield labels, gauged(max(row.position - row.log_start, 0))
 
-    def lags(self) -> Series:
+    def measure_lags(self) -> Series:
         for labels, row in self._labelled:
             found = row.distances
             yield labels, Reading(found.lags, found.lags_total, found.longest_lag)
 
-    def leads(self) -> Series:
+    def measure_leads(self) -> Series:
         for labels, row in self._labelled:
             found = row.distances
             yield labels, Reading(found.leads, found.leads_total, smallest=found.shortest_lead)
 
-    def replica(self) -> Series:
+    def measure_replica(self) -> Series:
         for labels, row in self._labelled:
             yield labels, gauged(row.replica)
 
@@ -271,11 +271,11 @@ def measure(
             rows.append(_PartitionRow(state.tp, position, end, start, replica, distances))
         copied = _PartitionRows(rows)
         return {
-            "lag": copied.lag,
-            "lead": copied.lead,
-            "lags": copied.lags,
-            "leads": copied.leads,
-            "replica": copied.replica,
+            "lag": copied.measure_lag,
+            "lead": copied.measure_lead,
+            "lags": copied.measure_lags,
+            "leads": copied.measure_leads,
+            "replica": copied.measure_replica,
         }
 
     def polls(again: bool | None) -> SeriesByKey:

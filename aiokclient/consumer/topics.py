@@ -48,11 +48,11 @@ class SubscribedTopics:
         self._log = cluster.log("consumer", config.group_id)
         self._base: dict[str, tuple[UUID, int]] = {}
         self.current = Subscription()
-        """The subscription of the last call of `begin`."""
+        """The subscription of the last call of `follow_topics`."""
         self.read = False
         """Whether the metadata of the present subscription was read."""
 
-    async def begin(self, subscription: Subscription) -> None:
+    async def follow_topics(self, subscription: Subscription) -> None:
         """Keep the topics of a subscription in the metadata, instead of earlier ones.
 
         Return when their metadata is read. For a pattern, the metadata of all topics is read.
@@ -103,7 +103,7 @@ class SubscribedTopics:
         """Return the names of the existing topics of the subscription. Synchronous."""
         return matching(self.current, metadata, self._config.exclude_internal_topics)
 
-    def trouble(self) -> str | None:
+    def describe_trouble(self) -> str | None:
         """Return, as a text, that the pattern of the subscription matches nothing, or None.
 
         With KIP-848 the brokers match it, so the text is wrong if the consumer owns partitions.
@@ -230,16 +230,16 @@ class TopicFollower:
         """Follow the topics. Run until the task is cancelled."""
         while True:
             if self._subscription.subscription is not self.topics.current:
-                await self.topics.begin(self._subscription.subscription)
+                await self.topics.follow_topics(self._subscription.subscription)
             if self._subscription.subscription is self.topics.current:
                 await self._assign(self.topics.current, self._cluster.metadata)
                 self.up_to_date = True
                 self.assigned.set()
-                self._subscription.changed()
+                self._subscription.report_change()
             await self._wake.wait()
 
     async def _assign(self, subscription: Subscription, metadata: ClusterMetadata) -> None:
-        before = self._subscription.subscribed()
+        before = self._subscription.list_subscribed()
         self.topics.report_errors()
         resets: dict[TopicPartition, Reset | None] = {}
         for name in self.topics.matching(metadata):
@@ -260,7 +260,7 @@ class TopicFollower:
         self, listener: Any, lost: Sequence[TopicPartition], added: Sequence[TopicPartition]
     ) -> None:
         """Call the listener. No records of new partitions are delivered before it returns."""
-        states = self._subscription.chosen(added)
+        states = self._subscription.choose_states(added)
         self._subscription.withhold(states, Withheld.LISTENER, True)
         with self._calls.enter_call():
             if lost:

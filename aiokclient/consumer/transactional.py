@@ -111,7 +111,7 @@ class TransactionalReads:
         if taken is not None:
             return taken.member._replace(generation_id=taken.member.generation_id - 1)
         present = self._group.membership.metadata
-        if present.member_id or not self._subscription.subscribed():
+        if present.member_id or not self._subscription.list_subscribed():
             return present
         # A consumer that is no longer a member must not commit without a member id: the
         # coordinator accepts such a commit while the group has no members.
@@ -158,7 +158,9 @@ class TransactionalReads:
         states = [
             state for state in self._subscription.partitions.values() if self._was_read(state)
         ]
-        self._subscription.return_to_committed({state: self._fallback(state) for state in states})
+        self._subscription.return_to_committed(
+            {state: self._find_fallback(state) for state in states}
+        )
         self._group.commits.told_of_loss(self._forget_taken())
         self._rewound = states
 
@@ -168,7 +170,7 @@ class TransactionalReads:
         If they are not found by then, or if the call is cancelled, they are still looked up.
         """
         until = asyncio.get_running_loop().time() + timeout
-        await self._engine.positions.relocated(self._rewound, until)
+        await self._engine.positions.wait_until_relocated(self._rewound, until)
 
     def _was_read(self, state: PartitionState) -> bool:
         start = self._start_of(state)
@@ -186,7 +188,7 @@ class TransactionalReads:
             return None
         return start if start.topic_id in (None, state.topic_id) else None
 
-    def _fallback(self, state: PartitionState) -> int:
+    def _find_fallback(self, state: PartitionState) -> int:
         start = self._start_of(state)
         if start is None:
             return state.origin

@@ -171,7 +171,7 @@ class Member:
         subscription = Subscription(wanted)
         self._subscription = subscription
         self._state.subscribe(subscription)
-        await self._topics.begin(subscription)
+        await self._topics.follow_topics(subscription)
         self.membership.on_subscription_changed()
 
     @property

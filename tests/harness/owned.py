@@ -62,7 +62,7 @@ class View(NamedTuple):
 def view_of(consumer: Consumer[Any, Any]) -> View:
     """Return the view of a consumer, without the partitions that it has assigned by hand."""
     member_id = consumer.group_metadata().member_id
-    owned = consumer._subscription.subscribed()
+    owned = consumer._subscription.list_subscribed()
     return View(member_id, frozenset(consumer.subscription()), frozenset(owned))
 
 

@@ -45,12 +45,12 @@ class Deserializers:
     def __bool__(self) -> bool:
         return self._key is not None or self._value is not None
 
-    def apply(self, raw: RawRecord) -> RawRecord | None:
+    def deserialize_record(self, raw: RawRecord) -> RawRecord | None:
         """Return the deserialized record, or None to skip it. Raises RecordError."""
-        key = self._part("key", self._key, raw.key, raw)
+        key = self._deserialize_part("key", self._key, raw.key, raw)
         if key is SKIP:
             return None
-        value = self._part("value", self._value, raw.value, raw)
+        value = self._deserialize_part("value", self._value, raw.value, raw)
         if value is SKIP:
             return None
         made = ConsumerRecord(
@@ -67,7 +67,7 @@ class Deserializers:
         made._note_sizes(raw.key, raw.value)
         return made
 
-    def _part(
+    def _deserialize_part(
         self, part: str, function: _Function | None, data: bytes | None, raw: RawRecord
     ) -> Any:
         if function is None or (data is None and not self._nulls):

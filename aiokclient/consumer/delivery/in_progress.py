@@ -63,7 +63,9 @@ class InProgress:
         self.relieved = Wakeup()
         self._aside = 0
 
-    def took(self, state: PartitionState, processed: int | None, *, first: bool = False) -> None:
+    def on_delivered(
+        self, state: PartitionState, processed: int | None, *, first: bool = False
+    ) -> None:
         """Record that records were delivered and that the position has moved after them.
 
         `processed` is the offset up to which they are already processed, or None. `first` means
@@ -77,7 +79,7 @@ class InProgress:
             state.processed_to(processed, epoch_known=not first)
         self._held[state] = None
 
-    def passed(self, state: PartitionState) -> None:
+    def on_passed(self, state: PartitionState) -> None:
         """Record that the position has moved past skipped records."""
         if state not in self._held:
             state.all_processed()
@@ -124,7 +126,7 @@ class InProgress:
         finally:
             self._aside -= 1
 
-    def is_busy(self, state: PartitionState, asks: bool) -> bool:
+    def may_be_busy(self, state: PartitionState, asks: bool) -> bool:
         """Return whether records of the partition may still be in progress.
 
         `asks` says whether the application can still request more records. If not, held records do
@@ -138,11 +140,11 @@ class InProgress:
         return waits
 
     def __bool__(self) -> bool:
-        return bool(self._held) or self.outstanding() > 0
+        return bool(self._held) or self.count_outstanding() > 0
 
     # -- one by one
 
-    def tracks(self, state: PartitionState) -> None:
+    def track_partition(self, state: PartitionState) -> None:
         """Record that `tracked` is about to deliver records of a partition.
 
         It records each of them by `PartitionState.track`.
@@ -157,22 +159,22 @@ class InProgress:
             self.relieved.set()
         return True
 
-    def outstanding(self) -> int:
+    def count_outstanding(self) -> int:
         """Return the number of records that are outstanding, of all partitions."""
         return sum(len(state.outstanding) for state in self._worked_on)
 
     def count(self) -> int:
         """Return roughly how many records are in progress: gaps in the offsets count, too."""
         held = sum(max(state.position - state.processed, 0) for state in self._held)
-        return held + self.outstanding()
+        return held + self.count_outstanding()
 
     def has_room(self, limit: int) -> bool:
         """Return whether fewer than `limit` records are outstanding. Otherwise a request waits."""
         self._worked_on = {state: None for state in self._worked_on if state.outstanding}
-        self.full = self.outstanding() >= limit
+        self.full = self.count_outstanding() >= limit
         return not self.full
 
-    def oldest(self) -> float | None:
+    def find_oldest(self) -> float | None:
         """Return when the oldest outstanding record was delivered, or None if there is none."""
         states = [state for state in self._worked_on if state.outstanding]
         return min((next(iter(s.outstanding.values()))[1] for s in states), default=None)

@@ -108,11 +108,11 @@ class ArrowTables:
         self._reader = reader
         self._converter = TableConverter(max_bytes=max_bytes, limit=limit, check_crcs=check_crcs)
 
-    def limit(self, max_bytes: int) -> None:
+    def limit_size(self, max_bytes: int) -> None:
         """Limit the keys, values, and headers of the next tables to this many bytes."""
         self._converter.max_bytes = max_bytes
 
-    async def next(self, cursor: Cursor, *, keeps: bool = False) -> Any:
+    async def read_table(self, cursor: Cursor, *, keeps: bool = False) -> Any:
         """Return the next table; None when the consumer was stopped, or at the end offsets.
 
         With `keeps`, the records of earlier
@@ -120,19 +120,19 @@ class ArrowTables:
         """
         reader = self._reader
         with reader.read_lock.enter(cursor):
-            await reader.begin(cursor, keeps=keeps)
-            while (fetch := await reader.part(cursor)) is not None:
-                part, jumps = fetch.rest(self._converter.max_bytes), fetch.state.jumps
+            await reader.begin_request(cursor, keeps=keeps)
+            while (fetch := await reader.wait_for_part(cursor)) is not None:
+                part, jumps = fetch.find_next_batches(self._converter.max_bytes), fetch.state.jumps
                 batches = [fetch.batches[index] for index in part]
                 try:
-                    found = await self._converter.next(
+                    found = await self._converter.convert_next(
                         fetch.state.tp, batches, fetch.offset, fetch.stream
                     )
                 except BaseException:
                     fetch.rewind()  # Read again the records that were not delivered.
                     raise
                 # The part may have become invalid during the conversion, or the session has ended.
-                reader.look()
+                reader.apply_changes()
                 if fetch.alive and fetch.state.flowing and fetch.state.jumps == jumps:
                     end = reader.end_of(fetch.state)
                     if found.offset > end:
@@ -146,7 +146,7 @@ class ArrowTables:
                 else:
                     fetch.rewind()
                 await reader.yield_to_loop()
-        reader.leave(cursor)
+        reader.end_iteration(cursor)
         return None
 
     def _take_until(
@@ -159,9 +159,9 @@ class ArrowTables:
             count = bisect_left(offsets, end)
             table = table.slice(0, count) if count else None
         before = [batch for batch in batches if batch.base_offset < end]
-        fetch.part_read(end)
+        fetch.continue_at(end)
         epoch = before[-1].leader_epoch if before else found.epoch
-        self._reader.advanced(fetch, epoch, out=table is not None)
+        self._reader.move_with_part(fetch, epoch, out=table is not None)
         fetch.rewind()
         return found._replace(table=table, used=len(before))
 
@@ -178,14 +178,14 @@ class ArrowTables:
         if index == len(fetch.batches) and fetch.batches:
             last = fetch.batches[-1]
             offset, epoch = last.next_offset, last.leader_epoch
-        fetch.advance(index, found.rest)
+        fetch.advance_to(index, found.rest)
         if offset > fetch.offset:
-            fetch.part_read(offset)
-            self._reader.advanced(fetch, epoch, out=out)
+            fetch.continue_at(offset)
+            self._reader.move_with_part(fetch, epoch, out=out)
         if found.damage is not None:
-            fetch.damaged(found.damage)
+            fetch.end_before_damage(found.damage)
         if fetch.index >= len(fetch.batches):
-            self._reader.finished(fetch)
+            self._reader.finish_part(fetch)
 
 
 class TrackedRecords(Generic[K, V]):
@@ -237,9 +237,9 @@ class TrackedRecords(Generic[K, V]):
         self._records = records
         self._state = self._reader.exposed_state()
         assert self._state is not None
-        self._reader.in_progress.tracks(self._state)
-        self._room = self._limit - self._reader.in_progress.outstanding()
-        self._until = self._time() + self._reader.stretch()
+        self._reader.in_progress.track_partition(self._state)
+        self._room = self._limit - self._reader.in_progress.count_outstanding()
+        self._until = self._time() + self._reader.get_stretch_s()
         return self._track(next(records))
 
     def _track(self, record: Any) -> ConsumerRecord[K, V]:
@@ -271,12 +271,12 @@ class RecordIterator(RecordCursor[ConsumerRecord[K, V]], Generic[K, V]):
 
     async def _advance(self) -> ConsumerRecord[K, V]:
         if not self._limited:
-            await self._reader.limit(self)
+            await self._reader.limit_to_end(self)
             self._limited = True
         records = await self._reader.advance(self)
         if records is None:
             raise StopAsyncIteration
-        self.expose(records, self._reader.stretch())
+        self.expose(records, self._reader.get_stretch_s())
         return next(records)
 
 
@@ -320,7 +320,7 @@ class RecordBatches(Generic[K, V]):
 
     async def __anext__(self) -> Records[K, V]:
         if not self._limited:
-            await self._reader.limit(self)
+            await self._reader.limit_to_end(self)
             self._limited = True
         records = await self._reader.read(
             self._max_records,
@@ -331,7 +331,7 @@ class RecordBatches(Generic[K, V]):
             cursor=self,
         )
         if not records:
-            self._reader.leave(self)
+            self._reader.end_iteration(self)
             raise StopAsyncIteration
         return records
 
@@ -369,16 +369,16 @@ class ArrowBatches:
         return self
 
     async def __anext__(self) -> pa.RecordBatch:
-        table = await self._next()
+        table = await self._read_batch()
         if table is None:
             raise StopAsyncIteration
         return table
 
-    async def _next(self, *, keeps: bool = False) -> Any:
+    async def _read_batch(self, *, keeps: bool = False) -> Any:
         if not self._limited:
-            await self._reader.limit(self)
+            await self._reader.limit_to_end(self)
             self._limited = True
-        return await self._tables.next(self, keeps=keeps)
+        return await self._tables.read_table(self, keeps=keeps)
 
     async def read_all(self, max_bytes: int | None) -> Any:
         """Return a pyarrow.Table of all the batches, or of as many as fit into `max_bytes`.
@@ -394,8 +394,8 @@ class ArrowBatches:
         try:
             while left > 0:
                 if left < math.inf:
-                    self._tables.limit(min(int(left), LARGEST))
-                batch = await self._next(keeps=bool(batches))
+                    self._tables.limit_size(min(int(left), LARGEST))
+                batch = await self._read_batch(keeps=bool(batches))
                 if batch is None:
                     break
                 batches.append(batch)
@@ -403,7 +403,7 @@ class ArrowBatches:
         except BaseException:
             self._reader.return_records(_first_offsets(batches))
             raise
-        self._reader.leave(self)
+        self._reader.end_iteration(self)
         return pa.Table.from_batches(batches, schema=arrow_schema())
 
     def interrupt(self) -> None:

@@ -44,7 +44,7 @@ class HeldLock:
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         read_lock = self._read_lock()
         if read_lock is not None:
-            read_lock.left(raised=kind is not None)
+            read_lock.on_request_end(raised=kind is not None)
 
 
 class ReadLock:
@@ -95,13 +95,13 @@ class ReadLock:
         if task is not self._read_by():
             self.forget()
             if task is not None:
-                task.add_done_callback(self._ended)
+                task.add_done_callback(self._on_task_end)
                 self._read_by = weakref.ref(task)
         self._last_transaction = self._order.transactions
         self.away_since = None
         return self._turn
 
-    def left(self, *, raised: bool) -> None:
+    def on_request_end(self, *, raised: bool) -> None:
         """Handle the end of a request. `raised` says whether an exception has ended it."""
         # An exception ends the loop that made the request. Its iterator may exist for some time
         # after that, because the traceback of the exception refers to it.
@@ -142,9 +142,9 @@ class ReadLock:
         """Forget the task that read last."""
         task, self._read_by, self._death = self._read_by(), _nobody, None
         if task is not None:
-            task.remove_done_callback(self._ended)
+            task.remove_done_callback(self._on_task_end)
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _on_task_end(self, task: asyncio.Task[Any]) -> None:
         # exception() is not used, because asyncio would no longer log the exception as never
         # retrieved. Only its text is kept, because its traceback may refer to the consumer.
         error = None if task.cancelled() else getattr(task, "_exception", None)
@@ -194,7 +194,7 @@ class ReadLock:
             return False
         return self._holder is None or self._holder() is not None
 
-    def leave(self, cursor: Cursor) -> None:
+    def end_iteration(self, cursor: Cursor) -> None:
         """Handle the end of an iteration."""
         if self._holder is not None and self._holder() is cursor:
             self._holder = None

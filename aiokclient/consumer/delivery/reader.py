@@ -79,7 +79,7 @@ class EndOffsets:
         they must be looked up again.
         """
 
-    async def find(self, lookups: Lookups) -> Mapping[TopicPartition, int] | None:
+    async def find_ends(self, lookups: Lookups) -> Mapping[TopicPartition, int] | None:
         """Return the present end offsets, or None if `interrupt` ends their lookup.
 
         End offsets that were already known are not replaced. If logs are replaced during the
@@ -94,13 +94,13 @@ class EndOffsets:
             if before == self._replacements:
                 return {**found, **self._ends}
 
-    def replaced(self, tps: Iterable[TopicPartition] | None) -> None:
+    def discard_offsets(self, tps: Iterable[TopicPartition] | None) -> None:
         """Discard the end offsets of these partitions, or of all: their logs were replaced."""
         gone = self._ends if tps is None else dict.fromkeys(tps)
         self._ends = {tp: end for tp, end in self._ends.items() if tp not in gone}
         self._replacements += 1
 
-    def outdated(self, cursor: Cursor | None) -> bool:
+    def are_outdated(self, cursor: Cursor | None) -> bool:
         """Return whether end offsets of this iteration must be looked up again."""
         return self._valid_after != self._replacements and self.belong_to(cursor)
 
@@ -108,7 +108,7 @@ class EndOffsets:
         """End the lookup that is in progress, if there is one."""
         self._lookup.cancel()
 
-    def begin(
+    def begin_iteration(
         self, cursor: Cursor, ends: Mapping[TopicPartition, int]
     ) -> Mapping[PartitionState, int]:
         """Set the end offsets for an iteration; return those of the assigned partitions.
@@ -121,30 +121,30 @@ class EndOffsets:
         self._adopt()
         self._open = {state for state, end in self._offsets.items() if state.position < end}
         self._to_hold = [state for state in self._offsets if state not in self._open]
-        self.hold()
+        self.hold_partitions()
         return self._offsets
 
-    def moved(self, state: PartitionState) -> None:
+    def on_move(self, state: PartitionState) -> None:
         """Withhold the partition if it is at its end, immediately or later together with others."""
         end = self._offsets.get(state)
         if end is not None and state.position >= end:
             self._open.discard(state)
             self._to_hold.append(state)
             if len(self._to_hold) * TOGETHER >= len(self._open):
-                self.hold()
+                self.hold_partitions()
 
     def end_of(self, state: PartitionState) -> float:
         """Return the end offset of a partition, or infinity."""
         return self._offsets.get(state, math.inf)
 
-    def hold(self) -> None:
+    def hold_partitions(self) -> None:
         """Withhold the partitions that are at their ends and are not withheld yet."""
         states, self._to_hold = self._to_hold, []
         if states:
             self._subscription.hold(states, True)
 
-    def changed(self) -> None:
-        """Make `reached` examine the partitions again, because something has changed."""
+    def on_change(self) -> None:
+        """Make `are_reached` examine the partitions again, because something has changed."""
         self._current = False
 
     def outlived_by(self, cursor: Cursor | None) -> bool:
@@ -155,10 +155,10 @@ class EndOffsets:
         """Return whether there are end offsets of this iteration."""
         return cursor is not None and self._cursor is not None and self._cursor() is cursor
 
-    def reached(self) -> bool:
+    def are_reached(self) -> bool:
         """Return whether all partitions are at their ends or no longer assigned."""
         if not self._current or not self._open:
-            self._look()
+            self._examine_partitions()
         return not self._open and self._subscription.part_known()
 
     def _adopt(self) -> None:
@@ -168,7 +168,7 @@ class EndOffsets:
             (partitions[tp], end) for tp, end in self._ends.items() if tp in partitions
         )
 
-    def _look(self) -> None:
+    def _examine_partitions(self) -> None:
         partitions = self._subscription.partitions
         self._current = True
         self._adopt()
@@ -183,7 +183,7 @@ class EndOffsets:
         if back:
             self._subscription.hold(back, False)
 
-    def within(
+    def are_within(
         self, offsets: Mapping[PartitionState, int], only: PartitionState | None = None
     ) -> bool:
         """Return whether these positions have reached all end offsets.
@@ -247,7 +247,7 @@ class Reader:
         """Whether unpacking was interrupted in order to yield to the event loop."""
         self._ends = EndOffsets(subscription)
         self.stopped = False
-        subscription.listen(self.changed)
+        subscription.listen(self.on_change)
 
     # -- calls by other parts of the consumer
 
@@ -262,7 +262,7 @@ class Reader:
 
         To be called after `settle`.
         """
-        parts = self._buffer.holding(state, offset) if state.phase is Phase.FETCHING else []
+        parts = self._buffer.find_parts(state, offset) if state.phase is Phase.FETCHING else []
         if not parts:
             return False
         if self._exposed is not None and self._exposed.state is state:
@@ -272,7 +272,7 @@ class Reader:
         self._buffer.rewind(parts)
         return True
 
-    def changed(self) -> None:
+    def on_change(self) -> None:
         """Drop chunks that must not be delivered any more, and wake a waiting request.
 
         Called after partitions, positions, or pauses have changed.
@@ -284,29 +284,29 @@ class Reader:
         self._buffer.sort_out()
         states = self._subscription.partitions.values()
         self._failed = any(state.raises for state in states)
-        self._ends.changed()
+        self._ends.on_change()
         self._arrived.set()
 
     def stop(self) -> None:
         """Make the next request end all reading. To be called in the loop's thread."""
         self.mark_stopped()
-        self.wake()
+        self.wake_request()
 
     def mark_stopped(self) -> None:
         """Do the part of `stop` that is safe in any thread. It does not wake a waiting request."""
         self.stopped = True
         self.read_lock.interrupt()
 
-    def wake(self) -> None:
+    def wake_request(self) -> None:
         """Wake a waiting request, because the consumer may have failed."""
         self._woken = True
         self.read_lock.interrupt()
         self._ends.interrupt()
         self._arrived.set()
 
-    def leave(self, cursor: Cursor) -> None:
+    def end_iteration(self, cursor: Cursor) -> None:
         """Handle the end of an iteration."""
-        self.read_lock.leave(cursor)
+        self.read_lock.end_iteration(cursor)
         if self._ends.belong_to(cursor):
             self._end_limits()
 
@@ -318,26 +318,28 @@ class Reader:
         if chunk is None:
             return
         if count := chunk.settle():
-            self.meters.delivered(chunk.state.tp.topic, count)
-            self._move(chunk, chunk.records[chunk.delivered - 1].offset)
+            self.meters.note_delivered(chunk.state.tp.topic, count)
+            self._move_position(chunk, chunk.records[chunk.delivered - 1].offset)
 
-    def _move(self, chunk: Chunk, processed: int | None = None, *, out: bool = True) -> None:
+    def _move_position(
+        self, chunk: Chunk, processed: int | None = None, *, out: bool = True
+    ) -> None:
         """Move the position after the delivered (or, if not `out`, skipped) records of a chunk."""
         state = chunk.state
         if chunk.generation != state.generation:
             return
         state.delivered_to(chunk.offset_after(chunk.delivered), chunk.epoch)
         if out:
-            self.in_progress.took(state, processed, first=chunk.delivered <= 1)
+            self.in_progress.on_delivered(state, processed, first=chunk.delivered <= 1)
         else:
-            self.in_progress.passed(state)
+            self.in_progress.on_passed(state)
 
     def _take_back(self) -> None:
         self.settle()
         self._exposed = None
         self.read_lock.interrupt()
 
-    def _ask(self, *, tracking: bool = False, keeps: bool = False) -> None:
+    def _begin_asking(self, *, tracking: bool = False, keeps: bool = False) -> None:
         """Begin a request: records that were in progress now count as processed.
 
         With `keeps`, they remain in progress.
@@ -362,30 +364,30 @@ class Reader:
             # here, and could be cancelled here again.
             self._yielded, self._fresh = self._time(), False
 
-    def stretch(self) -> float:
+    def get_stretch_s(self) -> float:
         """Return the seconds for which an iteration may take records without calling `Reader`."""
         # An earlier request may have ended early without yielding.
         until = self._yielded + YIELD_INTERVAL_S
         state = self.exposed_state()
         if state is not None and self._subscription.is_shared(state.tp):
-            until = min(until, self._subscription.confirmed_until())
+            until = min(until, self._subscription.get_confirmed_until())
         return max(until - self._time(), 0.0)
 
     async def _wait(self, until: float) -> None:
-        self._ends.hold()
+        self._ends.hold_partitions()
         self._stalls.on_wait()
         try:
             await self._arrived.wait(until)
         finally:
             self._stalls.on_wait_end()
-        self._ends.changed()
+        self._ends.on_change()
         began = max(self._looked, self._yielded)
         self._yielded, self._fresh = self._time(), False
         self._idle.add(self._yielded - began)
 
     # -- chunks
 
-    def _front(self) -> Chunk | None:
+    def _get_front(self) -> Chunk | None:
         """Return the first chunk with a record left, and remove all chunks before it.
 
         Return None if there is none yet. Also return None, and set `_cut_short`, if skipping
@@ -393,42 +395,42 @@ class Reader:
         errors of records and partitions.
         """
         while True:
-            self._subscription.look()
+            self._subscription.apply_changes()
             if self._failed or self._woken or self._reports.errors:
                 self._raise_failures()
-            if not self._chunks and not self._unpack():
+            if not self._chunks and not self._unpack_chunk():
                 return None
             chunk = self._chunks[0]
             if chunk.left:
                 return chunk
-            self._pass(chunk)
+            self._pass_chunk(chunk)
             if self._time() - self._yielded >= YIELD_INTERVAL_S:
                 self._cut_short = True
                 return None
 
-    def _unpack(self) -> bool:
-        chunk = self._unpacker.step()
+    def _unpack_chunk(self) -> bool:
+        chunk = self._unpacker.unpack_next()
         if chunk is not None:
             self._chunks.append(chunk)
-            self.meters.unpacked(chunk.state.tp.topic, chunk.share)
+            self.meters.note_unpacked(chunk.state.tp.topic, chunk.share)
         return chunk is not None
 
-    def _pass(self, chunk: Chunk) -> None:
+    def _pass_chunk(self, chunk: Chunk) -> None:
         """Remove a chunk that has no records left. Raise its error, or handle its damage."""
         self._chunks.popleft()
         if chunk.damage is not None:
-            self._damaged(chunk.state, chunk.damage)
+            self._on_damage(chunk.state, chunk.damage)
             return
-        self._move(chunk, out=chunk.error is not None)
+        self._move_position(chunk, out=chunk.error is not None)
         fetch = chunk.fetch
         if fetch.read and chunk.next_offset >= fetch.next_offset:
             self._buffer.remove(fetch)
             self._fresh = True
-        self._ends.moved(chunk.state)
+        self._ends.on_move(chunk.state)
         if chunk.error is not None:
             raise chunk.error
 
-    def _damaged(self, state: PartitionState, damage: Damage) -> None:
+    def _on_damage(self, state: PartitionState, damage: Damage) -> None:
         """Fetch a damaged batch again once. If it is still damaged, fail the partition.
 
         After that, only a seek by the application can move past the batch. A batch that could not
@@ -452,7 +454,7 @@ class Reader:
             error = CorruptBatchError(str(damage.cause), **subject)
             error.__cause__ = damage.cause
             state.fail(error)
-        self._subscription.changed()
+        self._subscription.report_change()
 
     def _raise_failures(self) -> None:
         if self._woken and (failure := self._engine.get_failure(raised=True)) is not None:
@@ -483,24 +485,24 @@ class Reader:
         stopped, and when an iteration has reached the end offsets. A cancellation loses no record.
         """
         with self.read_lock.enter(cursor):
-            self._ask()
-            self._limit(cursor)
+            self._begin_asking()
+            self._end_outlived_limits(cursor)
             deadline = self._time() + timeout
             until: float | None = None
             await self.yield_to_loop()
-            while not (self.stopped or self._at_end(cursor)):
-                if self._ends.outdated(cursor):
+            while not (self.stopped or self._is_at_end(cursor)):
+                if self._ends.are_outdated(cursor):
                     await self._update_ends(cursor)
                     continue
-                count, more = self._gather(max_records, max_bytes, by_partition)
-                more = more and not self._to_the_end(cursor, by_partition)
+                count, more = self._gather_chunks(max_records, max_bytes, by_partition)
+                more = more and not self._has_records_to_end(cursor, by_partition)
                 now = self._time()
                 if not count:
                     until = None  # The records were dropped while this waited.
                 elif until is None:
                     until = min(now + max_wait, deadline)
                 if until is not None and (not more or now >= until):
-                    return self._deliver(max_records, max_bytes, by_partition)
+                    return self._deliver_records(max_records, max_bytes, by_partition)
                 if now >= deadline:
                     break
                 if self._cut_short or now - self._yielded >= YIELD_INTERVAL_S:
@@ -510,13 +512,15 @@ class Reader:
                     await self._wait(deadline if until is None else until)
             return Records()
 
-    def _gather(self, max_records: int, max_bytes: int, by_partition: bool) -> tuple[int, bool]:
+    def _gather_chunks(
+        self, max_records: int, max_bytes: int, by_partition: bool
+    ) -> tuple[int, bool]:
         """Unpack until `max_records` records, or `max_bytes` bytes of records, are ready.
 
         Return the number of ready records, and whether more may be added to them. If unpacking
         takes too long, set `_cut_short` and return, so that the event loop can run.
         """
-        first = self._front()
+        first = self._get_front()
         if first is None:
             return 0, True
         started = self._time()
@@ -534,10 +538,12 @@ class Reader:
             if self._time() - started >= YIELD_INTERVAL_S / 2:
                 self._cut_short = True
                 return count, True
-            if not self._unpack():
+            if not self._unpack_chunk():
                 return count, True
 
-    def _deliver(self, max_records: int, max_bytes: int, by_partition: bool) -> Records[Any, Any]:
+    def _deliver_records(
+        self, max_records: int, max_bytes: int, by_partition: bool
+    ) -> Records[Any, Any]:
         records: Records[Any, Any] = Records()
         self._stalls.on_records()
         first = self._chunks[0].state
@@ -553,12 +559,12 @@ class Reader:
             if left and not taken:
                 break
             records += taken
-            self.meters.delivered(chunk.state.tp.topic, len(taken))
+            self.meters.note_delivered(chunk.state.tp.topic, len(taken))
             space -= size
-            self._move(chunk)
+            self._move_position(chunk)
             if left:
                 break
-            self._pass(chunk)
+            self._pass_chunk(chunk)
         return records
 
     # -- one by one
@@ -574,14 +580,14 @@ class Reader:
         outstanding.
         """
         with self.read_lock.enter(cursor):
-            self._ask(tracking=max_outstanding is not None)
-            self._limit(cursor)
+            self._begin_asking(tracking=max_outstanding is not None)
+            self._end_outlived_limits(cursor)
             await self.yield_to_loop()
-            while not (self.stopped or self._at_end(cursor)):
-                if self._ends.outdated(cursor):
+            while not (self.stopped or self._is_at_end(cursor)):
+                if self._ends.are_outdated(cursor):
                     await self._update_ends(cursor)
                     continue
-                chunk = self._front()
+                chunk = self._get_front()
                 if chunk is not None and (
                     max_outstanding is None or self.in_progress.has_room(max_outstanding)
                 ):
@@ -592,7 +598,7 @@ class Reader:
                     await self.yield_to_loop()
                 else:
                     await self._wait(math.inf)
-        self.leave(cursor)
+        self.end_iteration(cursor)
         return None
 
     def exposed_state(self) -> PartitionState | None:
@@ -618,42 +624,42 @@ class Reader:
 
     # -- whole parts, for tables
 
-    async def begin(self, cursor: Cursor, *, keeps: bool = False) -> None:
+    async def begin_request(self, cursor: Cursor, *, keeps: bool = False) -> None:
         """Begin a request that reads fetched parts directly.
 
         With `keeps`, records in progress do not count as processed. To be called within
         `read_lock.enter(cursor)`.
         """
-        self._ask(keeps=keeps)
-        self._limit(cursor)
+        self._begin_asking(keeps=keeps)
+        self._end_outlived_limits(cursor)
         self._drop_chunks()
         await self.yield_to_loop()
 
-    async def part(self, cursor: Cursor) -> PartitionFetch | None:
+    async def wait_for_part(self, cursor: Cursor) -> PartitionFetch | None:
         """Wait for the next part that is not fully read.
 
         Returns None once the consumer is stopped, and when the iteration has reached its end
         offsets. Raises the same errors as `read`.
         """
-        while not (self.stopped or self._at_end(cursor)):
-            if self._ends.outdated(cursor):
+        while not (self.stopped or self._is_at_end(cursor)):
+            if self._ends.are_outdated(cursor):
                 await self._update_ends(cursor)
                 continue
-            self._ends.hold()
-            self._subscription.look()
+            self._ends.hold_partitions()
+            self._subscription.apply_changes()
             self._raise_failures()
-            fetch = self._buffer.next()
+            fetch = self._buffer.get_next()
             if fetch is not None:
                 self._stalls.on_records()
                 return fetch
             await self._wait(math.inf)
         return None
 
-    def look(self) -> None:
+    def apply_changes(self) -> None:
         """Apply pending changes of the subscription, before records are delivered."""
-        self._subscription.look()
+        self._subscription.apply_changes()
 
-    def advanced(self, fetch: PartitionFetch, epoch: int, *, out: bool) -> None:
+    def move_with_part(self, fetch: PartitionFetch, epoch: int, *, out: bool) -> None:
         """Move the position to the offset of a part.
 
         The records before it were delivered if `out`, otherwise skipped.
@@ -661,10 +667,10 @@ class Reader:
         state = fetch.state
         state.delivered_to(fetch.offset, epoch)
         if out:
-            self.in_progress.took(state, None)
+            self.in_progress.on_delivered(state, None)
         else:
-            self.in_progress.passed(state)
-        self._ends.moved(state)
+            self.in_progress.on_passed(state)
+        self._ends.on_move(state)
 
     def return_records(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Move positions back to these offsets, because the records did not reach the caller."""
@@ -677,47 +683,47 @@ class Reader:
         """Return the offset at which the iteration ends in a partition, or infinity."""
         return self._ends.end_of(state)
 
-    def finished(self, fetch: PartitionFetch) -> None:
+    def finish_part(self, fetch: PartitionFetch) -> None:
         """Remove a part of which every batch was read, or handle its damage."""
         if fetch.damage is not None:
-            self._damaged(fetch.state, fetch.damage)
+            self._on_damage(fetch.state, fetch.damage)
         else:
             self._buffer.remove(fetch)
             self._fresh = True
 
     # -- to the end
 
-    async def limit(self, cursor: Cursor) -> None:
+    async def limit_to_end(self, cursor: Cursor) -> None:
         """Make the iteration end at the present end offsets, unless `stop` was called."""
         with self.read_lock.enter(cursor):
-            self._ask()
+            self._begin_asking()
             self._end_limits()
             if not self.stopped:
                 await self._find_ends(cursor)
 
     async def _find_ends(self, cursor: Cursor) -> None:
-        found = await self._ends.find(self._engine.lookups)
+        found = await self._ends.find_ends(self._engine.lookups)
         if found is None:
             return
         self._end_limits()
         self._drop_chunks()
-        self._unpacker.limit(self._ends.begin(cursor, found))
+        self._unpacker.set_limits(self._ends.begin_iteration(cursor, found))
 
     async def _update_ends(self, cursor: Cursor | None) -> None:
         """Look up end offsets again, because logs were replaced."""
         assert cursor is not None
-        self._subscription.look()
+        self._subscription.apply_changes()
         self._raise_failures()
         await self._find_ends(cursor)
 
-    def logs_replaced(self, tps: Iterable[TopicPartition] | None) -> None:
+    def on_logs_replaced(self, tps: Iterable[TopicPartition] | None) -> None:
         """Look up the end offsets of these partitions, or of all for None, again.
 
         Known end offsets are those of the former logs, which were replaced.
         """
-        self._ends.replaced(tps)
+        self._ends.discard_offsets(tps)
 
-    def _limit(self, cursor: Cursor | None) -> None:
+    def _end_outlived_limits(self, cursor: Cursor | None) -> None:
         """Remove the end offsets of an earlier iteration, if another request follows it."""
         if self._ends.outlived_by(cursor):
             self._end_limits()
@@ -729,11 +735,11 @@ class Reader:
             self._buffer.rewind(list(self._buffer))
         self._ends.clear()
 
-    def _at_end(self, cursor: Cursor | None) -> bool:
+    def _is_at_end(self, cursor: Cursor | None) -> bool:
         ends = self._ends
-        return ends.belong_to(cursor) and not ends.outdated(cursor) and ends.reached()
+        return ends.belong_to(cursor) and not ends.are_outdated(cursor) and ends.are_reached()
 
-    def _to_the_end(self, cursor: Cursor | None, by_partition: bool) -> bool:
+    def _has_records_to_end(self, cursor: Cursor | None, by_partition: bool) -> bool:
         """Return whether the chunks have all records that are left for the iteration.
 
         With `by_partition`, only the partition of the first chunk counts.
@@ -741,7 +747,7 @@ class Reader:
         if not self._chunks or not self._ends.belong_to(cursor):
             return False
         ahead = {chunk.state: chunk.next_offset for chunk in self._chunks}
-        return self._ends.within(ahead, self._chunks[0].state if by_partition else None)
+        return self._ends.are_within(ahead, self._chunks[0].state if by_partition else None)
 
     def _drop_chunks(self) -> None:
         self._take_back()

@@ -7,9 +7,9 @@ the reasons are gone, there is another line. The watch looks once in `LOOK_S`, a
 requests wait.
 
 To let the log name another reason for which a consumer gets no records, add the reason to the texts
-that `ConsumerEngine.troubles` returns, or to those of a part that it asks, such as the group. Then
-health and log name it, and nothing else is to be done. If these have no reason, the log names those
-of the whole client, for example that no broker can be reached.
+that `ConsumerEngine.list_troubles` returns, or to those of a part that it asks, such as the group.
+Then health and log name it, and nothing else is to be done. If these have no reason, the log names
+those of the whole client, for example that no broker can be reached.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class StallWatch:
         if self._waiting_since is None:
             self._waiting_since = self._looked_at = self._time()
             if self._timer is None and not self._closed:
-                self._timer = self._callbacks.later(LOOK_S, self._look)
+                self._timer = self._callbacks.later(LOOK_S, self._examine_reasons)
 
     def on_request(self) -> None:
         """Note that the application requests records. The request may raise without a wait."""
@@ -81,12 +81,12 @@ class StallWatch:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _examine_reasons(self) -> None:
         self._timer = None
         now, waiting_since = self._time(), self._waiting_since
         reasons = self._engine.list_stall_reasons() if waiting_since is not None else []
         if not reasons:
-            self._end(now)
+            self._end_stall(now)
         if waiting_since is None or self._closed:
             return
         if reasons and self._reason_since is None:
@@ -105,9 +105,9 @@ class StallWatch:
                 f"; and {more} more reasons" if more > 0 else "",
                 extra={"event": "reading_stalled", "seconds": now - since, "reasons": reasons},
             )
-        self._timer = self._callbacks.later(LOOK_S, self._look)
+        self._timer = self._callbacks.later(LOOK_S, self._examine_reasons)
 
-    def _end(self, now: float) -> None:
+    def _end_stall(self, now: float) -> None:
         self._reason_since = None
         since, self._told_at = self._told_at, None
         if since is not None:

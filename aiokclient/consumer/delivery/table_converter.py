@@ -77,7 +77,7 @@ class TableConverter:
         self._end_offset = end_offset
         self._pool = BufferPool(KEPT)
 
-    async def next(
+    async def convert_next(
         self,
         tp: TopicPartition,
         batches: Sequence[RecordBatch],

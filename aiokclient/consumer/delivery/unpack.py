@@ -228,31 +228,31 @@ class Unpacker:
         given = self._owned.get()
         return NO_DESERIALIZERS if given is None else given
 
-    def limit(self, offsets: Mapping[PartitionState, int]) -> None:
+    def set_limits(self, offsets: Mapping[PartitionState, int]) -> None:
         """Stop unpacking at these end offsets of an iteration."""
         self._limits = offsets
 
     def lift_limits(self) -> bool:
-        """Remove the limits that `limit` has set. Return whether there were any."""
+        """Remove the limits that `set_limits` has set. Return whether there were any."""
         limited, self._limits = bool(self._limits), {}
         return limited
 
-    def step(self) -> Chunk | None:
+    def unpack_next(self) -> Chunk | None:
         """Return the next chunk, or None if nothing is ready.
 
         A chunk may have no records, and only move the position.
         """
-        fetch = self._buffer.next()
+        fetch = self._buffer.get_next()
         if fetch is None:
             return None
         if fetch.raw is None:
             if fetch.index >= len(fetch.batches):
                 return Chunk(fetch, [], fetch.next_offset, -1, damage=fetch.tell_damage())
-            fetch.decoded(self._decode(fetch))
+            fetch.store_decoded(self._decode(fetch))
             if fetch.raw is None:
-                return None if fetch.job is not None else self.step()
+                return None if fetch.job is not None else self.unpack_next()
         chunk = self._deserialize(fetch, fetch.raw)
-        self._limit(chunk)
+        self._cut_at_limit(chunk)
         return chunk
 
     def _decode(self, fetch: PartitionFetch) -> Decoded | None:
@@ -273,7 +273,7 @@ class Unpacker:
             try:
                 found = self._read(fetch, batch)
             except CorruptRecordError as error:
-                fetch.damaged(Damage.of(batch, error))
+                fetch.end_before_damage(Damage.of(batch, error))
                 break
             if found is None:
                 break
@@ -281,9 +281,9 @@ class Unpacker:
             taken += self._size
             if fetch.stream is not None:  # Only a part of the batch was read.
                 if found:
-                    fetch.part_read(found[-1].offset + 1)
+                    fetch.continue_at(found[-1].offset + 1)
                 return Decoded(records, fetch.offset, epoch, taken)
-            fetch.batch_read(batch)
+            fetch.pass_batch(batch)
         if fetch.index == first:
             return None
         return Decoded(records, fetch.offset, epoch, taken)
@@ -331,7 +331,7 @@ class Unpacker:
             limit, check = self.limit_bytes, self._check_crcs
             work = partial(load, batch, fetch.state.tp, fetch.offset, copy, check, limit)
         job = self._callbacks.in_thread(work, then=self._finished)
-        fetch.started(job)
+        fetch.store_job(job)
         return job
 
     def _start_ahead(self, fetch: PartitionFetch) -> None:
@@ -356,9 +356,9 @@ class Unpacker:
         if decoded.error is not None:
             return self._error(fetch, decoded, decoded.error)
         if not self._deserializes:
-            fetch.decoded(None)
+            fetch.store_decoded(None)
             return Chunk(fetch, decoded.records, decoded.next_offset, decoded.epoch, raw=decoded)
-        apply, raw = self._deserializers.apply, decoded.records
+        apply, raw = self._deserializers.deserialize_record, decoded.records
         time = asyncio.get_running_loop().time
         until = time() + STEP_S
         records: list[RawRecord] = []
@@ -375,13 +375,13 @@ class Unpacker:
                 records.append(record)
             if time() >= until:
                 break
-        decoded.advance(index, failure)
+        decoded.advance_to(index, failure)
         if failure is not None and not records:
             return self._error(fetch, decoded, failure)
         return Chunk(fetch, records, self._offset_after(fetch, decoded), decoded.epoch, raw=decoded)
 
     def _error(self, fetch: PartitionFetch, decoded: Decoded, error: RecordError) -> Chunk:
-        decoded.advance(decoded.index + 1)
+        decoded.advance_to(decoded.index + 1)
         return Chunk(fetch, [], self._offset_after(fetch, decoded), decoded.epoch, error=error)
 
     def _offset_after(self, fetch: PartitionFetch, decoded: Decoded) -> int:
@@ -391,10 +391,10 @@ class Unpacker:
         """
         if not decoded.done:
             return decoded.records[decoded.index].offset
-        fetch.decoded(None)
+        fetch.store_decoded(None)
         return decoded.next_offset
 
-    def _limit(self, chunk: Chunk) -> None:
+    def _cut_at_limit(self, chunk: Chunk) -> None:
         limit = self._limits.get(chunk.state)
         if limit is not None and chunk.next_offset > limit:
             chunk.cut(limit)

@@ -93,7 +93,7 @@ class BrokerRequests:
         self._timeout_s = (config.request_timeout_ms + config.fetch_max_wait_ms) / 1000
         self._count = cluster.metrics.counter("consumer.fetch.requests", broker=node_id)
 
-    def connected(self, owner: Hashable) -> BrokerConnection | None:
+    def get_connection(self, owner: Hashable) -> BrokerConnection | None:
         """Return the owner's connection to the broker, or None if it has none."""
         return self._cluster.connected(self.node_id, Purpose.FETCH, owner)
 
@@ -101,7 +101,7 @@ class BrokerRequests:
         """Return the owner's connection to the broker; make it if there is none."""
         return await self._cluster.connect(self.node_id, Purpose.FETCH, owner)
 
-    async def fetch(
+    async def send_fetch(
         self,
         connection: BrokerConnection,
         session: FetchSession,
@@ -154,7 +154,7 @@ class EmptyResponses:
         self._backoff = Backoff(IDLE_S, max(Backoff.of(config).initial_s, IDLE_S))
         self._count = 0
 
-    def pauses(
+    def needs_pause(
         self, known: Mapping[TopicPartition, Wanted], wanted: Mapping[TopicPartition, Wanted]
     ) -> bool:
         """Return whether to pause before the request `wanted`, after early empty responses.
@@ -165,7 +165,7 @@ class EmptyResponses:
             return False
         return all(known.get(tp) is want for tp, want in wanted.items())
 
-    def received(self, *, useful: bool, seconds: float) -> None:
+    def on_response(self, *, useful: bool, seconds: float) -> None:
         """Record a response that has arrived `seconds` after its request."""
         waited = 1000 * seconds >= self._max_wait_ms / 2
         if useful or (waited and self._max_wait_ms):
@@ -208,7 +208,7 @@ class OversizedFetches:
             group = self._groups.pop()
             found = {tp: wanted[tp] for tp in group if tp in wanted}
         if not found:
-            alone = next((tp for tp in wanted if self._responses.is_obstructed(tp)), None)
+            alone = next((tp for tp in wanted if self._responses.has_obstructed(tp)), None)
             if alone is None:
                 return wanted, None
             found = {alone: wanted[alone]}
@@ -227,7 +227,7 @@ class OversizedFetches:
         apart, self._fetched = asked is self._fetched, {}
         names = list(asked)
         if len(names) == 1 and apart:
-            self._responses.too_large(names[0], asked[names[0]], error)
+            self._responses.on_too_large(names[0], asked[names[0]], error)
         elif len(names) == 1:
             self._groups.append(names)
         else:
@@ -266,7 +266,7 @@ class MovedPositions:
         self._answered = Wakeup()
         self._again = Wakeup()
 
-    def fetch(self) -> None:
+    def fetch_moved(self) -> None:
         """Fetch the partitions that have moved since the main connection's request. Synchronous."""
         self._wanted = True
         self._again.set()
@@ -281,11 +281,11 @@ class MovedPositions:
             name = f"fetch from broker {self._requests.node_id} after a seek"
             self._supervisor.spawn(self._run, name=name)
 
-    def superseded(self) -> None:
+    def stop_fetching(self) -> None:
         """Stop after the present request, because the request on the main connection has ended."""
         self._wanted = False
 
-    async def settled(self) -> None:
+    async def wait_for_answer(self) -> None:
         """Wait at most LONGEST_S seconds until no request is in flight on the second connection.
 
         Call it before the next request on the main connection, which includes the same partitions.
@@ -296,36 +296,36 @@ class MovedPositions:
 
     async def _run(self) -> None:
         try:
-            while self._moved() and not self._responses.full:
+            while self._find_moved() and not self._responses.full:
                 connection = await self._requests.connect(self._owner)
-                if wanted := self._moved():
-                    await self._fetch(connection, wanted)
+                if wanted := self._find_moved():
+                    await self._fetch_partitions(connection, wanted)
         except KafkaError:
             pass  # The next request on the main connection includes the same partitions.
         finally:
             self._running = False
             self._fetcher.wake.set()
 
-    def _moved(self) -> dict[TopicPartition, Wanted]:
+    def _find_moved(self) -> dict[TopicPartition, Wanted]:
         """Return what to fetch for each partition whose position has changed.
 
         The positions are compared with those in the request in flight on the main connection.
         """
         asked = self._fetcher.in_flight
-        wanted = self._routes.wanted(self._requests.node_id)[0] if asked else {}
+        wanted = self._routes.find_wanted(self._requests.node_id)[0] if asked else {}
         return {
             tp: want
             for tp, want in wanted.items()
             if tp in asked and asked[tp].generation != want.generation
         }
 
-    async def _fetch(
+    async def _fetch_partitions(
         self, connection: BrokerConnection, wanted: Mapping[TopicPartition, Wanted]
     ) -> None:
         session = FetchSession(self._requests.options)
         self._sent = True
         try:
-            response = await self._requests.fetch(connection, session, wanted, once=True)
+            response = await self._requests.send_fetch(connection, session, wanted, once=True)
         finally:
             self._sent = False
             self._answered.set()
@@ -383,9 +383,9 @@ class BrokerResponses:
         fetched: list[FetchedPartition] = []
         self._fetched = fetched
         for answer in answers:
-            self._answer(answer, slot, endpoints)
+            self._apply_answer(answer, slot, endpoints)
         throttle_ms = response.throttle_time_ms
-        self._responses.meters.fetched(self._bytes, seconds, throttle_ms, fetched)
+        self._responses.meters.note_response(self._bytes, seconds, throttle_ms, fetched)
         slot.release()
         self._responses.arrived.set()
 
@@ -394,17 +394,17 @@ class BrokerResponses:
         self._unread -= 1
         self._fetcher.on_room()
 
-    def _answer(self, answer: Answer, slot: Slot, endpoints: list[BrokerInfo]) -> None:
-        state = self._responses.state(answer)
+    def _apply_answer(self, answer: Answer, slot: Slot, endpoints: list[BrokerInfo]) -> None:
+        state = self._responses.find_state(answer)
         if state is None:
             return
         event = EVENTS.get(answer.data.error_code, FetchEvent.REFUSED)
         if event is FetchEvent.DATA:
-            self._data(state, answer, slot)
+            self._apply_data(state, answer, slot)
         elif event is FetchEvent.OUT_OF_RANGE:
-            self._responses.out_of_range(state, self._node_id, answer.wanted.offset)
+            self._responses.on_out_of_range(state, self._node_id, answer.wanted.offset)
         else:
-            self._responses.refused(state, self._node_id, answer.data.error_code)
+            self._responses.on_refusal(state, self._node_id, answer.data.error_code)
             self._hint(state.tp, answer.data, endpoints)
 
     def _hint(self, tp: TopicPartition, data: PartitionData, endpoints: list[BrokerInfo]) -> None:
@@ -414,20 +414,20 @@ class BrokerResponses:
                 tp.topic, tp.partition, leader.leader_id, leader.leader_epoch, endpoints
             )
 
-    def _data(self, state: PartitionState, answer: Answer, slot: Slot) -> None:
+    def _apply_data(self, state: PartitionState, answer: Answer, slot: Slot) -> None:
         data, offset = answer.data, answer.wanted.offset
         state.retry.succeeded()
         end, start = data.high_watermark, data.log_start_offset
-        state.fetch.fetched(end, start, data.last_stable_offset)
+        state.fetch.note_ends(end, start, data.last_stable_offset)
         if state.error is not None and (data.records or end <= offset):
-            self._responses.clear(state)
+            self._responses.clear_obstruction(state)
         size = 0
         if data.diverging_epoch.end_offset >= 0:
             diverging = data.diverging_epoch
-            self._responses.diverged(state, diverging.epoch, diverging.end_offset)
+            self._responses.on_divergence(state, diverging.epoch, diverging.end_offset)
         else:
             if data.preferred_read_replica >= 0:
-                self._responses.prefer(state, self._node_id, data.preferred_read_replica)
+                self._responses.use_replica(state, self._node_id, data.preferred_read_replica)
             if data.records:
                 size = self._keep(state, offset, data, slot)
         self._fetched.append((state.fetch, state.tp.topic, offset, end, start, size))
@@ -438,10 +438,10 @@ class BrokerResponses:
         aborted = [(t.producer_id, t.first_offset) for t in data.aborted_transactions or ()]
         shown = visible(batches, aborted)
         fetch = PartitionFetch(state, offset, batches, shown, slot, damage)
-        state.fetch.buffered(fetch.next_offset)
+        state.fetch.fetch_after(fetch.next_offset)
         if damage is not None:
-            state.fetch.damaged(state.generation)
-        self._responses.keep(fetch)
+            state.fetch.stop_at_damage(state.generation)
+        self._responses.keep_fetch(fetch)
         return fetch.size
 
 
@@ -495,7 +495,7 @@ class BrokerFetcher:
         self._session = FetchSession(self._requests.options)
         self._oversized = OversizedFetches(self._requests.options, responses)
         self._connection: BrokerConnection | None = None
-        self._retry = responses.retry()
+        self._retry = responses.make_retry()
         self.in_flight: Mapping[TopicPartition, Wanted] = {}
         """The contents of the request in flight; empty if there is none."""
         self._unanswered_since: float | None = None
@@ -507,7 +507,7 @@ class BrokerFetcher:
     async def run(self) -> None:
         """Fetch repeatedly, as long as any partition is to be fetched from this broker."""
         while self._routes.reads_from(self.node_id):
-            await self._turn()
+            await self._take_turn()
         self.end_session()
 
     def silent_for(self) -> float:
@@ -520,25 +520,25 @@ class BrokerFetcher:
             return 0.0
         return self._clock.monotonic() - since - self._max_wait_s
 
-    def hurry(self) -> None:
+    def fetch_moved(self) -> None:
         """Fetch the partitions that have moved while a request was in flight. Synchronous.
 
         A partition has moved if its position was changed, for example by a seek.
         """
-        self._moved.fetch()
+        self._moved.fetch_moved()
 
-    async def _turn(self) -> None:
+    async def _take_turn(self) -> None:
         if self._incoming.full:
             await self.wake.wait()
             return
-        await self._moved.settled()
+        await self._moved.wait_for_answer()
         known = self._asked
-        wanted, retry_at = self._routes.wanted(self.node_id)
+        wanted, retry_at = self._routes.find_wanted(self.node_id)
         if not wanted:
             self._unanswered_since = None
             await self.wake.wait(retry_at)
             return
-        if self._empty.pauses(known, wanted):
+        if self._empty.needs_pause(known, wanted):
             await self.wake.wait(self._empty.until)
             return
         if self._unanswered_since is None:
@@ -548,29 +548,29 @@ class BrokerFetcher:
             if connection is None or connection.closed:
                 connection = await self._requests.connect(self._owner)
                 # Connecting took time, so other partitions may have to be fetched now.
-                wanted, _ = self._routes.wanted(self.node_id)
-            self._note(connection)
+                wanted, _ = self._routes.find_wanted(self.node_id)
+            self._note_connection(connection)
             chosen, apart = self._oversized.choose(wanted)
             if apart is not None:
                 await self._fetch_apart(connection, apart, chosen)
             elif chosen:
-                await self._fetch(connection, chosen)
+                await self._fetch_in_session(connection, chosen)
         except ResponseTooLargeError as error:
             self._unanswered_since = None
-            self._session.lost()
-            self._session.limit(self._oversized.on_too_large(self._asked, error))
+            self._session.on_loss()
+            self._session.limit_bytes(self._oversized.on_too_large(self._asked, error))
         except KafkaError as error:
-            self._session.lost()
-            await self._failed(error)
+            self._session.on_loss()
+            await self._on_error(error)
 
-    async def _fetch(
+    async def _fetch_in_session(
         self, connection: BrokerConnection, wanted: Mapping[TopicPartition, Wanted]
     ) -> None:
         begun = self._clock.monotonic()
-        response = await self._request(connection, self._session, wanted)
+        response = await self._send_request(connection, self._session, wanted)
         seconds = self._clock.monotonic() - begun
-        self._empty.received(useful=useful(response), seconds=seconds)
-        self._take(response, seconds)
+        self._empty.on_response(useful=useful(response), seconds=seconds)
+        self._take_response(response, seconds)
 
     async def _fetch_apart(
         self,
@@ -579,13 +579,13 @@ class BrokerFetcher:
         wanted: Mapping[TopicPartition, Wanted],
     ) -> None:
         """Fetch some partitions without the session of the others."""
-        response = await self._request(connection, session, wanted, once=True)
+        response = await self._send_request(connection, session, wanted, once=True)
         refusal = error_for(response.error_code, api="Fetch", broker=self.node_id)
         if refusal is not None:
             raise refusal
         self._incoming.deliver(session.answers(response), response)
 
-    async def _request(
+    async def _send_request(
         self,
         connection: BrokerConnection,
         session: FetchSession,
@@ -595,25 +595,25 @@ class BrokerFetcher:
     ) -> FetchResponse:
         self._asked = self.in_flight = wanted
         try:
-            response = await self._requests.fetch(connection, session, wanted, once=once)
+            response = await self._requests.send_fetch(connection, session, wanted, once=once)
         finally:
             self.in_flight = {}
-            self._moved.superseded()
+            self._moved.stop_fetching()
         self._unanswered_since = None
         return response
 
-    def _note(self, connection: BrokerConnection) -> None:
+    def _note_connection(self, connection: BrokerConnection) -> None:
         if connection is not self._connection:
             # The broker keeps the session, but its last response may be lost. So a new session
             # begins on the new connection.
-            self._session.lost()
+            self._session.on_loss()
             self._connection = connection
 
-    def _take(self, response: FetchResponse, seconds: float) -> None:
+    def _take_response(self, response: FetchResponse, seconds: float) -> None:
         if response.error_code:
             refusal = error_for(response.error_code, api="Fetch", broker=self.node_id)
             assert refusal is not None
-            forgotten = self._session.refused(response.error_code)
+            forgotten = self._session.on_refusal(response.error_code)
             if forgotten and not self._retry.attempt:
                 # Try a new session immediately. If it is refused as well, the fetcher backs off.
                 self._retry.next_attempt()
@@ -634,14 +634,14 @@ class BrokerFetcher:
         self.wake.set()
         self._moved.proceed()
 
-    async def _failed(self, error: KafkaError) -> None:
+    async def _on_error(self, error: KafkaError) -> None:
         action = self._retry.failed(error, Scope.FETCH)
         self._routes.leave_replica(self.node_id)
         delay_s = action.delay_s
         if action.decision is Decision.REFRESH_AND_RETRY:
-            self._responses.refresh(self.node_id)
+            self._responses.request_leaders(self.node_id)
         elif action.decision is not Decision.RETRY:
-            self._responses.unusable(self.node_id, error)
+            self._responses.on_unusable_broker(self.node_id, error)
             delay_s = self._responses.longest_backoff_s
         await asyncio.sleep(delay_s)
 
@@ -651,7 +651,7 @@ class BrokerFetcher:
         Sends nothing and returns None if there is no session or no connection, or if a fetch is in
         flight.
         """
-        connection = self._requests.connected(self._owner)
+        connection = self._requests.get_connection(self._owner)
         if connection is None or connection.in_flight:
             return None
         return self._requests.end(connection, self._session)

@@ -99,7 +99,7 @@ class Decoded:
         It is raised after the records before `index` are delivered.
         """
 
-    def advance(self, index: int, error: RecordError | None = None) -> None:
+    def advance_to(self, index: int, error: RecordError | None = None) -> None:
         """Mark the records before `index` as deserialized.
 
         `error` is the error of the record at `index`, if it has one.
@@ -182,7 +182,7 @@ class PartitionFetch:
         """Whether nothing is left to unpack, and there is no damage."""
         return self.unpacked and self.damage is None
 
-    def rest(self, size: int) -> list[int]:
+    def find_next_batches(self, size: int) -> list[int]:
         """Return the indexes of the next batches to unpack, including control batches.
 
         The batches have about `size` bytes. At least one is returned, unless no batch is left.
@@ -199,24 +199,24 @@ class PartitionFetch:
 
     # -- the progress of unpacking
 
-    def batch_read(self, batch: RecordBatch) -> None:
+    def pass_batch(self, batch: RecordBatch) -> None:
         """Continue after this batch, which was read or skipped."""
         self.offset = batch.next_offset
         self.index += 1
 
-    def part_read(self, offset: int) -> None:
+    def continue_at(self, offset: int) -> None:
         """Continue at this offset, within the batch."""
         self.offset = offset
 
-    def advance(self, index: int, rest: RecordStream | None) -> None:
+    def advance_to(self, index: int, rest: RecordStream | None) -> None:
         """Continue at the batch with this index, or at `rest` if some of its records were read."""
         self.index, self.stream = index, rest
 
-    def decoded(self, records: Decoded | None) -> None:
+    def store_decoded(self, records: Decoded | None) -> None:
         """Store decoded records until they are deserialized; None removes them."""
         self.raw = records
 
-    def started(self, job: asyncio.Future[Loaded]) -> None:
+    def store_job(self, job: asyncio.Future[Loaded]) -> None:
         """Store the thread's job that reads the next batch, or more records of it."""
         self.job = job
 
@@ -233,7 +233,7 @@ class PartitionFetch:
         self.damage_told = True
         return self.damage
 
-    def damaged(self, damage: Damage) -> None:
+    def end_before_damage(self, damage: Damage) -> None:
         """End this part before the next batch, which cannot be read."""
         self.job = self.stream = None
         self.batches = self.batches[: self.index]
@@ -308,7 +308,7 @@ class FetchBuffer:
         if not follows:  # Otherwise, `sort_out` sets aside all parts of the partition in order.
             self._set_aside(fetch)
 
-    def next(self) -> PartitionFetch | None:
+    def get_next(self) -> PartitionFetch | None:
         """Return the first part that has something left to unpack."""
         for fetch in self._queue:
             if not fetch.unpacked:
@@ -322,7 +322,7 @@ class FetchBuffer:
             if fetch.read:
                 self.remove(fetch)
 
-    def holding(self, state: PartitionState, offset: int) -> list[PartitionFetch]:
+    def find_parts(self, state: PartitionState, offset: int) -> list[PartitionFetch]:
         """Return the parts of a partition if they contain the offset; otherwise an empty list."""
         parts = [fetch for fetch in self if fetch.state is state and fetch.alive]
         if not parts:

@@ -140,7 +140,7 @@ class OffsetLookup:
         committed_only = self.committed_only and not to_high_watermark
         return await self._round(timestamps, partial(self._list, committed_only))
 
-    async def bounds(self, tp: TopicPartition, timeout: float) -> tuple[int, int]:
+    async def find_bounds(self, tp: TopicPartition, timeout: float) -> tuple[int, int]:
         """Return the start and the end of a log, within `timeout` seconds.
 
         The end is the high watermark, even with `read_committed`. Raises the same errors as

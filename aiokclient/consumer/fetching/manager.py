@@ -65,13 +65,13 @@ class FetchManager:
 
     def start(self) -> None:
         """Start to fetch and to listen to changes."""
-        self._routes.open()
+        self._routes.permit_fetching()
         self._subscription.listen(self.update_fetchers)
         self.observe(self._cluster.metadata)
 
     async def stop(self, timeout: float) -> None:
         """Send no more fetches; end the sessions at idle brokers within `timeout` seconds."""
-        self._routes.close()
+        self._routes.stop_fetching()
         ends = [fetcher.end_session() for fetcher in self._fetchers.values()]
         told = [end for end in ends if end is not None]
         if told and timeout > 0:
@@ -82,7 +82,7 @@ class FetchManager:
         self._subscription.settle()
         for state in list(self._subscription.partitions.values()):
             self._observe(state, metadata)
-        self._subscription.changed()
+        self._subscription.report_change()
 
     def _observe(self, state: PartitionState, metadata: ClusterMetadata) -> None:
         info = metadata.topic(state.tp.topic)
@@ -100,7 +100,7 @@ class FetchManager:
                 extra={"event": "leader_changed", "topic": state.tp.topic},
             )
 
-    def silence(self, state: PartitionState) -> str | None:
+    def describe_silence(self, state: PartitionState) -> str | None:
         """Return a text about the broker that keeps a partition from being read by not answering.
 
         Returns None if there is no such broker. Synchronous.
@@ -129,18 +129,18 @@ class FetchManager:
                 self._subscription.settle()
                 self._observe(state, metadata)  # A partition that was just assigned has no leader.
             if state.flowing:
-                node_id = self._routes.node(state, now)
+                node_id = self._routes.find_node(state, now)
                 if node_id >= 0 and node_id not in self._fetchers:
-                    self._begin(node_id)
+                    self._begin_fetcher(node_id)
                 want = state.fetch.want
                 if want is not None and want.generation != state.generation:
                     moved[node_id] = None
         for fetcher in self._fetchers.values():
             fetcher.wake.set()
             if fetcher.node_id in moved:
-                fetcher.hurry()
+                fetcher.fetch_moved()
 
-    def _begin(self, node_id: int) -> None:
+    def _begin_fetcher(self, node_id: int) -> None:
         fetcher = self._fetchers[node_id] = BrokerFetcher(
             node_id,
             self._cluster,

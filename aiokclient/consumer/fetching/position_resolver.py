@@ -65,19 +65,19 @@ class PositionResolver:
             now = self._cluster.clock.monotonic()
             self._ask_due(Phase.RESETTING, now)
             self._ask_due(Phase.VALIDATING, now)
-            await self._wake.wait(self._next())
+            await self._wake.wait(self._next_time())
 
-    def _open(self) -> list[PartitionState]:
+    def _find_open(self) -> list[PartitionState]:
         states = self._subscription.partitions.values()
         return [s for s in states if s.phase in (Phase.RESETTING, Phase.VALIDATING)]
 
-    def _next(self) -> float:
-        return min((state.retry.at for state in self._open()), default=math.inf)
+    def _next_time(self) -> float:
+        return min((state.retry.at for state in self._find_open()), default=math.inf)
 
     def _ask_due(self, phase: Phase, now: float) -> None:
-        due = [s for s in self._open() if s.phase is phase and s.retry.at <= now]
+        due = [s for s in self._find_open() if s.phase is phase and s.retry.at <= now]
         for state in due:
-            state.retry.requested()
+            state.retry.begin_lookup()
         leaders = group_by_leader(self._cluster.metadata, {state.tp: state for state in due})
         ask = self._locate if phase is Phase.RESETTING else self._validate
         for leader, found in leaders.items():
@@ -104,7 +104,7 @@ class PositionResolver:
         for state, generation in zip(states, generations, strict=True):
             if state.generation == generation:
                 self._located(state, outcome, ends.found.get(state.tp))
-        self._subscription.changed()
+        self._subscription.report_change()
 
     async def _look_for(self, states: Sequence[PartitionState]) -> None:
         """Check whether partitions without a leader exist.
@@ -146,21 +146,21 @@ class PositionResolver:
         for state, generation in zip(states, generations, strict=True):
             if state.generation == generation:
                 self._validated(state, outcome)
-        self._subscription.changed()
+        self._subscription.report_change()
 
     def _validated(self, state: PartitionState, outcome: LookupResult[EpochEnd]) -> None:
         end = outcome.found.get(state.tp)
         if end is None:
             self._failed(state, outcome.failed[state.tp], Scope.OFFSET_FOR_LEADER_EPOCH)
         elif NOWHERE in (end.end_offset, end.leader_epoch):
-            self._responses.diverged(state, NOWHERE, NOWHERE)
+            self._responses.on_divergence(state, NOWHERE, NOWHERE)
         elif end.end_offset < state.position:
-            self._responses.diverged(state, end.leader_epoch, end.end_offset)
+            self._responses.on_divergence(state, end.leader_epoch, end.end_offset)
         else:
-            state.confirmed()
+            state.confirm_position()
 
     def _failed(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
-        decision = self._backoff.failed(state, error, scope)
+        decision = self._backoff.on_failure(state, error, scope)
         if decision is Decision.REFRESH_AND_RETRY:
             self._cluster.updater.request_update([state.tp.topic])
         elif decision is not Decision.RETRY and self._subscription.concerns_all(error):

@@ -56,7 +56,7 @@ class PartitionResponses:
         self.obstructed: set[TopicPartition] = set()
         """Partitions whose next batch was too large to be received; perhaps it no longer is."""
 
-    def is_obstructed(self, tp: TopicPartition) -> bool:
+    def has_obstructed(self, tp: TopicPartition) -> bool:
         """Return whether the next batch of a partition was too large to be received."""
         if tp not in self.obstructed:
             return False
@@ -66,7 +66,9 @@ class PartitionResponses:
             return False
         return True
 
-    def too_large(self, tp: TopicPartition, wanted: Wanted, error: ResponseTooLargeError) -> None:
+    def on_too_large(
+        self, tp: TopicPartition, wanted: Wanted, error: ResponseTooLargeError
+    ) -> None:
         """Handle a batch that is too large to be received. The reader raises the error.
 
         Records that were fetched before the batch are delivered first.
@@ -77,22 +79,22 @@ class PartitionResponses:
         if state.fetch.offset != wanted.offset:
             return
         failure = bare(error.of_records(tp, wanted.offset))
-        self._backoff.obstructed(state, failure)
+        self._backoff.on_obstruction(state, failure)
         self.obstructed.add(tp)
         if state.is_obstructed:
             return
         damage = Damage(wanted.offset, wanted.offset, failure, unfetched=True)
-        state.fetch.damaged(state.generation)
+        state.fetch.stop_at_damage(state.generation)
         self._buffer.add(PartitionFetch(state, wanted.offset, (), (), None, damage))
         self.arrived.set()
 
-    def clear(self, state: PartitionState) -> None:
-        """Raise the error of `too_large` no more, because the next batch was received."""
+    def clear_obstruction(self, state: PartitionState) -> None:
+        """Raise the error of `on_too_large` no more, because the next batch was received."""
         if state.is_obstructed:
-            state.clear()
-            self._subscription.changed()
+            state.clear_error()
+            self._subscription.report_change()
 
-    def state(self, answer: Answer) -> PartitionState | None:
+    def find_state(self, answer: Answer) -> PartitionState | None:
         """Return the state of a response's partition, or None if the response is to be ignored.
 
         It is ignored if the position has jumped since the request, if the fetch offset is no longer
@@ -103,11 +105,11 @@ class PartitionResponses:
             return None
         return state if state.fetch.offset == answer.wanted.offset else None
 
-    def retry(self) -> Retry:
+    def make_retry(self) -> Retry:
         """Return the retries of a new fetcher, which have no deadline."""
         return Retry(math.inf, self._backoff.backoff, self._cluster.clock)
 
-    def refresh(self, node_id: int) -> None:
+    def request_leaders(self, node_id: int) -> None:
         """Request the leaders of the partitions that are fetched from a broker.
 
         It does nothing while the consumer ends: the fetch in flight has then failed only because
@@ -116,12 +118,12 @@ class PartitionResponses:
         if self._routes.is_open:
             self._cluster.updater.request_update(self._routes.topics_of(node_id))
 
-    def keep(self, fetch: PartitionFetch) -> None:
+    def keep_fetch(self, fetch: PartitionFetch) -> None:
         """Buffer the batches of a partition."""
         fetch.state.fetch.replica_delivers(self._cluster.clock.monotonic())
         self._buffer.add(fetch)
 
-    def out_of_range(self, state: PartitionState, node_id: int, offset: int) -> None:
+    def on_out_of_range(self, state: PartitionState, node_id: int, offset: int) -> None:
         """Handle an offset that the broker does not have."""
         self._subscription.settle()
         now = self._cluster.clock.monotonic()
@@ -129,7 +131,7 @@ class PartitionResponses:
             state.fetch.rest_replica(now)  # A follower may lag, so the leader is asked next.
         elif offset != state.position:
             # Buffered records are delivered first. Then the position itself is fetched.
-            self._backoff.repeat(state)
+            self._backoff.repeat_later(state)
         elif self._subscription.reset == NONE:
             error = OffsetOutOfRangeError(
                 f"The position is {offset}.", api="Fetch", broker=node_id, topic_partition=state.tp
@@ -138,10 +140,10 @@ class PartitionResponses:
         else:
             reason = f"broker {node_id} does not have the offset"
             self._subscription.reset_visibly(state, reason, self._subscription.reset)
-            self._backoff.lost(state)
-        self._subscription.changed()
+            self._backoff.on_position_lost(state)
+        self._subscription.report_change()
 
-    def diverged(self, state: PartitionState, epoch: int, end_offset: int) -> None:
+    def on_divergence(self, state: PartitionState, epoch: int, end_offset: int) -> None:
         """Handle a log that was truncated below the position.
 
         From `end_offset` on, the log differs from the one that was read. A negative `end_offset`
@@ -158,7 +160,7 @@ class PartitionResponses:
                 diverging_offset=end_offset if end_offset >= 0 else None,
             )
             state.fail(error)
-            self._subscription.changed()
+            self._subscription.report_change()
             return
         if end_offset < 0:
             self._subscription.reset_visibly(
@@ -166,34 +168,34 @@ class PartitionResponses:
             )
         else:
             self._subscription.truncate(state, end_offset, epoch)
-        self._backoff.lost(state)
+        self._backoff.on_position_lost(state)
 
-    def refused(self, state: PartitionState, node_id: int, code: int) -> None:
+    def on_refusal(self, state: PartitionState, node_id: int, code: int) -> None:
         """Handle an error of the broker for a partition."""
         error = error_for(code, api="Fetch", broker=node_id, topic_partition=state.tp)
         assert error is not None
         if node_id != state.fetch.leader:
             state.fetch.rest_replica(self._cluster.clock.monotonic())
-        decision = self._backoff.failed(state, error, Scope.FETCH)
+        decision = self._backoff.on_failure(state, error, Scope.FETCH)
         if decision is Decision.REFRESH_AND_RETRY:
             self._cluster.updater.request_update([state.tp.topic])
         elif decision is not Decision.RETRY:
             self._reports.add(error)
-        self._subscription.changed()
+        self._subscription.report_change()
 
-    def unusable(self, node_id: int, error: KafkaError) -> None:
+    def on_unusable_broker(self, node_id: int, error: KafkaError) -> None:
         """Handle an error that is expected to fail every fetch from this broker."""
         now = self._cluster.clock.monotonic()
         for state in self._subscription.partitions.values():
-            if state.flowing and self._routes.node(state, now) == node_id:
-                self._backoff.unusable(state, error)
+            if state.flowing and self._routes.find_node(state, now) == node_id:
+                self._backoff.on_lasting_failure(state, error)
         if self._subscription.concerns_all(error):
             self._reports.add(error)
 
-    def prefer(self, state: PartitionState, node_id: int, replica: int) -> None:
+    def use_replica(self, state: PartitionState, node_id: int, replica: int) -> None:
         """Handle a response in which the leader names a closer replica (KIP-392)."""
         if replica == node_id:
             return
         if not self._routes.prefer(state, replica):
-            self._backoff.repeat(state)
-        self._subscription.changed()
+            self._backoff.repeat_later(state)
+        self._subscription.report_change()

@@ -44,11 +44,11 @@ class Routes:
         self._preferred_s = config.metadata_max_age_ms / 1000
         self._open = False
 
-    def open(self) -> None:
+    def permit_fetching(self) -> None:
         """Permit fetching from now on."""
         self._open = True
 
-    def close(self) -> None:
+    def stop_fetching(self) -> None:
         """Stop all fetching."""
         self._open = False
 
@@ -57,7 +57,7 @@ class Routes:
         """Whether fetching is permitted."""
         return self._open
 
-    def node(self, state: PartitionState, now: float) -> int:
+    def find_node(self, state: PartitionState, now: float) -> int:
         """Return the broker to fetch a partition from, -1 if there is none."""
         fetch = state.fetch
         if fetch.preferred >= 0:
@@ -72,16 +72,16 @@ class Routes:
         """Return whether any partition is fetched from the broker, paused ones included."""
         now = self._cluster.clock.monotonic()
         states = self._subscription.partitions.values()
-        return self._open and any(self.node(state, now) == node_id for state in states)
+        return self._open and any(self.find_node(state, now) == node_id for state in states)
 
     def topics_of(self, node_id: int) -> list[str]:
         """Return the topics with a partition that is fetched from the broker."""
         now = self._cluster.clock.monotonic()
         states = self._subscription.partitions.values()
-        topics = [state.tp.topic for state in states if self.node(state, now) == node_id]
+        topics = [state.tp.topic for state in states if self.find_node(state, now) == node_id]
         return list(dict.fromkeys(topics))
 
-    def wanted(self, node_id: int) -> tuple[dict[TopicPartition, Wanted], float]:
+    def find_wanted(self, node_id: int) -> tuple[dict[TopicPartition, Wanted], float]:
         """Return the partitions to fetch from a broker now, and the time at which to look again."""
         now = self._cluster.clock.monotonic()
         wanted: dict[TopicPartition, Wanted] = {}
@@ -93,7 +93,7 @@ class Routes:
                 continue
             if not state.flowing:
                 continue
-            if fetch.preferred >= 0 and self.node(state, now) != node_id:
+            if fetch.preferred >= 0 and self.find_node(state, now) != node_id:
                 continue
             if state.retry.at > now:
                 retry_at = min(retry_at, state.retry.at)
@@ -114,7 +114,7 @@ class Routes:
                     state.leader_epoch,
                     state.generation,
                 )
-                fetch.wants(want)
+                fetch.store_want(want)
             wanted[tp] = want
         return wanted, retry_at
 
@@ -126,12 +126,12 @@ class Routes:
             return False
         now = self._cluster.clock.monotonic()
         partitions = self._subscription.partitions
-        return any(tp in partitions and partitions[tp].fetch.rests(now) for tp in tps)
+        return any(tp in partitions and partitions[tp].fetch.is_resting(now) for tp in tps)
 
     def prefer(self, state: PartitionState, replica: int) -> bool:
         """Fetch from a replica that the leader prefers; return whether the replica is usable."""
         now = self._cluster.clock.monotonic()
-        if replica in self._cluster.metadata.brokers and not state.fetch.rests(now):
+        if replica in self._cluster.metadata.brokers and not state.fetch.is_resting(now):
             state.fetch.prefer(replica, now, self._preferred_s)
             return True
         state.fetch.rest_replica(now)

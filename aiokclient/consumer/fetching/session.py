@@ -140,7 +140,7 @@ class FetchSession:
         else:
             epoch, named, forgotten = FIRST_EPOCH, dict(wanted), []
             self._name(wanted)
-        request = self._empty(epoch, rack_id)
+        request = self._make_empty(epoch, rack_id)
         request.topics = _topics(named, self.options.partition_max_bytes)
         request.forgotten_topics_data = forgotten
         return request
@@ -197,21 +197,21 @@ class FetchSession:
         missing = self.state is not SessionState.OPEN and not (
             self._partitions.keys() <= {answer.tp for answer in answers}
         )
-        self._advance(response.session_id, broken=strange or missing)
+        self._advance_epoch(response.session_id, broken=strange or missing)
         return answers
 
-    def limit(self, max_bytes: int) -> None:
+    def limit_bytes(self, max_bytes: int) -> None:
         """Request at most this many bytes of records from now on."""
         self.options = self.options._replace(max_bytes=max_bytes)
 
-    def refused(self, code: int) -> bool:
+    def on_refusal(self, code: int) -> bool:
         """Handle an error of the whole response. Return whether it concerns the session."""
         self.state = REFUSALS.get(code, SessionState.BROKEN)
         if self.state is SessionState.NONE:
             self.session_id = NO_SESSION
         return code in REFUSALS
 
-    def lost(self) -> None:
+    def on_loss(self) -> None:
         """Handle a lost response, after which the state of the session at the broker is unknown."""
         if self.state is SessionState.OPEN:
             self.state = SessionState.BROKEN
@@ -220,12 +220,12 @@ class FetchSession:
         """Return a request that ends the session and fetches nothing; None without a session."""
         if self.session_id == NO_SESSION:
             return None
-        request = self._empty(FINAL_EPOCH, None)
+        request = self._make_empty(FINAL_EPOCH, None)
         request.max_wait_ms = request.min_bytes = 0
         self.state, self.session_id = SessionState.NONE, NO_SESSION
         return request
 
-    def _advance(self, session_id: int, *, broken: bool) -> None:
+    def _advance_epoch(self, session_id: int, *, broken: bool) -> None:
         was_open = self.state is SessionState.OPEN and session_id == self.session_id
         self.epoch = self.epoch + 1 if was_open and self.epoch < MAX_EPOCH else 1
         self.session_id = session_id
@@ -234,7 +234,7 @@ class FetchSession:
         else:
             self.state = SessionState.BROKEN if broken else SessionState.OPEN
 
-    def _empty(self, epoch: int, rack_id: str | None) -> FetchRequest:
+    def _make_empty(self, epoch: int, rack_id: str | None) -> FetchRequest:
         options = self.options
         return FetchRequest(
             max_wait_ms=options.max_wait_ms,

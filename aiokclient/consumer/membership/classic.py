@@ -446,7 +446,7 @@ class ClassicMembership:
         assignor.on_assignment(assignment, generation.metadata)
 
     def _is_wanted(self, tp: TopicPartition) -> bool:
-        return self._subscription.wants(tp)
+        return self._subscription.is_wanted(tp)
 
     async def _refresh_metadata(self, topics: Sequence[str] | None) -> None:
         """Refresh the metadata of topics (None for all); if that fails, use the old metadata."""

@@ -270,8 +270,8 @@ class ConsumerCoordinator:
         while True:
             subscription = self._subscription.subscription
             if subscription is not self.topics.current or not self.topics.read:
-                await self.topics.begin(subscription)
-                self._subscription.changed()
+                await self.topics.follow_topics(subscription)
+                self._subscription.report_change()
                 self.membership.on_subscription_changed()
                 continue
             if subscription and self._subscription.has_relinquished:
@@ -325,7 +325,7 @@ class ConsumerCoordinator:
         self.released.set_member(self.membership.metadata)
         self.commits.wake_commits()
         self._subscription.confirm()
-        self._subscription.changed()
+        self._subscription.report_change()
 
     # -- the end
 
@@ -347,7 +347,7 @@ class ConsumerCoordinator:
         try:
             await self._put_down(wait_until, closers)
             with anyio.CancelScope(deadline=leave_by):
-                busy = partial(in_progress.is_busy, asks=self._may_ask(closers))
+                busy = partial(in_progress.may_be_busy, asks=self._may_ask(closers))
                 await self.rebalancer.close(leave_by, busy)
         finally:
             await self.membership.leave(max(deadline - loop.time(), 0.0))

@@ -172,11 +172,11 @@ class PollIntervalWatch:
             self._coordinator.on_poll_overdue(self._said)
 
     def _find_waiting_start(self) -> float | None:
-        oldest = self._in_progress.oldest()
+        oldest = self._in_progress.find_oldest()
         return self._read_lock.away_since if oldest is None else oldest
 
     def _describe_excess(self, seconds: float) -> str:
-        oldest = self._in_progress.oldest()
+        oldest = self._in_progress.find_oldest()
         what = "requested records" if oldest is None else "finished a record"
         return (
             f"the application has not {what} for {seconds:.1f} s, longer than "

@@ -96,7 +96,7 @@ class PartitionReconciler:
 
     def list_owned(self) -> list[TopicPartition]:
         """Return the partitions that the group has assigned to this consumer. Synchronous."""
-        return self._subscription.subscribed()
+        return self._subscription.list_subscribed()
 
     def troubles(self) -> list[str]:
         """Return what delays a rebalance in this consumer, as texts. Safe in any thread."""
@@ -155,7 +155,7 @@ class PartitionReconciler:
             self._told_idle = self
             self._counts["assigned"].add(len(added))
             self._subscription.assign_subscribed(dict.fromkeys([*owned, *added]))
-            states = self._subscription.chosen(added)
+            states = self._subscription.choose_states(added)
             self._subscription.withhold(states, Withheld.LISTENER, True)
             await self._tell_listeners("on_assigned", added)
             self._subscription.withhold(states, Withheld.LISTENER, False)

@@ -153,11 +153,11 @@ class FetchSizes:
         self._bytes = 0
         self._taken = 0
 
-    def taken(self, size: int) -> None:
+    def note_taken(self, size: int) -> None:
         """Record the bytes of a response that the reader has taken."""
         self._taken += size
 
-    def fetched(self, offsets: int, size: int) -> None:
+    def note_fetched(self, offsets: int, size: int) -> None:
         """Record the number of offsets and the bytes of a response."""
         self._offsets += offsets
         self._bytes += size
@@ -169,7 +169,7 @@ class FetchSizes:
             return 0 if self._taken < self._early else 1
         return AHEAD
 
-    def next(self, offsets: int) -> int:
+    def next_size(self, offsets: int) -> int:
         """Return the bytes to request in the next fetch.
 
         `offsets` is the number of offsets of the range that are left.
@@ -282,8 +282,8 @@ class LeaderRequests:
         updater, topic = self._cluster.updater, self._tp.topic
         updater.want(topic, self._owner)
         info = self._cluster.metadata.topic(topic)
-        if info is None or info.error or not self._fits(info):
-            if info is not None and not self._fits(info):
+        if info is None or info.error or not self._is_fitting(info):
+            if info is not None and not self._is_fitting(info):
                 updater.doubt(info.topic_id)  # So that a single response replaces the topic.
             info = (await updater.refresh((topic,), timeout=timeout, at_once=True)).topic(topic)
         refusal = error_for(
@@ -293,11 +293,11 @@ class LeaderRequests:
             raise refusal
         if info is None or self._tp.partition >= len(info.partitions):
             raise UnknownTopicOrPartitionError(api="Metadata", topic_partition=self._tp)
-        if not self._fits(info):
+        if not self._is_fitting(info):
             raise self._recreated(f"Its id is {info.topic_id}, not {self._expected_id}.")
         self._topic_id, self._cluster_id = info.topic_id, self._cluster.metadata.cluster_id
 
-    def _fits(self, info: TopicInfo) -> bool:
+    def _is_fitting(self, info: TopicInfo) -> bool:
         """Return whether a topic may be the one to read, and has the partition."""
         known = info.topic_id != NO_TOPIC_ID and self._expected_id is not None
         same = not known or info.topic_id == self._expected_id
@@ -313,8 +313,8 @@ class LeaderRequests:
     ) -> None:
         """Fetch once. See `ClusterClient.attempt`."""
         epoch = self._cluster.metadata.leader_epoch(*self._tp)
-        message = self._message(offset, size, epoch, MAX_WAIT_MS)
-        self._cluster.attempt(connection, message, done, highest=self._highest())
+        message = self._make_message(offset, size, epoch, MAX_WAIT_MS)
+        self._cluster.attempt(connection, message, done, highest=self._find_highest())
 
     async def request(
         self, offset: int, size: int, timeout: float, earlier: KafkaError | None
@@ -323,21 +323,21 @@ class LeaderRequests:
         # Each retry may go to another leader, so the request names no epoch. The broker waits for
         # less than the timeout, so that its response, which says why there is no record, arrives.
         wait_ms = min(MAX_WAIT_MS, int(timeout * 500))
-        message = self._message(offset, size, -1, wait_ms)
+        message = self._make_message(offset, size, -1, wait_ms)
         return await self._cluster.request(
             message,
             Leader(*self._tp),
             timeout=timeout,
             scope=Scope.FETCH,
-            check=self.refusal,
+            check=self.find_refusal,
             purpose=Purpose.FETCH,
             owner=self._owner,
-            highest=self._highest,
+            highest=self._find_highest,
             before_retry=self._before_retry,
             earlier=earlier,
         )
 
-    def _message(self, offset: int, size: int, epoch: int, wait_ms: int) -> FetchRequest:
+    def _make_message(self, offset: int, size: int, epoch: int, wait_ms: int) -> FetchRequest:
         partition = FetchPartition(
             partition=self._tp.partition,
             current_leader_epoch=epoch,
@@ -354,7 +354,7 @@ class LeaderRequests:
             ],
         )
 
-    def _highest(self) -> int | None:
+    def _find_highest(self) -> int | None:
         """Return the highest version in which to send the request, or None if there is no limit.
 
         Called before each attempt. Raises ClusterChangedError if the client has moved to another
@@ -363,7 +363,7 @@ class LeaderRequests:
         self._require_cluster()
         return BY_ID - 1 if self._topic_id == NO_TOPIC_ID else None
 
-    def refusal(self, response: FetchResponse) -> KafkaError | None:
+    def find_refusal(self, response: FetchResponse) -> KafkaError | None:
         """Return the error of the partition in a response, or None if it concerns the position."""
         error = error_for(response.error_code, api="Fetch")
         data = partition_data(response, self._tp.partition)
@@ -372,12 +372,12 @@ class LeaderRequests:
         if data.error_code in EVENTS:
             self._answered = True
             return None
-        self._hint(data, response)
+        self._apply_hint(data, response)
         if data.error_code in DOUBTED:
             self._cluster.updater.doubt(self._topic_id)
         return error_for(data.error_code, api="Fetch", topic_partition=self._tp)
 
-    def _hint(self, data: PartitionData, response: FetchResponse) -> None:
+    def _apply_hint(self, data: PartitionData, response: FetchResponse) -> None:
         """Apply the new leader that a response names (KIP-951)."""
         leader = data.current_leader
         if leader.leader_id >= 0 and leader.leader_epoch >= 0:
@@ -491,16 +491,16 @@ class RangeFetches:
             if self._ready:
                 part = self._ready.popleft()
                 if part.event is PartEvent.DATA:
-                    self._sizes.taken(part.size)
+                    self._sizes.note_taken(part.size)
                     self._fetch_ahead()
                     return part
                 await self._without_data(part)
             elif self.position >= self._request.end:
                 return None
             elif self._in_flight:
-                await self._wait()
+                await self._wait_for_response()
             else:
-                await self._fetch()
+                await self._fetch_position()
 
     def fetch_again(self, error: KafkaError, offset: int, last_offset: int, over: bool) -> None:
         """Fetch a damaged batch again, or raise its error if it was already fetched again.
@@ -533,21 +533,21 @@ class RangeFetches:
 
     # -- fetching
 
-    async def _fetch(self) -> None:
+    async def _fetch_position(self) -> None:
         """Fetch the position, with retries, until the timeout."""
         earlier, self._error = self._error, None
         generation, offset = self._generation, self.position
-        size = 1 if self._alone else self._sizes.next(self._request.end - offset)
+        size = 1 if self._alone else self._sizes.next_size(self._request.end - offset)
         self._in_flight = True
         try:
             if not self._located:
                 await self._requests.locate(self._remaining_s)
                 self._located = True
-            self._sent_at = self._now()
+            self._sent_at = self._get_time()
             response = await self._requests.request(offset, size, self._remaining_s, earlier)
             if generation == self._generation:
                 self._in_flight = self._alone = False
-                self._take(response)
+                self._take_response(response)
         except ResponseTooLargeError as error:
             self._in_flight = False
             if self._alone:
@@ -569,9 +569,9 @@ class RangeFetches:
         connection = self._requests.connected()
         if connection is None:
             return
-        size = self._sizes.next(self._request.end - self.position)
+        size = self._sizes.next_size(self._request.end - self.position)
         done = partial(self._on_response, self._generation, connection.broker.node_id)
-        self._in_flight, self._sent_at = True, self._now()
+        self._in_flight, self._sent_at = True, self._get_time()
         try:
             self._requests.attempt(connection, self.position, size, done)
         except KafkaError as error:
@@ -583,27 +583,27 @@ class RangeFetches:
         if generation != self._generation:
             return
         self._in_flight = False
-        error = error if error is not None else self._requests.refusal(response)
+        error = error if error is not None else self._requests.find_refusal(response)
         if error is None:
-            self._take(response)
+            self._take_response(response)
         else:
             error.broker, self._error = broker, error
         if self._arrived is not None and not self._arrived.done():
             self._arrived.set_result(None)
 
-    def _take(self, response: Any) -> None:
+    def _take_response(self, response: Any) -> None:
         """Queue a response that has no error, and send the next fetch if possible."""
         data = partition_data(response, self._request.tp.partition)
         part = fetched(data, self.position, self._request.end)
         self._ready.append(part)
         if part.event is PartEvent.DATA:
-            self._sizes.fetched(part.next_offset - self.position, part.size)
+            self._sizes.note_fetched(part.next_offset - self.position, part.size)
             self.position = part.next_offset
             self._fetch_ahead()
 
     # -- waiting
 
-    def _now(self) -> float:
+    def _get_time(self) -> float:
         return self._cluster.clock.monotonic()
 
     @property
@@ -611,13 +611,13 @@ class RangeFetches:
         return max(self._retry.remaining_s, 0.0)
 
     def _new_retry(self) -> Retry:
-        return Retry(self._now() + self._timeout_s, self._backoff, self._cluster.clock)
+        return Retry(self._get_time() + self._timeout_s, self._backoff, self._cluster.clock)
 
     def _progressed(self) -> None:
         self._empty = 0
         self._retry = self._new_retry()
 
-    async def _wait(self) -> None:
+    async def _wait_for_response(self) -> None:
         """Wait for the response to the fetch in flight."""
         self._arrived = asyncio.get_running_loop().create_future()
         try:
@@ -638,7 +638,7 @@ class RangeFetches:
 
     async def _without_data(self, part: FetchedPart) -> None:
         """Handle a response without a batch at the position, and wait before the next fetch."""
-        prompt = self._now() - self._sent_at < PROMPT_S
+        prompt = self._get_time() - self._sent_at < PROMPT_S
         why = "The broker returned no records, because a quota is exceeded."
         if part.event is PartEvent.DAMAGED:
             assert part.damage is not None
@@ -648,7 +648,7 @@ class RangeFetches:
             await self._check_bounds()
             why = "The broker does not have the offset, although the log contains it."
         elif part.event is PartEvent.NOTHING:
-            why = await self._nothing(part)
+            why = await self._on_nothing(part)
         if self.position > part.offset:
             return
         if prompt:
@@ -656,7 +656,7 @@ class RangeFetches:
         if self._retry.remaining_s <= SHORTEST_S:
             raise self._out_of_time(why)
 
-    async def _nothing(self, part: FetchedPart) -> str:
+    async def _on_nothing(self, part: FetchedPart) -> str:
         """Handle an empty response. Return the probable reason for it, as text for an error."""
         stable = part.last_stable_offset if self._request.read_committed else -1
         readable = part.high_watermark if stable < 0 else stable

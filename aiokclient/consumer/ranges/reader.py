@@ -49,7 +49,7 @@ async def read(
                 return
             left, stream = part.batches, None
             while left:
-                found = await converter.next(tp, left, offset, stream)
+                found = await converter.convert_next(tp, left, offset, stream)
                 if found.table is not None:
                     for table in _cut(found.table, request.batch_rows):
                         yield table

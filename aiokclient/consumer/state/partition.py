@@ -181,11 +181,11 @@ class FetchState:
         """Fetch from this offset next, regardless of buffered records."""
         self.offset = offset
 
-    def wants(self, want: Any) -> None:
+    def store_want(self, want: Any) -> None:
         """Store the entry for fetch requests."""
         self.want = want
 
-    def fetched(self, high_watermark: int, log_start: int = -1, last_stable: int = -1) -> None:
+    def note_ends(self, high_watermark: int, log_start: int = -1, last_stable: int = -1) -> None:
         """Handle a response without an error."""
         self.high_watermark = high_watermark
         self.log_start = log_start
@@ -208,11 +208,11 @@ class FetchState:
         """Forget the end of the log, because the log was replaced."""
         self.high_watermark = self.log_start = self.last_stable = -1
 
-    def buffered(self, next_offset: int) -> None:
+    def fetch_after(self, next_offset: int) -> None:
         """Fetch the offset after the buffered batches next."""
         self.offset = next_offset
 
-    def damaged(self, generation: int) -> None:
+    def stop_at_damage(self, generation: int) -> None:
         """Fetch nothing more in this generation: the buffered batches are damaged."""
         self.examined = generation
 
@@ -220,7 +220,7 @@ class FetchState:
         """Record that the damaged batch at this offset is fetched for the second time."""
         self.damaged_at = damaged_at
 
-    def undamaged(self) -> None:
+    def forget_damage(self) -> None:
         """Forget a damaged batch, because the position has jumped."""
         self.damaged_at = -1
 
@@ -249,7 +249,7 @@ class FetchState:
         self.preferred = -1
         self._rests_until = now + REPLICA_REST_S
 
-    def rests(self, now: float) -> bool:
+    def is_resting(self, now: float) -> bool:
         """Return whether the leader's preferred replica is ignored at present."""
         return self._rests_until > now
 
@@ -280,7 +280,7 @@ class RetryState:
         self._losses = 0  # Losses of the position without a long pause between them.
         self._lost_at = -math.inf
 
-    def requested(self) -> None:
+    def begin_lookup(self) -> None:
         """Request nothing more until a lookup is answered, or the position jumps."""
         self.at = math.inf
 
@@ -300,7 +300,7 @@ class RetryState:
         self._warned_until = until + WARNED_EVERY_S
         return True
 
-    def lost(self, now: float, backoff: Backoff, rng: random.Random) -> None:
+    def on_position_lost(self, now: float, backoff: Backoff, rng: random.Random) -> None:
         """Record that the position was lost; delay requests if that happens repeatedly."""
         self._losses = self._losses + 1 if now - self._lost_at < LOSSES_S else 1
         self._lost_at = now
@@ -313,7 +313,7 @@ class RetryState:
         if self.trouble is not None:
             self.trouble, self.last = None, LastAnswer()
 
-    def due(self) -> None:
+    def make_due(self) -> None:
         """Allow the next request at once, because the partition has a new leader."""
         self.at = 0.0
 
@@ -537,7 +537,7 @@ class PartitionState:
         """Move to an offset that is buffered. Fetched records and requests remain valid."""
         self.jumps += 1
         self._set_position(offset, epoch)
-        self.fetch.undamaged()
+        self.fetch.forget_damage()
         self.group.forget_committed()
         self.outstanding.clear()
 
@@ -664,12 +664,12 @@ class PartitionState:
         if leader_epoch == self.leader_epoch or leader_epoch == NO_EPOCH:
             return False
         self.leader_epoch = leader_epoch
-        self.retry.due()
+        self.retry.make_due()
         # A position without a known epoch cannot be compared with the leader's epoch.
         is_older = self.position_epoch != NO_EPOCH and self.position_epoch < leader_epoch
         if not is_older:
             if self.phase is Phase.VALIDATING:
-                self.confirmed()  # The epoch went back, so nothing can be compared any more.
+                self.confirm_position()  # The epoch went back, so nothing can be compared any more.
             return False
         if (self.phase, Event.NEW_LEADER) not in TRANSITIONS:
             return False
@@ -677,7 +677,7 @@ class PartitionState:
         self.rewind()
         return True
 
-    def confirmed(self) -> None:
+    def confirm_position(self) -> None:
         """Record that the position is on the leader's history."""
         self._apply(Event.CONFIRMED)
         self.retry.succeeded()
@@ -695,10 +695,10 @@ class PartitionState:
         self.rewind()
         self.error = error
 
-    def clear(self) -> None:
+    def clear_error(self) -> None:
         """Raise the error of `obstruct` no more."""
         self.error = None
-        self.fetch.wants(None)
+        self.fetch.store_want(None)
 
     @property
     def is_obstructed(self) -> bool:
@@ -730,7 +730,7 @@ class PartitionState:
         self.retry.succeeded()
         self.withheld = NOTHING
 
-    def removed(self) -> None:
+    def on_removed(self) -> None:
         """Ignore responses and outstanding records, because the partition is no longer assigned."""
         self.generation += 1
         self.outstanding.clear()
@@ -740,7 +740,7 @@ class PartitionState:
         self.generation += 1
         self.jumps += 1
         self.error = self.reset = None
-        self.fetch.undamaged()
+        self.fetch.forget_damage()
         self.group.forget_committed()
         self.outstanding.clear()
         self.retry.succeeded()

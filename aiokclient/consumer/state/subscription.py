@@ -155,7 +155,7 @@ class SubscriptionState:
         self.client_log = log
         self.log = LimitedLog(log, clock.monotonic)
 
-    def begin(
+    def begin_reading(
         self,
         reader: Reader,
         source: PartitionSource,
@@ -178,7 +178,7 @@ class SubscriptionState:
         if self._reader is not None:
             self._reader.settle()
 
-    def confirmed_until(self) -> float:
+    def get_confirmed_until(self) -> float:
         """Return the time, on the loop's clock, until which the assignment is certainly valid."""
         return math.inf if self._source is None else self._source.confirmed_until
 
@@ -186,7 +186,7 @@ class SubscriptionState:
         """Return whether the partitions of the subscription are known."""
         return self._source is None or self._source.knows_its_part()
 
-    def changed(self) -> None:
+    def report_change(self) -> None:
         """Call the listeners soon, once for all changes until then."""
         if self._reader is not None:
             self._reader.revalidate()
@@ -211,7 +211,7 @@ class SubscriptionState:
         if self.subscription:
             self.subscription.replace_listener(listener)
 
-    def look(self) -> None:
+    def apply_changes(self) -> None:
         """Apply pending changes; to be called before records are delivered."""
         if self.grouped:
             self.confirm()
@@ -244,11 +244,11 @@ class SubscriptionState:
             self._relinquish()
         for tp in self._subscribed:
             if self.grouped or tp not in self._by_hand:
-                wanted = self.wants(tp)
+                wanted = self.is_wanted(tp)
                 self.withhold([self.partitions[tp]], Withheld.UNSUBSCRIBED, not wanted)
-        self.changed()
+        self.report_change()
 
-    def wants(self, tp: TopicPartition) -> bool:
+    def is_wanted(self, tp: TopicPartition) -> bool:
         """Return whether the present subscription includes the topic of a partition.
 
         Brokers that match a pattern themselves understand it a little differently. What only they
@@ -351,7 +351,7 @@ class SubscriptionState:
         wanted = {**self._by_hand, **self._subscribed}
         for tp in [tp for tp in self.partitions if tp not in wanted]:
             state = self.partitions.pop(tp)
-            state.removed()
+            state.on_removed()
             self._absent[tp] = state
         self._absent = {tp: state for tp, state in self._absent.items() if self._may_return(tp)}
         for tp in wanted:
@@ -364,14 +364,14 @@ class SubscriptionState:
                     state.withhold(Withheld.UNCONFIRMED, True)
                 if self.grouped and tp not in self._by_hand:
                     # The group may assign what it was asked for before the subscription changed.
-                    state.withhold(Withheld.UNSUBSCRIBED, not self.wants(tp))
+                    state.withhold(Withheld.UNSUBSCRIBED, not self.is_wanted(tp))
                 start = resets.get(tp, None if self.grouped else self.reset)
                 if start is not None:
-                    self._begin(state, start)
+                    self._begin_lookup(state, start)
         if not self.grouped:
             kept = self.partitions if resets else self._by_hand
             self.withhold([self.partitions[tp] for tp in kept], Withheld.UNSUBSCRIBED, False)
-        self.changed()
+        self.report_change()
 
     def _may_return(self, tp: TopicPartition) -> bool:
         """Return whether to keep the position of a removed partition.
@@ -381,7 +381,7 @@ class SubscriptionState:
         wanted = self.subscription
         return not self.grouped and wanted.matches(tp.topic, internal=False)
 
-    def subscribed(self) -> list[TopicPartition]:
+    def list_subscribed(self) -> list[TopicPartition]:
         """Return the partitions of the subscription; those assigned by hand are not included."""
         return list(self._subscribed)
 
@@ -411,7 +411,7 @@ class SubscriptionState:
             )
         return state
 
-    def chosen(self, tps: Iterable[TopicPartition] | None) -> list[PartitionState]:
+    def choose_states(self, tps: Iterable[TopicPartition] | None) -> list[PartitionState]:
         """Return the states of these partitions; for None, of all that are assigned."""
         return list(self.partitions.values()) if tps is None else self._states(tps)
 
@@ -426,20 +426,20 @@ class SubscriptionState:
         state, known = self[tp], NO_EPOCH if epoch is None else epoch
         if self._reader is None or not self._reader.seek_buffered(state, offset, known):
             state.seek(offset, known)
-        self.changed()
+        self.report_change()
 
     def look_up(self, states: Iterable[PartitionState], reset: Reset | None = None) -> None:
         """Look up positions by `reset`. If that is None, use the consumer's `auto_offset_reset`."""
         self.settle()
         for state in states:
-            self._begin(state, self.reset if reset is None else reset)
-        self.changed()
+            self._begin_lookup(state, self.reset if reset is None else reset)
+        self.report_change()
 
     def return_to_committed(self, fallbacks: Mapping[PartitionState, int]) -> None:
         """Continue at committed offsets, or at these offsets where the group has none."""
         for state, fallback in fallbacks.items():
             state.return_to_committed(fallback)
-        self.changed()
+        self.report_change()
 
     def discard_positions(self) -> None:
         """Find all positions anew, because offsets of another cluster mean nothing in this one.
@@ -454,15 +454,15 @@ class SubscriptionState:
             if self.grouped:
                 state.return_to_committed(-1)
             else:
-                self._begin(state, self.reset)
+                self._begin_lookup(state, self.reset)
         self._logs_replaced(None)
-        self.changed()
+        self.report_change()
 
     def _logs_replaced(self, tps: Iterable[TopicPartition] | None) -> None:
         if self._reader is not None:
-            self._reader.logs_replaced(tps)
+            self._reader.on_logs_replaced(tps)
 
-    def _begin(self, state: PartitionState, reset: Reset) -> None:
+    def _begin_lookup(self, state: PartitionState, reset: Reset) -> None:
         if reset == NONE:
             state.fail(NoOffsetError(topic_partition=state.tp))
         else:
@@ -482,9 +482,9 @@ class SubscriptionState:
             extra={"event": "position_reset", "topic": state.tp.topic},
         )
         self.own_metrics.metrics.by_topic("consumer.position.resets").of(state.tp.topic).add()
-        self._begin(state, reset)
+        self._begin_lookup(state, reset)
         self._logs_replaced((state.tp,))
-        self.changed()
+        self.report_change()
 
     def back_off(self, state: PartitionState, until: float, trouble: KafkaError) -> None:
         """Request nothing for the partition until that time; log a lasting error once."""
@@ -522,7 +522,7 @@ class SubscriptionState:
         self.own_metrics.metrics.by_topic("consumer.truncations").of(state.tp.topic).add()
         state.located_at(end_offset, epoch)
         self._logs_replaced((state.tp,))
-        self.changed()
+        self.report_change()
 
     def bind(self, state: PartitionState, topic_id: UUID, fresh: Reset) -> None:
         """Store the topic's id.
@@ -545,7 +545,7 @@ class SubscriptionState:
                     extra={"event": "position_restored", "topic": state.tp.topic},
                 )
                 self._logs_replaced((state.tp,))
-                self.changed()
+                self.report_change()
             else:
                 reason = "the topic was deleted and created again"
                 self.reset_visibly(state, reason, fresh)
@@ -556,7 +556,7 @@ class SubscriptionState:
         self.settle()
         for state in states:
             state.pause(paused)
-        self.changed()
+        self.report_change()
 
     def hold(self, states: Iterable[PartitionState], held: bool) -> None:
         """Withhold partitions for an iteration that has reached their end offsets, or undo that."""
@@ -566,11 +566,11 @@ class SubscriptionState:
         """Add or remove a reason to deliver no records of these partitions."""
         for state in states:
             state.withhold(why, on)
-        self.changed()
+        self.report_change()
 
     def confirm(self) -> None:
         """Withhold the group's partitions while it is uncertain whether they are still assigned."""
-        late = asyncio.get_running_loop().time() >= self.confirmed_until()
+        late = asyncio.get_running_loop().time() >= self.get_confirmed_until()
         if late is not self._late:
             self._late = late
             states = [self.partitions[tp] for tp in self._subscribed if tp not in self._by_hand]
@@ -598,33 +598,33 @@ class PartitionBackoff:
         self.longest_s = self.backoff.maximum_s
         """Seconds until the next attempt after an error that is probably not temporary."""
 
-    def failed(self, state: PartitionState, error: KafkaError, scope: Scope) -> Decision:
+    def on_failure(self, state: PartitionState, error: KafkaError, scope: Scope) -> Decision:
         """Delay the next request for a partition after an error; return the decision about it."""
         decision = classify(error, scope)
         delay_s = 0.0
         if decision.again:
             attempts = state.retry.attempts
             delay_s = self.backoff.delay_after(error, scope, attempts, self._clock.rng)
-        self._rest(state, error, delay_s or self.longest_s)
+        self._back_off(state, error, delay_s or self.longest_s)
         return decision
 
-    def unusable(self, state: PartitionState, error: KafkaError) -> None:
+    def on_lasting_failure(self, state: PartitionState, error: KafkaError) -> None:
         """Delay the next request after an error that is expected to last."""
-        self._rest(state, error, self.longest_s)
+        self._back_off(state, error, self.longest_s)
 
-    def obstructed(self, state: PartitionState, error: KafkaError) -> None:
+    def on_obstruction(self, state: PartitionState, error: KafkaError) -> None:
         """Delay the next request for a batch that is too large; every request raises the error."""
         state.retry.back_off(self._clock.monotonic() + self.longest_s, error)
 
-    def repeat(self, state: PartitionState) -> None:
+    def repeat_later(self, state: PartitionState) -> None:
         """Repeat a request after the usual delay, although its response had no error."""
         state.retry.back_off(self._clock.monotonic() + self._delay_s(state))
 
-    def lost(self, state: PartitionState) -> None:
+    def on_position_lost(self, state: PartitionState) -> None:
         """Record that a position was lost; delay requests if that happens repeatedly."""
-        state.retry.lost(self._clock.monotonic(), self.backoff, self._clock.rng)
+        state.retry.on_position_lost(self._clock.monotonic(), self.backoff, self._clock.rng)
 
-    def _rest(self, state: PartitionState, error: KafkaError, seconds: float) -> None:
+    def _back_off(self, state: PartitionState, error: KafkaError, seconds: float) -> None:
         self._subscription.back_off(state, self._clock.monotonic() + seconds, error)
 
     def _delay_s(self, state: PartitionState) -> float:
@@ -648,7 +648,7 @@ class Reports:
         subject = (error.topic_partition, error.broker) if isinstance(error, KafkaError) else ()
         self.errors[(type(error), *subject)] = error
         self._arrived.set()
-        self._subscription.changed()
+        self._subscription.report_change()
 
     def take(self) -> Exception:
         """Remove the oldest error and return it."""

@@ -118,7 +118,7 @@ def test_arrow_batches_deliver_nothing_when_the_conversion_outlasts_the_session(
         async with member(world, name="m", max_poll_interval_ms=600_000, **options) as consumer:
             batches = consumer.arrow_batches()
             converter = batches._tables._converter
-            convert = converter.next
+            convert = converter.convert_next
 
             async def slow(*args: Any, **kwargs: Any) -> Any:
                 converted = await convert(*args, **kwargs)
@@ -126,10 +126,10 @@ def test_arrow_batches_deliver_nothing_when_the_conversion_outlasts_the_session(
                 world.sim.loop.leap(100)
                 return converted
 
-            converter.next = slow  # type: ignore[method-assign]
+            converter.convert_next = slow  # type: ignore[method-assign]
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(anext(batches), 60)
-            converter.next = convert  # type: ignore[method-assign]
+            converter.convert_next = convert  # type: ignore[method-assign]
             world.network.heal()
             table = await asyncio.wait_for(anext(batches), 60)
             assert table.num_rows == 10

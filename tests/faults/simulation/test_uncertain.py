@@ -25,7 +25,7 @@ def test_the_session_ends_between_a_look_and_the_records(
             await asyncio.sleep(0.02)
             looks = iter([math.inf])
             monkeypatch.setattr(
-                SubscriptionState, "confirmed_until", lambda _: next(looks, -math.inf)
+                SubscriptionState, "get_confirmed_until", lambda _: next(looks, -math.inf)
             )
             assert (await anext(records)).offset == 1
             with pytest.raises(TimeoutError):

@@ -60,7 +60,7 @@ class Upper:
 
 def test_deserializers_may_be_functions_or_objects() -> None:
     both = Deserializers(bytes.decode, Upper())
-    made = both.apply(record(1))
+    made = both.deserialize_record(record(1))
     assert made is not None
     assert (made.key, made.value, made.offset) == ("k", "t:V:h", 1)
     assert both
@@ -68,7 +68,9 @@ def test_deserializers_may_be_functions_or_objects() -> None:
 
 
 def test_a_tombstone_is_never_deserialized() -> None:
-    made = Deserializers(bytes.decode, bytes.decode).apply(record(1, key=None, value=None))
+    made = Deserializers(bytes.decode, bytes.decode).deserialize_record(
+        record(1, key=None, value=None)
+    )
     assert made is not None
     assert (made.key, made.value) == (None, None)
 
@@ -77,9 +79,9 @@ def test_a_tombstone_is_never_deserialized() -> None:
 def test_deserialize_none_calls_the_deserializers_with_none(view: bool) -> None:
     seen: list[Any] = []
     value: Any = memoryview if view else lambda data: seen.append(data) or "value"
-    made = Deserializers(lambda data: seen.append(data) or "key", value, nulls=True).apply(
-        record(1, key=None, value=None)
-    )
+    made = Deserializers(
+        lambda data: seen.append(data) or "key", value, nulls=True
+    ).deserialize_record(record(1, key=None, value=None))
     assert made is not None
     assert (made.key, made.value) == ("key", None if view else "value")
     assert seen == ([None] if view else [None, None])
@@ -91,7 +93,9 @@ def test_deserialize_none_calls_the_deserializers_with_none(view: bool) -> None:
 )
 def test_records_tell_the_serialized_sizes(key: Any, value: Any, sizes: tuple[int, int]) -> None:
     raw = record(1, key=key, value=value)
-    made = Deserializers(lambda data: "a longer key", lambda data: 5, nulls=True).apply(raw)
+    made = Deserializers(
+        lambda data: "a longer key", lambda data: 5, nulls=True
+    ).deserialize_record(raw)
     assert made is not None
     copies = [copy.copy(made), pickle.loads(pickle.dumps(made))]
     for each in [raw, made, *copies]:
@@ -106,7 +110,7 @@ def test_the_sizes_of_an_own_record_with_objects_are_unknown() -> None:
 
 def test_a_deserializer_error_names_the_record() -> None:
     with pytest.raises(RecordError, match="value") as raised:
-        Deserializers(None, int).apply(record(9, 2))
+        Deserializers(None, int).deserialize_record(record(9, 2))
     error = raised.value
     assert error.topic_partition == TopicPartition("t", 2)
     assert (error.offset, error.raw_key, error.raw_value) == (9, b"k", b"v")
@@ -122,8 +126,8 @@ def test_the_program_decides_about_failures() -> None:
         return SKIP if error.offset == 1 else -1
 
     both = Deserializers(None, int, decide)
-    assert both.apply(record(1)) is None
-    made = both.apply(record(2))
+    assert both.deserialize_record(record(1)) is None
+    made = both.deserialize_record(record(2))
     assert made is not None
     assert made.value == -1
     assert [error.offset for error in seen] == [1, 2]
@@ -131,9 +135,9 @@ def test_the_program_decides_about_failures() -> None:
 
 def test_a_key_error_names_the_key() -> None:
     skipping = Deserializers(int, None, lambda error: SKIP)
-    assert skipping.apply(record(1)) is None
+    assert skipping.deserialize_record(record(1)) is None
     replacing = Deserializers(int, bytes.decode, lambda error: 0)
-    made = replacing.apply(record(1))
+    made = replacing.deserialize_record(record(1))
     assert made is not None
     assert (made.key, made.value) == (0, "v")
 

@@ -145,12 +145,12 @@ class PartitionAssignment:
                 owned = self._owned.get(partition)
                 if owned is None:
                     unknown.append(partition)
-                elif not self._subscription.subscription or self._subscription.wants(owned):
+                elif not self._subscription.subscription or self._subscription.is_wanted(owned):
                     known[partition] = owned
             elif not (hide and info.internal):
                 tp = TopicPartition(name, partition.partition)
                 # Without any subscription the member leaves, and revokes everything.
-                if not self._subscription.subscription or self._subscription.wants(tp):
+                if not self._subscription.subscription or self._subscription.is_wanted(tp):
                     known[partition] = tp
         return known, unknown
 

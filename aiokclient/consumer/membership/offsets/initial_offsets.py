@@ -135,7 +135,7 @@ class InitialOffsets:
                 state.seek(state.group.fallback)
             else:
                 self._reset_position(state, siblings)
-        self._subscription.changed()
+        self._subscription.report_change()
 
     def _needs_siblings(self, state: PartitionState) -> bool:
         """Return whether commits of other partitions affect the initial offset of this one."""
@@ -200,10 +200,10 @@ class InitialOffsets:
                 self._subscription.withhold([state], Withheld.INITIAL_OFFSET, False)
             else:
                 self._on_error(state, error, Scope.OFFSET_COMMIT)
-        self._subscription.changed()
+        self._subscription.report_change()
 
     def _on_error(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
-        if self._backoff.failed(state, error, scope) is Decision.FAIL:
+        if self._backoff.on_failure(state, error, scope) is Decision.FAIL:
             self._coordinator.report_error(error)
 
 

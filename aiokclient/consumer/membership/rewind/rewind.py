@@ -273,7 +273,7 @@ class GroupRewinder:
                 return None
         try:
             stored = (await self._commits.fetch_committed([state.tp], self._patience_s))[state.tp]
-            log = await self._offsets.bounds(state.tp, self._patience_s)
+            log = await self._offsets.find_bounds(state.tp, self._patience_s)
         except KafkaError as error:
             extra = {"event": "group_rewind_failed", "topic": state.tp.topic}
             self._subscription.client_log.warning(

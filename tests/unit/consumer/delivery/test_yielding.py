@@ -141,10 +141,10 @@ def slow_down(consumer: Consumer[Any, Any], world: World) -> None:
     """Make each step of the unpacker take a millisecond of virtual time."""
     assert consumer._engine is not None
     unpacker = consumer._engine.reader._unpacker
-    step = unpacker.step
+    step = unpacker.unpack_next
 
     def slow_step() -> Any:
         world.sim.loop.leap(0.001)
         return step()
 
-    unpacker.step = slow_step  # type: ignore[method-assign]
+    unpacker.unpack_next = slow_step  # type: ignore[method-assign]

@@ -88,7 +88,7 @@ def test_a_slot_is_free_when_all_its_parts_are() -> None:
     assert not responses.is_read
     buffer.clear()
     assert responses.is_read
-    assert buffer.next() is None
+    assert buffer.get_next() is None
 
 
 def test_invalid_parts_are_dropped() -> None:
@@ -109,11 +109,11 @@ def test_a_paused_part_is_copied_out_of_its_response() -> None:
     state.pause(True)
     buffer.sort_out()
     assert responses.is_read
-    assert buffer.next() is None
+    assert buffer.get_next() is None
     assert 0 < buffer.paused_size < len(batches(3, 4, 5))
     state.pause(False)
     buffer.sort_out()
-    assert offsets(unpacker(buffer).step()) == list(range(4, 12))
+    assert offsets(unpacker(buffer).unpack_next()) == list(range(4, 12))
 
 
 @pytest.mark.fault(38)
@@ -121,7 +121,7 @@ def test_paused_parts_beyond_the_limit_are_fetched_again() -> None:
     first, second = flowing(), flowing(T1)
     buffer = FetchBuffer(len(batches(3)) + 10)
     for state in (first, second):
-        state.fetch.buffered(3)
+        state.fetch.fetch_after(3)
         buffer.add(fetched(state, batches(3)))
         state.pause(True)
     buffer.sort_out()
@@ -133,7 +133,7 @@ def test_a_part_that_comes_for_a_paused_partition_is_set_aside() -> None:
     state, buffer = flowing(), FetchBuffer(1 << 20)
     state.pause(True)
     buffer.add(fetched(state, batches(3)))
-    assert buffer.next() is None
+    assert buffer.get_next() is None
     assert buffer.paused_size
 
 
@@ -141,10 +141,10 @@ def test_small_batches_make_one_chunk() -> None:
     state, buffer = flowing(), FetchBuffer(1 << 20)
     buffer.add(fetched(state, batches(*[10] * 60)))
     stepping = unpacker(buffer)
-    chunk = stepping.step()
+    chunk = stepping.unpack_next()
     assert offsets(chunk) == list(range(GROUP_RECORDS))
-    assert offsets(stepping.step()) == list(range(GROUP_RECORDS, 600))
-    assert stepping.step() is None
+    assert offsets(stepping.unpack_next()) == list(range(GROUP_RECORDS, 600))
+    assert stepping.unpack_next() is None
 
 
 def test_unpacking_begins_at_the_position() -> None:
@@ -152,10 +152,10 @@ def test_unpacking_begins_at_the_position() -> None:
     part = fetched(state, batches(10, 10))
     buffer.add(part)
     stepping = unpacker(buffer)
-    stepping.step()
+    stepping.unpack_next()
     state.delivered_to(13, -1)
     part.rewind()
-    assert offsets(stepping.step()) == list(range(13, 20))
+    assert offsets(stepping.unpack_next()) == list(range(13, 20))
 
 
 @pytest.mark.parametrize("step", range(1, 6))
@@ -167,13 +167,13 @@ def test_damage_comes_after_what_is_before_it(step: int) -> None:
     buffer.add(part)
     stepping = unpacker(buffer)
     for i in range(step - 1):
-        assert offsets(stepping.step())[0] == i * GROUP_RECORDS
+        assert offsets(stepping.unpack_next())[0] == i * GROUP_RECORDS
     for _ in range(2):
-        chunk = stepping.step()
+        chunk = stepping.unpack_next()
         assert chunk is not None
         assert chunk.damage is not None
         assert chunk.damage[:2] == ((step - 1) * GROUP_RECORDS, step * GROUP_RECORDS - 1)
-        assert stepping.step() is None
+        assert stepping.unpack_next() is None
         state.delivered_to((step - 1) * GROUP_RECORDS, -1)
         part.rewind()
 
@@ -183,14 +183,14 @@ def test_checksums_are_ignored_when_check_crcs_is_false() -> None:
     data = bytearray(batches(3))
     data[17] ^= 1
     buffer.add(fetched(state, bytes(data)))
-    assert offsets(unpacker(buffer, check_crcs=False).step()) == [0, 1, 2]
+    assert offsets(unpacker(buffer, check_crcs=False).unpack_next()) == [0, 1, 2]
 
 
 def test_a_part_that_holds_nothing_but_damage() -> None:
     state, buffer = flowing(), FetchBuffer(1 << 20)
     damage = Damage(0, 0, CorruptRecordError("no"))
     buffer.add(PartitionFetch(state, 0, [], [], None, damage))
-    chunk = unpacker(buffer).step()
+    chunk = unpacker(buffer).unpack_next()
     assert chunk is not None
     assert chunk.damage is damage
 
@@ -199,8 +199,8 @@ def test_limits_cut_a_chunk() -> None:
     state, buffer = flowing(), FetchBuffer(1 << 20)
     buffer.add(fetched(state, batches(10)))
     stepping = unpacker(buffer)
-    stepping.limit({state: 4})
-    chunk = stepping.step()
+    stepping.set_limits({state: 4})
+    chunk = stepping.unpack_next()
     assert offsets(chunk) == [0, 1, 2, 3]
     assert chunk is not None
     assert chunk.next_offset == 4
@@ -213,13 +213,13 @@ async def test_a_large_batch_is_decoded_in_a_thread_and_one_ahead() -> None:
     part = fetched(state, data)
     buffer.add(part)
     stepping = unpacker(buffer, woken)
-    assert stepping.step() is None
+    assert stepping.unpack_next() is None
     await woken.wait()
-    assert len(offsets(stepping.step())) == large
+    assert len(offsets(stepping.unpack_next())) == large
     assert part.job is not None
     await asyncio.wait([part.job])
-    assert len(offsets(stepping.step())) == large
-    assert len(offsets(stepping.step())) == 10
+    assert len(offsets(stepping.unpack_next())) == large
+    assert len(offsets(stepping.unpack_next())) == 10
 
 
 async def test_a_small_batch_with_much_in_it_is_left_to_a_thread() -> None:
@@ -228,12 +228,12 @@ async def test_a_small_batch_with_much_in_it_is_left_to_a_thread() -> None:
     buffer.add(part)
     assert part.batches[0].size < 1 << 17
     stepping = unpacker(buffer, woken)
-    assert stepping.step() is None
+    assert stepping.unpack_next() is None
     assert part.job is not None
     await woken.wait()
-    assert offsets(stepping.step()) == list(range(10))
+    assert offsets(stepping.unpack_next()) == list(range(10))
     assert part.job is None
-    assert offsets(stepping.step()) == [10, 11, 12]
+    assert offsets(stepping.unpack_next()) == [10, 11, 12]
 
 
 def test_an_exposed_chunk_tells_how_far_it_went() -> None:
@@ -252,7 +252,7 @@ def test_an_exposed_chunk_tells_how_far_it_went() -> None:
 def unpacked(data: bytes) -> Chunk:
     buffer = FetchBuffer(1 << 20)
     buffer.add(fetched(flowing(), data))
-    chunk = unpacker(buffer).step()
+    chunk = unpacker(buffer).unpack_next()
     assert chunk is not None
     return chunk
 
@@ -273,7 +273,7 @@ def test_a_part_that_comes_when_its_partition_was_resumed_follows_those_set_asid
     buffer.sort_out()
     assert list(buffer) == [first, second]
     steps = unpacker(buffer)
-    assert [*offsets(steps.step()), *offsets(steps.step())] == [0, 1, 2, 3]
+    assert [*offsets(steps.unpack_next()), *offsets(steps.unpack_next())] == [0, 1, 2, 3]
 
 
 def test_a_part_that_comes_when_its_partition_was_paused_follows_those_in_the_queue() -> None:
@@ -288,7 +288,7 @@ def test_a_part_that_comes_when_its_partition_was_paused_follows_those_in_the_qu
     buffer.sort_out()
     assert list(buffer) == [first, second]
     steps = unpacker(buffer)
-    assert [*offsets(steps.step()), *offsets(steps.step())] == [0, 1, 2, 3]
+    assert [*offsets(steps.unpack_next()), *offsets(steps.unpack_next())] == [0, 1, 2, 3]
 
 
 @given(st.lists(st.sampled_from(["pause", "resume", "other", "add", "sort out", "read"])))
@@ -307,7 +307,7 @@ def test_parts_of_a_partition_are_read_in_order_whatever_is_paused(events: list[
             buffer.sort_out()
         else:
             buffer.sort_out()  # The reader calls this after each change.
-            fetch = buffer.next()
+            fetch = buffer.get_next()
             if fetch is not None:
                 if fetch.state is state:
                     assert fetch.first == 2 * read

@@ -102,7 +102,7 @@ def test_a_refused_request_begins_a_new_session(
 ) -> None:
     open_session(session)
     session.request(wanted(T0, T1), BY_ID)
-    assert session.refused(code) is (code > 0)
+    assert session.on_refusal(code) is (code > 0)
     request = session.request(wanted(T0, T1), BY_ID)
     assert (request.session_id, request.session_epoch) == (session_id, 0)
     assert len(named(request)) == 2
@@ -111,7 +111,7 @@ def test_a_refused_request_begins_a_new_session(
 def test_a_lost_response_begins_a_new_session(session: FetchSession) -> None:
     open_session(session)
     session.request(wanted(T0), BY_ID)
-    session.lost()
+    session.on_loss()
     request = session.request(wanted(T0), BY_ID)
     assert (request.session_id, request.session_epoch) == (7, 0)
 
@@ -213,14 +213,14 @@ def test_the_broker_always_knows_what_is_wanted(
         if mishap == "evicted":
             broker.partitions.clear()
         if mishap == "lost before":
-            session.lost()
+            session.on_loss()
             continue
         code = broker.take(request)
         if mishap == "lost after":
-            session.lost()
+            session.on_loss()
             continue
         if code:
-            session.refused(code)
+            session.on_refusal(code)
             continue
         assert broker.partitions == {(w.topic_id, tp.partition): w.offset for tp, w in want.items()}
         told = list(want) if request.session_epoch == 0 else rng.sample(list(want), len(want) // 2)

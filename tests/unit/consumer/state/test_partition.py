@@ -49,7 +49,7 @@ def test_the_table_has_every_transition(phase: Phase, event: Event) -> None:
 
 def test_an_event_without_a_row_raises() -> None:
     with pytest.raises(IllegalStateError, match="CONFIRMED"):
-        made().confirmed()
+        made().confirm_position()
 
 
 def test_a_jump_voids_what_was_asked_before() -> None:
@@ -75,14 +75,14 @@ def test_a_new_leader_calls_for_validation_and_drops_what_is_ahead() -> None:
     state = made()
     state.new_leader(3)
     state.located_at(5, 3)
-    state.fetch.buffered(50)
+    state.fetch.fetch_after(50)
     before = state.generation
     assert state.new_leader(4)
     assert state.phase is Phase.VALIDATING
     assert state.fetch.offset == 5
     assert state.generation != before
     assert state.located
-    state.confirmed()
+    state.confirm_position()
     assert state.flowing
     assert not state.new_leader(4)
     assert not state.new_leader(-1)
