@@ -31,6 +31,8 @@ class KafkaDataSource(DataSource):
     It has the options, the defaults, and the columns of Spark's Kafka connector.
     """
 
+    __module__ = "aiokclient.spark"  # Spark pickles the class by this name.
+
     @classmethod
     def name(cls) -> str:
         """Return the name of the format."""
