@@ -1,4 +1,4 @@
-"""The metrics of a producer and of its transactions.
+"""The metrics of a producer.
 
 Written batches are collected in a list first, and are counted when the metrics are read.
 """
@@ -9,16 +9,14 @@ from collections.abc import Sequence
 from operator import add, truediv
 from typing import TYPE_CHECKING, NamedTuple
 
-from aiokclient.metrics import BYTES, Counter, Histogram, Labels, OwnMetrics, Reading, Timed
+from aiokclient.metrics import BYTES, Counter, Labels, OwnMetrics, Reading
 from aiokclient.producer.batching.stages import BatchStage
 
 if TYPE_CHECKING:
-    from aiokclient.clock import Clock
     from aiokclient.producer.batching.queue import QueuedBatch
     from aiokclient.producer.delivery.delivery import DeliveryBatch
-    from aiokclient.producer.transaction.status import TransactionOutcome
 
-__all__ = ["ProducerMeters", "TransactionMeters"]
+__all__ = ["ProducerMeters"]
 
 NOTED = 64
 """Number of collected batches at which they are counted even if nobody reads the metrics."""
@@ -161,34 +159,3 @@ def _by_topic(topics: Sequence[str], *columns: Sequence[int]) -> dict[str, list[
         found = sums.get(topic)
         sums[topic] = values if found is None else list(map(add, found, values))
     return sums
-
-
-class TransactionMeters:
-    """The metrics of one producer's transactions. Each is created when it is first needed."""
-
-    def __init__(self, own_metrics: OwnMetrics) -> None:
-        self._own_metrics = own_metrics
-        self._durations: dict[str, Histogram] = {}
-        own_metrics.show("transactions", "producer.transactions")
-
-    def count_end(self, outcome: TransactionOutcome | None) -> None:
-        """Count a transaction that ended."""
-        assert outcome is not None
-        self._own_metrics.counter("transactions", outcome=outcome.value).add()
-
-    def observe_duration(self, call: str, seconds: float) -> None:
-        """Observe the duration of a "commit" or an "abort"."""
-        histogram = self._durations.get(call)
-        if histogram is None:
-            key = f"{call}.seconds"
-            histogram = self._durations[call] = self._own_metrics.histogram(key)
-            self._own_metrics.show(key, f"producer.transaction.{key}", unit="s")
-        histogram.observe(seconds)
-
-    def time_block(self, name: str, clock: Clock) -> Timed:
-        """Return a context manager that adds the duration of its block to a counter."""
-        return self._own_metrics.timed(name, clock.monotonic)
-
-    def count_restart(self) -> None:
-        """Count a restart."""
-        self._own_metrics.metrics.counter("producer.transaction.restarts").add()

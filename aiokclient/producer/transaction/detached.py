@@ -41,7 +41,7 @@ from aiokclient.types import public_in
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.producer.transaction.commit import Commit
+    from aiokclient.producer.transaction.ending import Commit
     from aiokclient.producer.transaction.manager import TransactionManager
 
 __all__ = ["DetachedTransaction", "detach", "end_detached"]

@@ -30,11 +30,15 @@ from aiokclient.errors import (
     TransactionFailedError,
 )
 from aiokclient.policy import Decision, Scope, as_transaction_error, classify
-from aiokclient.producer.meters import TransactionMeters
 from aiokclient.producer.transaction.batches import TransactionBatches
-from aiokclient.producer.transaction.commit import Commit, DirectCommit, Operation
 from aiokclient.producer.transaction.detached import DetachedTransaction, detach
-from aiokclient.producer.transaction.marker_pause import MarkerPause
+from aiokclient.producer.transaction.ending import (
+    Commit,
+    DirectCommit,
+    MarkerPause,
+    Operation,
+    TransactionMeters,
+)
 from aiokclient.producer.transaction.offsets import Offsets, TransactionOffsets
 from aiokclient.producer.transaction.partitions import TransactionPartitions
 from aiokclient.producer.transaction.requests import IMPLICIT, TransactionRequests

@@ -9,7 +9,7 @@ import pytest
 from world import World, simulate
 
 from aiokclient import Producer
-from aiokclient.producer.transaction.marker_pause import LONGER_S, LONGEST_S, SOON_S, MarkerPause
+from aiokclient.producer.transaction.ending import LONGER_S, LONGEST_S, SOON_S, MarkerPause
 from aiokclient.testing.broker.transactions.coordinator import TransactionCoordinator
 from aiokclient.testing.broker.transactions.transaction import TransactionMetadata
 

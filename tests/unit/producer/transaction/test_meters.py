@@ -6,7 +6,7 @@ from typing import Any
 
 from aiokclient.clock import SystemClock
 from aiokclient.metrics import Metrics, OwnMetrics
-from aiokclient.producer.meters import TransactionMeters
+from aiokclient.producer.transaction.ending import TransactionMeters
 from aiokclient.producer.transaction.status import TransactionOutcome
 
 

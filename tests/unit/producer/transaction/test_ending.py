@@ -18,7 +18,7 @@ from aiokclient.errors import (
     KafkaError,
     TransactionAbortableError,
 )
-from aiokclient.producer.transaction.commit import Operation
+from aiokclient.producer.transaction.ending import Operation
 from aiokclient.protocol import ApiKey
 from aiokclient.testing.simulation.loop import VirtualLoop
 
