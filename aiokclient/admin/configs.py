@@ -443,4 +443,4 @@ async def delete_client_metrics(
     altered = await alter_configs(requests, changes, False, remaining)
     errors: dict[ConfigResource, KafkaError] = described.errors | altered.errors
     results = {name: errors.get(resource) for name, resource in resources.items()}
-    return Results(results, requests.cluster.log("admin"))
+    return Results(results, requests.cluster.make_log("admin"))

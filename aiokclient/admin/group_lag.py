@@ -86,7 +86,7 @@ async def group_lag(
             else _lags(wanted[group], offsets[group], owners[group], ends)
             for group in names
         },
-        requests.cluster.log("admin"),
+        requests.cluster.make_log("admin"),
     )
 
 

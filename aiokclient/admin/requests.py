@@ -141,9 +141,9 @@ class AdminRequests:
         except KafkaError as error:
             bare(error)
             results.update(
-                {key: _latest(error, refused.get(key, results[key])) for key in loop.left}
+                {key: _latest(error, refused.get(key, results[key])) for key in loop.remaining}
             )
-        return Results(results, self.cluster.log("admin"))
+        return Results(results, self.cluster.make_log("admin"))
 
     def _request_metadata(self, key: object, error: KafkaError) -> bool:
         self.cluster.updater.request_update()
@@ -170,7 +170,8 @@ class AdminRequests:
                     found = await self.cluster.coordinators.locate_many(kind, items)
             except TimeoutError:
                 text = f"No broker named the coordinators within {remaining:.1f} s."
-                raise ApiTimeoutError(text, api="FindCoordinator") from self.cluster.last_error()
+                cause = self.cluster.find_last_error()
+                raise ApiTimeoutError(text, api="FindCoordinator") from cause
             for key, broker in found.items():
                 if isinstance(broker, KafkaError):
                     answers[key] = broker
@@ -250,7 +251,7 @@ class AdminRequests:
                 elif not answer.retriable or clock.monotonic() >= deadline:
                     raise answer
                 else:
-                    last.note(answer)
+                    last.note_error(answer)
                     failed = True
         return dict(found.values())
 

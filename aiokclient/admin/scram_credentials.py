@@ -150,7 +150,7 @@ async def describe_user_scram_credentials(
 ) -> Results[str, tuple[ScramCredentialInfo, ...]]:
     """See `Admin.describe_user_scram_credentials`."""
     if users is None:
-        log = requests.cluster.log("admin")
+        log = requests.cluster.make_log("admin")
         return Results(await _describe(requests, None, timeout), log)
 
     async def ask(

@@ -71,11 +71,11 @@ class UnresolvedNames:
         """Add the address of a bootstrap server, with the error of the resolution."""
         self._texts.setdefault(address, error.message or str(error))
 
-    def pending(self, host: str) -> str:
+    def describe_pending(self, host: str) -> str:
         """Return the outcome for a name whose resolution has not ended."""
         return f"its name was not resolved yet{delayed_by(self._connector, host)}"
 
-    def tell(self) -> None:
+    def log_names(self) -> None:
         """Log the names, unless there are none or they have been logged."""
         if self._told or not self._texts:
             return
@@ -109,7 +109,7 @@ async def servers_of(
         servers = await _look_up(given, connector, lookup_s, unresolved)
         if servers:
             return servers
-        unresolved.tell()
+        unresolved.log_names()
         left_s = retry.remaining_s
         if left_s <= 0:
             return list(given)
@@ -192,20 +192,20 @@ class Bootstrap:
         self._level = level
         self._log = ClientLog.of("aiokclient", config)
         self._backoff = Backoff.of(config)
-        self._outcomes: dict[str, KafkaError] = {}
+        self._errors: dict[str, KafkaError] = {}
         self._last = LastAnswer()
         self._told: set[str] = set()
         """The addresses of the servers whose errors were logged."""
         self._hopeless: dict[str, KafkaError] = {}
-        self._answer: MetadataResponse | None = None
-        self.answered = ""
+        self._metadata: MetadataResponse | None = None
+        self.server = ""
         """The address of the server that responded."""
         self._moved: asyncio.Future[None]
         """A future that is done when a server has failed."""
         self._deadline: float
         """The end of the search on the monotonic clock."""
         self._resolve_s: float | None = None
-        self._overdue = False
+        self._is_overdue = False
         """Whether a name was not resolved in time."""
 
     async def reach(self, deadline: float, resolve_s: float | None = None) -> MetadataResponse:
@@ -239,15 +239,15 @@ class Bootstrap:
             finally:
                 if limit is not None:
                     limit.cancel()
-        self._unresolved.tell()
-        if self._answer is not None:
-            return self._answer
-        if len(self._hopeless) == len(self._pools) or self._refused():
+        self._unresolved.log_names()
+        if self._metadata is not None:
+            return self._metadata
+        if len(self._hopeless) == len(self._pools) or self._is_login_refused():
             raise next(filter(refuses_login, self._hopeless.values()), None) or next(
                 iter(self._hopeless.values())
             )
-        attempts = [(pool.address, self._outcome(pool)) for pool in self._pools]
-        nameless = self._overdue and not self._any_resolved
+        attempts = [(pool.address, self._describe_outcome(pool)) for pool in self._pools]
+        nameless = self._is_overdue and not self._any_resolved
         lasted = NO_NAME if nameless else _within(self._clock.monotonic() - began)
         raise BootstrapError(lasted, attempts=attempts) from self.last_error
 
@@ -262,23 +262,23 @@ class Bootstrap:
 
     def _end_without_names(self, scope: anyio.CancelScope) -> None:
         if not self._any_resolved:
-            self._overdue = True
+            self._is_overdue = True
             scope.cancel()
 
-    def _refused(self) -> bool:
+    def _is_login_refused(self) -> bool:
         """Return whether a server has refused the login, and no server is left that may respond.
 
         Waiting for servers that are not reachable would only hide that the credentials are wrong.
         """
-        tried = len(self._outcomes) == len(self._pools)
+        tried = len(self._errors) == len(self._pools)
         return tried and any(map(refuses_login, self._hopeless.values()))
 
-    def _outcome(self, pool: ConnectionPool) -> str:
-        error = self._outcomes.get(pool.address)
+    def _describe_outcome(self, pool: ConnectionPool) -> str:
+        error = self._errors.get(pool.address)
         if error is not None:
             return (error.message or str(error)).rstrip(".")
         if not pool.resolved:
-            return self._unresolved.pending(pool.host)
+            return self._unresolved.describe_pending(pool.host)
         return pool.progress or "no answer yet"
 
     async def _ask_until_answered(
@@ -287,14 +287,14 @@ class Bootstrap:
         retry = Retry(self._deadline, self._backoff, self._clock)
         while True:
             try:
-                self._answer = await self._ask(pool)
-                self.answered = pool.address
+                self._metadata = await self._request_metadata(pool)
+                self.server = pool.address
                 everything.cancel()
                 return
             except KafkaError as error:
                 explained, advised = await pool.explained(error)
-                delay = self._failed(pool, explained, retry, advised)
-                if self._refused():
+                delay = self._on_server_failure(pool, explained, retry, advised)
+                if self._is_login_refused():
                     everything.cancel()
             if delay is None:
                 return
@@ -306,7 +306,7 @@ class Bootstrap:
             return self._level
         return logging.INFO if self._advised else self._level
 
-    async def _ask(self, pool: ConnectionPool) -> MetadataResponse:
+    async def _request_metadata(self, pool: ConnectionPool) -> MetadataResponse:
         connection = await pool.get(Purpose.CONTROL)
         request = WantedTopicsRequest([])
         timeout_s = self._config.request_timeout_ms / 1000
@@ -317,10 +317,10 @@ class Bootstrap:
         if not any(broker.node_id >= 0 for broker in answer.brokers):
             text = "The metadata response lists no broker."
             raise InvalidMetadataError(text, broker=pool.address)
-        await self._confirm(pool, connection, answer)
+        await self._confirm_broker(pool, connection, answer)
         return answer
 
-    async def _confirm(
+    async def _confirm_broker(
         self, pool: ConnectionPool, connection: BrokerConnection, answer: MetadataResponse
     ) -> None:
         """Let a broker at an advertised address confirm its id, so that the connection is kept.
@@ -340,7 +340,7 @@ class Bootstrap:
                     if not response.error_code:
                         pool.confirm()
 
-    def _failed(
+    def _on_server_failure(
         self, pool: ConnectionPool, error: KafkaError, retry: Retry, advised: bool
     ) -> float | None:
         address = pool.address
@@ -367,16 +367,16 @@ class Bootstrap:
             )
         if advised:
             self._advised.add(address)
-        self._outcomes[address] = error
-        self._last.note(error)
-        if len(self._outcomes) == len(self._pools):
-            self._unresolved.tell()
+        self._errors[address] = error
+        self._last.note_error(error)
+        if len(self._errors) == len(self._pools):
+            self._unresolved.log_names()
         self._moved.set_result(None)
         self._moved = asyncio.get_running_loop().create_future()
         if not again:
             self._hopeless[address] = error
         elif unresolved and self._resolve_s == 0:
-            self._overdue = True
+            self._is_overdue = True
             return None
         return retry.pause_s() if again else None
 
@@ -393,7 +393,7 @@ async def connect_first(
                 try:
                     await cluster.live_brokers.connect_any()
                 except KafkaError:
-                    errors = cluster.live_brokers.errors()
+                    errors = cluster.live_brokers.list_errors()
                     if errors and not any(map(_may_pass, errors)):
                         raise
                 if not cluster.live_brokers.any_connected:
@@ -401,10 +401,10 @@ async def connect_first(
                     await asyncio.sleep(retry.pause_s())
     except TimeoutError:
         brokers = cluster.live_brokers
-        outcomes = (*attempts, *brokers.outcomes())
+        outcomes = (*attempts, *brokers.list_outcomes())
         lasted = _within(clock.monotonic() - began)
         raise BootstrapError(lasted, attempts=outcomes, needed=NONE_CONNECTED) from next(
-            (error for error in brokers.errors() if error is not None), None
+            (error for error in brokers.list_errors() if error is not None), None
         )
 
 

@@ -98,15 +98,15 @@ class ClusterClient:
         self._collector: ClientCollector | None = None
         group_id = getattr(config, "group_id", None)
         self._traffic = Traffic(self.metrics, config.client_id, group_id, self.events)
-        self.supervisor = Supervisor("client", self.log(""))
-        self.refusals = RefusalLog(self.log(""), self.clock)
+        self.supervisor = Supervisor("client", self.make_log(""))
+        self.refusals = RefusalLog(self.make_log(""), self.clock)
         self.outages = Outages()
         self._metadata_requests = requests = MetadataRequests(self)
         self.updater = MetadataUpdater(config, self.clock, requests)
         self.metrics.connections.compute_series("rebootstraps", requests.count_rebootstraps)
         self._reached = asyncio.Event()
-        self.supervisor.on_failure(self.updater.fail)
-        self.supervisor.on_failure(lambda error: self._reached.set())
+        self.supervisor.add_failure_listener(self.updater.fail_calls)
+        self.supervisor.add_failure_listener(lambda error: self._reached.set())
         self.calls = CallsInProgress(self.clock)
         self.coordinators = CoordinatorLocator(self)
         self._router = Router(self.updater, self.coordinators)
@@ -118,13 +118,13 @@ class ClusterClient:
         self._pending: dict[asyncio.Future[Any], None] = {}
         self._watching: AsyncGenerator[None, None] | None = None
         self.telemetry = self._make_reporter()
-        self.outages.listen(lambda: self.updater.topic_ids.doubt_all(self.metadata))
+        self.outages.add_listener(lambda: self.updater.topic_ids.doubt_all(self.metadata))
 
     def _make_reporter(self) -> Reporter:
         return Reporter(
             self.config,
             self.clock,
-            self.log("telemetry"),
+            self.make_log("telemetry"),
             self.metrics,
             ReporterConnections(self),
         )
@@ -148,12 +148,12 @@ class ClusterClient:
             self.telemetry.opened()
             self._watching = self._close_at_end()
             await anext(self._watching)
-            settings = await self._settings(deadline)
+            settings = await self._make_settings(deadline)
             self._brokers = brokers = Brokers(
                 self.config, settings, self.supervisor, self.clock.rng, self._metadata_requests
             )
             self.metrics.gauge("client.connections", lambda: brokers.connections)
-            self.updater.subscribe(self._follow)
+            self.updater.subscribe(self._on_snapshot)
             if wait:
                 await self._reach_now(deadline)
             else:
@@ -161,7 +161,7 @@ class ClusterClient:
         except BaseException as error:
             await self.close()
             if isinstance(error, Exception):
-                self.supervisor.check()  # Raises the error of a background task that died.
+                self.supervisor.raise_failure()  # Raises the error of a background task that died.
             raise
 
     async def _reach_now(self, deadline: float) -> None:
@@ -169,17 +169,17 @@ class ClusterClient:
         resolve_s = None if resolve_ms is None else resolve_ms / 1000
         try:
             response, server = await self._metadata_requests.reach_cluster(deadline, resolve_s)
-            await self.updater.begin(response)
+            await self.updater.install_first(response)
             # The brokers that it names may be replaced before the client has reached one of them.
             self._follow_metadata()
-            await self.reach(deadline, (server, NAMES_BROKERS))
+            await self.reach_broker(deadline, (server, NAMES_BROKERS))
         except BootstrapError:
             self._check_token()
             raise
         self._mark_reached()
 
     async def _reach_later(self) -> None:
-        await self.updater.begin(await self._metadata_requests.reach_cluster_at_last())
+        await self.updater.install_first(await self._metadata_requests.reach_cluster_at_last())
         self._follow_metadata()
         self._mark_reached()
 
@@ -211,14 +211,14 @@ class ClusterClient:
                 raise
             self._check_token()
             text = f"No broker has responded within {timeout:.1f} s."
-            error = BootstrapError(attempts=self.brokers.outcomes(), needed=text)
-            raise error from self.last_error()
-        self.supervisor.check()
+            error = BootstrapError(attempts=self.brokers.list_outcomes(), needed=text)
+            raise error from self.find_last_error()
+        self.supervisor.raise_failure()
 
     def _deadline(self) -> float:
         return self.clock.monotonic() + self.config.default_api_timeout_ms / 1000
 
-    async def reach(self, deadline: float, *attempts: tuple[str, str]) -> None:
+    async def reach_broker(self, deadline: float, *attempts: tuple[str, str]) -> None:
         """Wait until a broker in the metadata is connected.
 
         Returns immediately if one is already connected. `deadline` is on the monotonic clock.
@@ -250,9 +250,9 @@ class ClusterClient:
             if not patience.expired():
                 raise
             needed = f"The start did not end within {self.clock.monotonic() - began:.1f} s."
-            error = BootstrapError(attempts=self.brokers.outcomes(), needed=needed)
+            error = BootstrapError(attempts=self.brokers.list_outcomes(), needed=needed)
             if last.error is None:
-                raise error from self.last_error()
+                raise error from self.find_last_error()
             if is_refusal(last.error):
                 error.hint = REFUSED_START
             raise error from last.error
@@ -264,7 +264,7 @@ class ClusterClient:
         task = asyncio.current_task()
         last = None if task is None else self._opening.get(task)
         if last is not None:
-            last.note(bare(error))
+            last.note_error(bare(error))
 
     async def close(self) -> None:
         """End all tasks and connections. Requests without a response fail with ClosedError.
@@ -316,9 +316,9 @@ class ClusterClient:
                 self._watching = None
                 await self.close()
 
-    async def _settings(self, deadline: float) -> ConnectionSettings:
+    async def _make_settings(self, deadline: float) -> ConnectionSettings:
         config = self.config
-        tls = TlsContexts.of(config.security, self.log(""))
+        tls = TlsContexts.of(config.security, self.make_log(""))
         if tls is not None:
             await self._read_files(tls, deadline)
         idle_ms = config.connections_max_idle_ms
@@ -331,7 +331,7 @@ class ClusterClient:
             traffic=self._traffic,
             group_id=getattr(config, "group_id", None),
             request_s=config.request_timeout_ms / 1000,
-            sasl=self._sasl(),
+            sasl=self._make_sasl(),
             events=self.events,
             cluster=self._metadata_requests.identity,
         )
@@ -358,16 +358,16 @@ class ClusterClient:
                 # would be a circle.
                 problem.__context__ = None
 
-    def _sasl(self) -> Sasl | None:
+    def _make_sasl(self) -> Sasl | None:
         config = self.config
-        spawn, log = self.supervisor.spawn, self.log("")
+        spawn, log = self.supervisor.spawn, self.make_log("")
         sasl = Sasl.of(config.security, token_source(config, self.clock, spawn, log, self.events))
         if sasl is not None:
             sasl.warn(log)
         self._login = sasl
         return sasl
 
-    def _follow(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
+    def _on_snapshot(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
         self.brokers.update(new.brokers)
         if old.brokers is not new.brokers:
             self._traffic.keep({*new.brokers})
@@ -387,7 +387,7 @@ class ClusterClient:
     @property
     def live_brokers(self) -> Brokers:
         """The connection pools. Raises the failure of the client, or ClosedError."""
-        self.supervisor.check()
+        self.supervisor.raise_failure()
         return self.brokers
 
     @property
@@ -395,16 +395,16 @@ class ClusterClient:
         """The connection pools; None before the start, and while only metadata may be requested."""
         return self._brokers if self._metadata_requests.is_open else None
 
-    def addresses(self) -> dict[int | str, str]:
+    def list_addresses(self) -> dict[int | str, str]:
         """Return the addresses of the brokers; empty before the start. Synchronous."""
-        return {} if self._brokers is None else self._brokers.addresses()
+        return {} if self._brokers is None else self._brokers.list_addresses()
 
     @property
     def metadata(self) -> ClusterMetadata:
         """The current snapshot of the metadata."""
         return self.updater.snapshot
 
-    def log(self, part: str, group_id: str | None = None) -> ClientLog:
+    def make_log(self, part: str, group_id: str | None = None) -> ClientLog:
         """Return the logger `aiokclient.<part>`, whose lines name this client and the group."""
         name = f"aiokclient.{part}" if part else "aiokclient"
         if group_id is None:
@@ -467,26 +467,26 @@ class ClusterClient:
             async with asyncio.timeout(None if timeout_s == math.inf else timeout_s):
                 if earlier is not None:
                     call.adopt(earlier)
-                    self.supervisor.check()
+                    self.supervisor.raise_failure()
                     failed(earlier)
-                    await self._before_retry(call, before_retry)
+                    await self._prepare_retry(call, before_retry)
                 while True:
                     try:
                         return cast(R, await self._attempt(call, check, highest))
                     except KafkaError as error:
-                        self.supervisor.check()
-                        call.met(error)
+                        self.supervisor.raise_failure()
+                        call.record_error(error)
                         self._note_error(error)
-                        if call.sent:
+                        if call.was_sent:
                             failed(error)
-                    await self._before_retry(call, before_retry)
+                    await self._prepare_retry(call, before_retry)
         except GivenUpError:
             assert call.error is not None
             raise call.error from call.error.__cause__
         except TimeoutError as error:
             if error is self.supervisor.failure:
                 raise
-            if not call.sent:
+            if not call.was_sent:
                 self._check_token()
             text = f"There was no successful response within {timeout_s:.1f} s."
             if call.error is not None and call.error is not call.cause:
@@ -532,25 +532,25 @@ class ClusterClient:
 
     def _brokers_answered(self, node_id: int) -> None:
         if self._brokers is not None:
-            self._brokers.answered(node_id)
+            self._brokers.on_response(node_id)
 
     async def _attempt(
         self, call: Attempts, check: Check, highest_version: Callable[[], int | None]
     ) -> Any:
-        call.sent = False
-        call.node_id = await self._router.route(call.to, max(call.retry.remaining_s, 0.0))
+        call.was_sent = False
+        call.node_id = await self._router.find_broker(call.to, max(call.retry.remaining_s, 0.0))
         connection = await self._connection_for(call)
         call.node_id = connection.broker.node_id
         version = connection.broker.version_of(type(call.message))
         highest = highest_version()
         if highest is not None:
             version = min(version, highest)
-        call.sent = True
-        call.progress.sent(connection.broker.node_id, self.clock.monotonic())
+        call.was_sent = True
+        call.progress.note_request(connection.broker.node_id, self.clock.monotonic())
         sent = connection.send(call.message, timeout_s=call.attempt_s, version=version)
-        response = await (sent if call.unanswered is None else call.response(sent))
+        response = await (sent if call.unanswered is None else call.await_response(sent))
         error = check(response)
-        self.brokers.answered(connection.broker.node_id)
+        self.brokers.on_response(connection.broker.node_id)
         if error is not None:
             error.resource = error.resource or subject_of(call.to)
             raise self._metadata_requests.translate_error(call.message, error)
@@ -565,11 +565,11 @@ class ClusterClient:
         while True:
             if not requests.is_open:
                 await requests.wait_until_open()
-            connection = await self.brokers.choose().get(call.purpose, call.owner)
+            connection = await self.brokers.choose_pool().get(call.purpose, call.owner)
             if requests.is_open:
                 return connection
 
-    async def _before_retry(
+    async def _prepare_retry(
         self, call: Attempts, before_retry: Callable[[KafkaError], Awaitable[None]]
     ) -> None:
         error = call.error
@@ -581,11 +581,11 @@ class ClusterClient:
         name = error.name or type(error).__name__
         self.metrics.counter("client.request.retries", api=call.api, error=name).add()
         self.metrics.connections.counter("retries", error=name).add()
-        self.refusals.note(error, call.refusals)
+        self.refusals.log_refusal(error, call.refusals)
         await before_retry(error)
         # The target may have moved away from a broker that does not respond.
         if action.decision is Decision.REFRESH_AND_RETRY or isinstance(error, ApiTimeoutError):
-            self._router.refresh(call.to, call.node_id)
+            self._router.refresh_target(call.to, call.node_id)
         await asyncio.sleep(action.delay_s)
 
     def send(
@@ -598,11 +598,11 @@ class ClusterClient:
         """
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         name = f"send {message.api_key.api_name}"
-        self.supervisor.spawn(self._answer, future, message, to, timeout, name=name)
+        self.supervisor.spawn(self._send_for_handle, future, message, to, timeout, name=name)
         self._pending[future] = None
         return PendingResponse(future)
 
-    async def _answer(
+    async def _send_for_handle(
         self, future: asyncio.Future[R], message: Request[R], to: Target, timeout: float | None
     ) -> None:
         try:
@@ -619,14 +619,14 @@ class ClusterClient:
 
     # -- telemetry
 
-    def collector(self) -> ClientCollector:
+    def make_collector(self) -> ClientCollector:
         """Return the collector of what this client measures, for the reporter. Synchronous."""
         if self._collector is None:
             # Clients that report no metrics need not import this module.
             from aiokclient.telemetry.collector import ClientCollector
 
             self._collector = ClientCollector(
-                self.metrics, self.application_metrics, self.clock, self.log("telemetry")
+                self.metrics, self.application_metrics, self.clock, self.make_log("telemetry")
             )
         return self._collector
 
@@ -646,7 +646,7 @@ class ClusterClient:
         while True:
             if not requests.is_open:
                 await requests.wait_until_open()
-            connection = await self.brokers.pool(node_id).get(purpose, owner)
+            connection = await self.brokers.find_pool(node_id).get(purpose, owner)
             if requests.is_open:  # Otherwise a rebootstrap has begun meanwhile.
                 return connection
 
@@ -672,7 +672,7 @@ class ClusterClient:
         """Return whether the broker counts as reachable. Synchronous."""
         return self._brokers is not None and self._brokers.is_reachable(node_id)
 
-    def last_error(self, node_id: int | None = None) -> KafkaError | None:
+    def find_last_error(self, node_id: int | None = None) -> KafkaError | None:
         """Return the last error of connecting to a broker, or None if it is connected. Synchronous.
 
         Without a broker, return the last error of requesting metadata, or None if that succeeded.
@@ -690,16 +690,16 @@ class ClusterClient:
 
     def release(self, owner: Hashable) -> None:
         """Close the connections of an owner, and stop keeping metadata for it. Synchronous."""
-        self.updater.unwant(owner)
+        self.updater.unwant_topics(owner)
         if self._brokers is not None:
             self._brokers.release(owner)
 
-    def troubles(self) -> list[str]:
+    def list_troubles(self) -> list[str]:
         """Return readable reasons why the client may not work well, if any. Synchronous."""
         if not self.reached:
             # `Health.brokers` has the error of each broker.
             return ["no broker has responded yet"]
-        missed = self._metadata_requests.troubles()
+        missed = self._metadata_requests.list_troubles()
         if self._brokers is not None and self._brokers.reachability.lost:
             # `Health.brokers` has the error of each broker.
             return [*self._brokers.refused_logins(), "no broker can be reached", *missed]

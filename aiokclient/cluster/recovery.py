@@ -123,10 +123,10 @@ class Recovery:
 
     def is_due(self, now: float) -> bool:
         """Return whether to rebootstrap now."""
-        self._watch(now)
+        self._check_timeout(now)
         return self.state is RecoveryState.DUE and now >= self._not_before
 
-    def missed_by(self, now: float) -> list[Trigger]:
+    def list_missed_triggers(self, now: float) -> list[Trigger]:
         """Return the triggers without effect, in order. Safe in any thread.
 
         TIMEOUT is included as soon as the trigger time has passed, even if an attempt is in
@@ -137,35 +137,35 @@ class Recovery:
             found[Trigger.TIMEOUT] = None
         return list(found)
 
-    def attempted(self, now: float) -> None:
+    def on_attempt(self, now: float) -> None:
         """Record that metadata is being requested."""
         if self._since is None:
             self._since, self._failed = now, False
 
-    def failed(self, now: float) -> None:
+    def on_failed_attempt(self, now: float) -> None:
         """Record that an attempt to request metadata has ended without a usable response."""
         self._failed = True
-        self._watch(now)
+        self._check_timeout(now)
 
-    def unavailable(self) -> None:
+    def on_brokers_unavailable(self) -> None:
         """Record that no known broker is available."""
-        self._step(_E.UNAVAILABLE)
+        self._apply_event(_E.UNAVAILABLE)
 
-    def required(self) -> None:
+    def on_rebootstrap_required(self) -> None:
         """Record that a broker requires a rebootstrap, or is in another cluster."""
-        self._step(_E.REQUIRED)
+        self._apply_event(_E.REQUIRED)
 
-    def begin(self, now: float) -> Trigger:
+    def begin_rebootstrap(self, now: float) -> Trigger:
         """Record that a rebootstrap begins. Return its reason."""
         assert self.state is RecoveryState.DUE
         assert self.trigger is not None
-        self._step(_E.BEGUN)
+        self._apply_event(_E.BEGUN)
         delay_s = self._backoff.delay(self._count, self._rng)
         self._count += 1
         self._not_before = now + delay_s
         return self.trigger
 
-    def answered(self, *, proven: bool) -> None:
+    def on_answer(self, *, proven: bool) -> None:
         """Record a metadata response that lists a broker.
 
         `proven` means that one of the brokers in the metadata sent it, not a bootstrap server.
@@ -175,18 +175,18 @@ class Recovery:
         if proven:
             self._count, self._not_before = 0, -math.inf
         if self.state is not RecoveryState.DUE or self.trigger is not Trigger.REQUIRED:
-            self._step(_E.ANSWERED)
+            self._apply_event(_E.ANSWERED)
 
     def _timeout_at(self) -> float:
         if self._since is None or (not self._trigger_s and not self._failed):
             return math.inf
         return self._since + self._trigger_s
 
-    def _watch(self, now: float) -> None:
+    def _check_timeout(self, now: float) -> None:
         if now >= self._timeout_at():
-            self._step(_E.TIMEOUT)
+            self._apply_event(_E.TIMEOUT)
 
-    def _step(self, event: RecoveryEvent) -> None:
+    def _apply_event(self, event: RecoveryEvent) -> None:
         state = TABLE.get((self.state, event))
         if state is None:
             return

@@ -241,7 +241,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         if self._engine is not None:
             self._engine.abandon_waits(error)
 
-    def _failed(self, error: BaseException) -> None:
+    def _on_failure(self, error: BaseException) -> None:
         if self._engine is not None:
             self._engine.wake_all()
 

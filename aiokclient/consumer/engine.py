@@ -80,11 +80,11 @@ class AssignedTopics:
         if removed:
             self.unwant_all()
         for topic in topics:
-            self._updater.want(topic, self)
+            self._updater.want_topic(topic, self)
 
     def unwant_all(self) -> None:
         """Request no metadata of topics any more."""
-        self._updater.unwant(self)
+        self._updater.unwant_topics(self)
 
 
 SETTLE_S = 3.0
@@ -361,7 +361,7 @@ class ConsumerEngine:
         self.cluster = cluster
         self._subscription = subscription
         self._supervisor = supervisor
-        log = cluster.log("consumer", config.group_id)
+        log = cluster.make_log("consumer", config.group_id)
         membership = "assigned" if config.group_id is None else config.group_protocol
         own_metrics = OwnMetrics(cluster.metrics, "consumer", membership, owner=self)
         own_metrics.before_reading(subscription.settle)
@@ -532,7 +532,7 @@ class ConsumerEngine:
         self._gauges.close()
         self._subscription.own_metrics.end()
         if self._follower is not None:
-            self.cluster.updater.unwant(self._follower.topics)
+            self.cluster.updater.unwant_topics(self._follower.topics)
         if self.group is not None:
             self.group.release()
         self._topics.unwant_all()
@@ -570,7 +570,7 @@ class ConsumerEngine:
 
     def list_stall_reasons(self) -> list[str]:
         """Return why no records can be read: problems of the consumer, or else of its client."""
-        return self.list_troubles() or self.cluster.troubles()
+        return self.list_troubles() or self.cluster.list_troubles()
 
     def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
         if differ(old.cluster_id, new.cluster_id):

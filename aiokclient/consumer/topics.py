@@ -45,7 +45,7 @@ class SubscribedTopics:
         self._cluster = cluster
         self._config = config
         self._reports = reports
-        self._log = cluster.log("consumer", config.group_id)
+        self._log = cluster.make_log("consumer", config.group_id)
         self._base: dict[str, tuple[UUID, int]] = {}
         self.current = Subscription()
         """The subscription of the last call of `follow_topics`."""
@@ -59,11 +59,11 @@ class SubscribedTopics:
         """
         self.current, self.read = subscription, False
         updater = self._cluster.updater
-        updater.unwant(self)
+        updater.unwant_topics(self)
         if subscription.pattern is not None:
             updater.want_all(self, self._sieve(subscription.pattern))
         for topic in subscription.topics:
-            updater.want(topic, self, auto_create=self._config.allow_auto_create_topics)
+            updater.want_topic(topic, self, auto_create=self._config.allow_auto_create_topics)
         metadata = await self._read(subscription) if subscription else ClusterMetadata()
         self._base = _base(metadata)
         for topic in subscription.topics:
@@ -209,7 +209,7 @@ class TopicFollower:
 
     def cause(self) -> KafkaError | None:
         """Return why the topics are not known yet, if that is known. Synchronous."""
-        return self._cluster.last_error()
+        return self._cluster.find_last_error()
 
     def knows_its_part(self) -> bool:
         """Return whether the partitions of the subscribed topics are assigned."""

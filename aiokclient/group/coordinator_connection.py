@@ -43,7 +43,9 @@ class CoordinatorConnection:
         self._owner = owner
         self._target = Coordinator("group", settings.group_id)
         self._request_s = cluster.config.request_timeout_ms / 1000
-        self._log = LimitedLog(cluster.log("group", settings.group_id), cluster.clock.monotonic)
+        self._log = LimitedLog(
+            cluster.make_log("group", settings.group_id), cluster.clock.monotonic
+        )
 
     async def join(self, request: Any) -> Any:
         """Send JoinGroup and return the response, which may take as long as a whole rebalance.
@@ -88,7 +90,7 @@ class CoordinatorConnection:
     @property
     def resyncs(self) -> bool:
         """Whether the coordinator accepts several assignments by the leader in one generation."""
-        known = self._cluster.coordinators.cached("group", self._settings.group_id)
+        known = self._cluster.coordinators.find_cached("group", self._settings.group_id)
         if known is None:
             return False
         connection = self._cluster.connected(known, Purpose.GROUP, self._owner)
@@ -96,7 +98,7 @@ class CoordinatorConnection:
 
     def waits_at_former_coordinator(self) -> bool:
         """Return whether a request waits at a broker that is no longer the coordinator."""
-        known = self._cluster.coordinators.cached("group", self._settings.group_id)
+        known = self._cluster.coordinators.find_cached("group", self._settings.group_id)
         holding = self.brokers_holding_requests()
         return known is not None and bool(holding) and known not in holding
 

@@ -235,7 +235,7 @@ class GroupEngine:
         self.state = MemberState.OUT
         self._cluster = cluster
         self._callbacks = supervisor.callbacks
-        self._log = cluster.log("group", settings.group_id)
+        self._log = cluster.make_log("group", settings.group_id)
         self._handler = handler
         self._events = events
         self._meters = GroupMeters(own_metrics, cluster.clock)

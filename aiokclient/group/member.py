@@ -130,7 +130,7 @@ class MemberLifecycle(Lifecycle):
         called_back = self._membership is not None and self._membership.is_current_task()
         return "assign()" if called_back else ""
 
-    def _failed(self, error: BaseException) -> None:
+    def _on_failure(self, error: BaseException) -> None:
         if self._handler is not None:
             self._handler.close()
 
@@ -148,9 +148,9 @@ class MemberLifecycle(Lifecycle):
         if since is not None and self._cluster.clock.monotonic() - since >= SHOWN_S:
             lasted = self._cluster.clock.monotonic() - since
             text = f"group {group} has been rebalancing for {lasted:.0f} s"
-            if self._cluster.coordinators.cached("group", group) is None:
+            if self._cluster.coordinators.find_cached("group", group) is None:
                 text += ", as its coordinator is not known"
-            trouble = self._cluster.calls.trouble(Coordinator("group", group), JOINING)
+            trouble = self._cluster.calls.find_trouble(Coordinator("group", group), JOINING)
             found.append(text if trouble is None else f"{text}; {trouble}")
         if (
             engine.state is not MemberState.OUT

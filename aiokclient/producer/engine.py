@@ -52,7 +52,7 @@ class Engine:
         self.producer = producer
         self.cluster = cluster
         self.supervisor = supervisor
-        self.log = cluster.log("producer")
+        self.log = cluster.make_log("producer")
         self.callbacks = Callbacks(asyncio.get_running_loop(), supervisor.fail)
         self.own_metrics = OwnMetrics(cluster.metrics, "producer", attributes=_attributes(config))
         self.senders: dict[int, Sender] = {}
@@ -100,7 +100,7 @@ class Engine:
         self._ends.append(self.cluster.updater.subscribe(updated))
         if self.transactions is not None:
             return
-        self._ends.append(self.cluster.outages.listen(self.callbacks.guard(self.ids.expire)))
+        self._ends.append(self.cluster.outages.add_listener(self.callbacks.guard(self.ids.expire)))
         if self._config.enable_idempotence:
             self.ids.get()
 
@@ -113,7 +113,7 @@ class Engine:
             end()
         self._ends.clear()
         self.leaders.stop()
-        self.cluster.updater.unwant(self)
+        self.cluster.updater.unwant_topics(self)
         self.accumulator.stop()
         self.own_metrics.end()
         for sender in self.senders.values():

@@ -888,7 +888,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         if self._last_transaction is not None:
             self._last_transaction.settle_consumers()
 
-    def _failed(self, error: BaseException) -> None:
+    def _on_failure(self, error: BaseException) -> None:
         if self._engine is None:
             return
         if isinstance(error, KafkaError):

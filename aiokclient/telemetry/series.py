@@ -57,8 +57,8 @@ class MeasuredCluster(Protocol):
     def metrics(self) -> Metrics: ...
     @property
     def application_metrics(self) -> ApplicationMetrics: ...
-    def collector(self) -> ClientCollector: ...
-    def log(self, part: str, /) -> ClientLog: ...
+    def make_collector(self) -> ClientCollector: ...
+    def make_log(self, part: str, /) -> ClientLog: ...
 
 
 class MeasuredClient(Protocol):
@@ -175,13 +175,13 @@ class ClientSeries:
 
     def _found(self, cluster: MeasuredCluster) -> None:
         """Read the metrics of this cluster client from now on, even after it is closed."""
-        self._cluster = cluster.metrics, cluster.collector()
+        self._cluster = cluster.metrics, cluster.make_collector()
         self._client_id = cluster.config.client_id
         self._known, self._ended = {}, {}
         self._watch(cluster)
 
     def _watch(self, cluster: MeasuredCluster) -> None:
-        registered, log = self._registered, cluster.log("telemetry")
+        registered, log = self._registered, cluster.make_log("telemetry")
         if registered is not None:
             self._unwatch = cluster.application_metrics.watch(partial(registered, log))
 

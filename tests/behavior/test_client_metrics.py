@@ -63,7 +63,7 @@ class Pushed:
     """The points that a client would push now."""
 
     def __init__(self, client: Any) -> None:
-        self.points = client._cluster.collector().collect(NamePrefixes([""]))
+        self.points = client._cluster.make_collector().collect(NamePrefixes([""]))
 
     def value(self, name: str, **labels: str) -> Any:
         """Return the only value with this name and these labels."""

@@ -209,8 +209,8 @@ class Watch:
         """The connections that were open when rebootstraps began."""
         self._brokers = cluster.brokers
         self._recovery = cluster._metadata_requests._recovery
-        self._begin = self._recovery.begin
-        self._recovery.begin = self._note  # type: ignore[method-assign]
+        self._begin = self._recovery.begin_rebootstrap
+        self._recovery.begin_rebootstrap = self._note  # type: ignore[method-assign]
 
     def _note(self, now: float) -> Trigger:
         trigger = self._begin(now)
@@ -224,7 +224,7 @@ class Watch:
             since = self._recovery._since
             if since is not None and since >= self.began:
                 self.attempted = min(self.attempted, since)
-            self.missed.update(self._recovery.missed_by(self.world.now))
+            self.missed.update(self._recovery.list_missed_triggers(self.world.now))
             await asyncio.sleep(0.01)
 
     def begin(self) -> None:

@@ -78,7 +78,7 @@ def described(
     subject: Mapping[str, str | None],
 ) -> str:
     """Return the repr of a client. `name` is its class, and `subject` its topics or its group."""
-    known = {} if cluster is None else cluster.addresses()
+    known = {} if cluster is None else cluster.list_addresses()
     parts = {
         "client_id": repr(config.client_id),
         "state": state.name,

@@ -153,7 +153,7 @@ class Lifecycle:
     def _abandon(self, error: ClosedError) -> None:
         """Fail every operation that `_shutdown` has left without an outcome. Synchronous."""
 
-    def _failed(self, error: BaseException) -> None:
+    def _on_failure(self, error: BaseException) -> None:
         """Fail all waiting calls, because a background task died. Synchronous, called once."""
 
     def _unretrieved(self) -> BaseException | None:
@@ -162,7 +162,7 @@ class Lifecycle:
 
     def _troubles(self) -> list[str]:
         """Return the reasons for DEGRADED, as texts. Synchronous."""
-        return self._cluster.troubles()
+        return self._cluster.list_troubles()
 
     def _waits_for_caller(self) -> str:
         """Return what would make a close in the current task wait forever, or "".
@@ -201,7 +201,7 @@ class Lifecycle:
             return Health(self._state, tuple(reasons), {})
         reasons += self._troubles()
         brokers, telemetry = self._cluster.brokers, self._cluster.telemetry.status
-        states, addresses = brokers.states(), brokers.addresses()
+        states, addresses = brokers.list_states(), brokers.list_addresses()
         return Health(self.state, tuple(reasons), states, addresses, telemetry)
 
     def metrics(self) -> MetricsSnapshot:
@@ -349,13 +349,13 @@ class Lifecycle:
             return
         self._failure, self._failure_seen = error, False
         self._supervisor.adopt(error)
-        self._on(LifecycleEvent.FAILED)
+        self._apply_event(LifecycleEvent.FAILED)
         if self._state is State.RUNNING:  # The phase is ENDING.
             self._state = State.FAILED
         self._events.emit("Failed", cause=error)
-        self._failed(error)
+        self._on_failure(error)
 
-    def _on(self, event: LifecycleEvent) -> None:
+    def _apply_event(self, event: LifecycleEvent) -> None:
         """Apply an event to the table. Synchronous."""
         self._phase = TABLE.get((self._phase, event), self._phase)
         self._state = SHOWN.get(self._phase, self._state)
@@ -388,7 +388,7 @@ class Lifecycle:
             )
         while True:
             if self._phase is LifecyclePhase.NEW:
-                self._on(LifecycleEvent.START)
+                self._apply_event(LifecycleEvent.START)
                 self._loop, self._thread = loop, threading.get_ident()
                 self._starting = new_task(loop, self._start(wait))
             elif self._phase is not LifecyclePhase.STARTING:
@@ -430,7 +430,7 @@ class Lifecycle:
         await self._await_undone(task)
         # The start may have succeeded nevertheless, and another caller may have joined it.
         if task is self._starting and self._start_waiters.count(task) == 1:
-            self._on(LifecycleEvent.ABANDONED)
+            self._apply_event(LifecycleEvent.ABANDONED)
             if self._phase is LifecyclePhase.STARTING:
                 self._starting = new_task(asyncio.get_running_loop(), self._undo_abandoned())
                 await ended(self._starting)
@@ -448,14 +448,16 @@ class Lifecycle:
     async def _undo_start(self) -> None:
         """End what a start has begun, in a task that no cancellation reaches."""
         timeout = self._config.close_timeout_ms / 1000
-        undoing = new_task(asyncio.get_running_loop(), self._undo(graceful=False, timeout=timeout))
+        undoing = new_task(
+            asyncio.get_running_loop(), self._end_work(graceful=False, timeout=timeout)
+        )
         await ended(undoing)
         self._on_undone()
         undoing.result()
 
     def _on_undone(self) -> None:
         self._failure, self._starting = None, None
-        self._on(LifecycleEvent.UNDONE)
+        self._apply_event(LifecycleEvent.UNDONE)
         if self._phase is LifecyclePhase.NEW:
             self._loop, self._thread = None, 0  # Any loop may start or close the object now.
         else:
@@ -472,19 +474,19 @@ class Lifecycle:
             else:
                 self._client.adopt(self._anchor)
                 if wait:
-                    await self._cluster.reach(deadline)
+                    await self._cluster.reach_broker(deadline)
             for observe in self._observers:
                 observe(self._cluster)
             self._cancelled = self._cluster.metrics.connections.counter("cancelled")
             for supervisor in (self._supervisor, self._cluster.supervisor):
-                self._unsubscribe.append(supervisor.on_failure(_failing(self._anchor)))
+                self._unsubscribe.append(supervisor.add_failure_listener(_failing(self._anchor)))
             async with self._cluster.limit_start(deadline):
                 await self._open(wait)
             if self._failure is not None:
                 raise self._failure
             if self._phase in ENDED:
                 raise asyncio.CancelledError
-            self._on(LifecycleEvent.READY)
+            self._apply_event(LifecycleEvent.READY)
         except BaseException:
             await self._undo_start()
             raise
@@ -551,7 +553,7 @@ class Lifecycle:
     def _begin_close(self, loop: asyncio.AbstractEventLoop, graceful: bool) -> asyncio.Task[None]:
         """Create the task of the close, which begins at the loop's next iteration."""
         has_started = self._phase in (LifecyclePhase.RUNNING, LifecyclePhase.FAILED)
-        self._on(LifecycleEvent.CLOSE)
+        self._apply_event(LifecycleEvent.CLOSE)
         self._closing = new_task(loop, self._run_close(graceful, has_started))
         return self._closing
 
@@ -578,16 +580,16 @@ class Lifecycle:
     async def _run_close(self, graceful: bool, has_started: bool) -> None:
         try:
             if has_started:
-                await self._undo(graceful and self._failure is None, timeout=None)
+                await self._end_work(graceful and self._failure is None, timeout=None)
             elif self._starting is not None:
                 self._starting.cancel()
                 await self._await_undone(self._starting)
         finally:
-            self._on(LifecycleEvent.ENDED)
+            self._apply_event(LifecycleEvent.ENDED)
             self._events.end()
             self._anchor.let_go(self)
 
-    async def _undo(self, graceful: bool, timeout: float | None) -> None:
+    async def _end_work(self, graceful: bool, timeout: float | None) -> None:
         """Shut down within `timeout`, then end all tasks and connections."""
         now = asyncio.get_running_loop().time()
         if timeout is not None:

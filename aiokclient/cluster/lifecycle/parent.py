@@ -21,7 +21,7 @@ class Parent(Lifecycle):
     def __init__(self, config: ClientConfig) -> None:
         super().__init__(config)
         self._adopted: dict[Anchor[Lifecycle], None] = {}
-        self._ended: list[Lifecycle] = []
+        self._closed_children: list[Lifecycle] = []
         """The children that this client has closed."""
 
     @property
@@ -67,7 +67,7 @@ class Parent(Lifecycle):
             for child in sorted(youngest_first, key=lambda child: child.closing_rank):
                 remaining = max(self._close_bound - asyncio.get_running_loop().time(), 0.0)
                 try:
-                    self._ended.append(child)
+                    self._closed_children.append(child)
                     await child._close(graceful=graceful, timeout=min(remaining, child._grace_s()))
                 except Exception as error:
                     failed = failed or error
@@ -76,7 +76,9 @@ class Parent(Lifecycle):
 
     def _unretrieved(self) -> BaseException | None:
         # Children that were closed on their own have raised their failures already.
-        unseen = [error for child in self._ended if (error := child._unretrieved()) is not None]
+        unseen = [
+            error for child in self._closed_children if (error := child._unretrieved()) is not None
+        ]
         if len(unseen) > 1:
             return BaseExceptionGroup(f"{len(unseen)} children have failures unseen", unseen)
         return unseen[0] if unseen else None

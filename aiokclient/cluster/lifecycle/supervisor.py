@@ -6,7 +6,7 @@ because callbacks of the event loop call `spawn`, and anyio cannot be used there
 context in which the supervisor was started, not in that of the call that spawns them.
 
 An error of a background task or a callback is a bug or a fatal error. It is kept as `failure`,
-passed to the `on_failure` callbacks, and logged. The other tasks run until the client is closed.
+passed to the failure listeners, and logged. The other tasks run until the client is closed.
 A background task that is cancelled, except by its supervisor, counts as a failure, too.
 
 A forked process has copies of the objects of its parent. If it used a client, both processes would
@@ -70,7 +70,7 @@ class Supervisor:
         self._closing = False
         self._loop_ends = False
         """Whether a task was cancelled because the event loop ends."""
-        self._on_failure: list[Callable[[BaseException], None]] = []
+        self._failure_listeners: list[Callable[[BaseException], None]] = []
         self._tasks: dict[asyncio.Task[None], str] = {}
         self._scopes: dict[asyncio.Task[None], anyio.CancelScope] = {}
 
@@ -136,17 +136,21 @@ class Supervisor:
             context=self._context.copy(),
         )
         self._tasks[task] = name
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_end)
 
-    def on_failure(self, callback: Callable[[BaseException], None]) -> Callable[[], None]:
+    def add_failure_listener(self, callback: Callable[[BaseException], None]) -> Callable[[], None]:
         """Have `callback(error)` called once, in the loop, when the first background task dies.
 
         Returns a function that removes the callback.
         """
         if self.failure is not None:
             callback(self.failure)
-        self._on_failure.append(callback)
-        return lambda: self._on_failure.remove(callback) if callback in self._on_failure else None
+        self._failure_listeners.append(callback)
+        return lambda: (
+            self._failure_listeners.remove(callback)
+            if callback in self._failure_listeners
+            else None
+        )
 
     async def _run(
         self, function: Callable[..., Coroutine[Any, Any, None]], args: tuple[Any, ...], name: str
@@ -171,7 +175,7 @@ class Supervisor:
             finally:
                 del self._scopes[task]
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
         name = self._tasks.pop(task)
         if not task.cancelled():
             # Retrieve a KeyboardInterrupt or SystemExit, which the event loop has raised.
@@ -179,7 +183,7 @@ class Supervisor:
         elif self._stopping or self.failure is not None:
             pass
         elif self._loop_ends or loop_ends(task.get_loop()):
-            self._tell(ClosedError(ENDED))
+            self._record_failure(ClosedError(ENDED))
             self._log.warning(
                 "%s was not closed before its event loop ended",
                 self._name,
@@ -193,7 +197,7 @@ class Supervisor:
         if self.forked or (self._closing and isinstance(error, ClosedError)):
             return  # The task has used what the close, or the fork, has ended.
         # First, because a filter or handler of the application may raise in the log.
-        self._tell(error)
+        self._record_failure(error)
         self._log.error(
             "%s: the task %r died",
             self._name,
@@ -210,7 +214,7 @@ class Supervisor:
         if self.failure is None:
             self.failure = failure
 
-    def check(self) -> None:
+    def raise_failure(self) -> None:
         """Raise the error of the first background task that died, if one has. Synchronous.
 
         Loops that retry call this, so that they do not wait for a dead task until their deadline.
@@ -218,10 +222,10 @@ class Supervisor:
         if self.failure is not None:
             raise self.failure.with_traceback(None)
 
-    def _tell(self, error: Exception) -> None:
+    def _record_failure(self, error: Exception) -> None:
         if self.failure is None:
             self.failure = error
-            for callback in list(self._on_failure):
+            for callback in list(self._failure_listeners):
                 callback(error)
 
     def end_in_fork(self) -> None:
@@ -231,7 +235,7 @@ class Supervisor:
         # can run these tasks, and in debug mode, their loop raises RuntimeError, which changes
         # nothing.
         with contextlib.suppress(RuntimeError):
-            self._tell(ClosedError(FORKED))
+            self._record_failure(ClosedError(FORKED))
             for task in self._tasks:
                 task.cancel()
 

@@ -75,7 +75,7 @@ class ClusterIdentity:
         self._fails = config.cluster_id_change == "fail"
         self._enabled = config.metadata_cluster_check_enable
         self._requests = requests
-        self._confirmed = True
+        self._is_confirmed = True
         self._log = ClientLog.of("aiokclient", config)
 
     # -- the check of connections, see `ClusterCheck`
@@ -96,7 +96,9 @@ class ClusterIdentity:
 
     def doubts(self, node_id: int) -> bool:
         """Return whether a broker that has not confirmed the ids must name its cluster."""
-        return node_id >= 0 and self.cluster_id is not None and (self._fails or not self._confirmed)
+        return (
+            node_id >= 0 and self.cluster_id is not None and (self._fails or not self._is_confirmed)
+        )
 
     def compare(self, node_id: int, address: str, found: MetadataResponse) -> KafkaError | None:
         """Return an error if the broker has named another cluster."""
@@ -108,19 +110,19 @@ class ClusterIdentity:
 
     # -- the cluster
 
-    def doubt(self) -> None:
+    def doubt_cluster(self) -> None:
         """Record that all connections were lost: another cluster may have the addresses now."""
-        self._confirmed = False
+        self._is_confirmed = False
 
-    def confirm(self) -> None:
+    def confirm_cluster(self) -> None:
         """Stop asking brokers for their cluster, until all connections are lost again."""
-        self._confirmed = True
+        self._is_confirmed = True
 
     def is_other(self, found: MetadataResponse) -> bool:
         """Return whether a response comes from another cluster."""
         return differ(self.cluster_id, found.cluster_id)
 
-    def adopt(self, found: MetadataResponse) -> None:
+    def adopt_cluster(self, found: MetadataResponse) -> None:
         """Use the cluster of a response from now on.
 
         Raises ClusterChangedError if it is not the known cluster and `cluster_id_change` is "fail".
@@ -184,7 +186,7 @@ class MetadataRequests:
         self._gate_changed = asyncio.Event()
         self._refusal: KafkaError | None = None
         """The error of all bootstrap servers in the last attempt, if waiting cannot correct it."""
-        self._supervisor.on_failure(self._on_failure)
+        self._supervisor.add_failure_listener(self._on_failure)
 
     def count_rebootstraps(self) -> list[tuple[Labels, Reading]]:
         """Return the number of rebootstraps for each trigger."""
@@ -203,7 +205,7 @@ class MetadataRequests:
         try:
             async with asyncio.timeout(timeout_s) as patience:
                 while not self.is_open:
-                    self._supervisor.check()
+                    self._supervisor.raise_failure()
                     if self._refusal is not None:
                         raise copy.copy(self._refusal)
                     await self._gate_changed.wait()
@@ -234,7 +236,7 @@ class MetadataRequests:
     def on_metadata_applied(self) -> None:
         """Open the gate, because a metadata response is installed. Synchronous."""
         if self._recovery.state is not RecoveryState.SEARCHING:
-            self.identity.confirm()
+            self.identity.confirm_cluster()
             self.is_open = True
             self._wake_waiters()
             self._cluster.telemetry.connected()
@@ -260,20 +262,20 @@ class MetadataRequests:
 
     def on_outage(self) -> None:
         """Handle the loss of the last connection: another cluster may have the addresses now."""
-        self.identity.doubt()
+        self.identity.doubt_cluster()
         self._cluster.outages.call_listeners()
 
     def on_brokers_unavailable(self) -> None:
         """Handle refused connections of all brokers in the metadata (KIP-899)."""
         if self._begun:
-            self._recovery.unavailable()
+            self._recovery.on_brokers_unavailable()
             self._check_recovery()
 
     def on_rebootstrap_required(self) -> None:
         """Handle a broker that is not the intended one, or is in another cluster."""
         if not self._begun:
             return
-        self._recovery.required()
+        self._recovery.on_rebootstrap_required()
         self._check_recovery()
 
     def translate_error(self, request: Request[Any], error: KafkaError) -> KafkaError:
@@ -302,9 +304,9 @@ class MetadataRequests:
             return
         # No other request is sent before the metadata of all topics is known. The broker that
         # returns it need not be checked.
-        self.identity.confirm()
+        self.identity.confirm_cluster()
         self._close_gate()
-        self._cluster.updater.hurry()
+        self._cluster.updater.request_full_update()
 
     def _check_recovery(self) -> None:
         """Begin a rebootstrap if it is due. Otherwise check again when it becomes due."""
@@ -317,11 +319,11 @@ class MetadataRequests:
         if delay_s > 0:
             self._timer = self._supervisor.callbacks.later(delay_s, self._check_recovery)
             return
-        self._cluster.updater.hurry()
+        self._cluster.updater.request_full_update()
         if self._patience is not None and not self._patience.expired():
             self._patience.reschedule(asyncio.get_running_loop().time())
 
-    def troubles(self) -> list[str]:
+    def list_troubles(self) -> list[str]:
         """Return texts about logins that the bootstrap servers refuse, and rebootstraps.
 
         These are the rebootstraps that the strategy "none" has prevented. Synchronous.
@@ -331,7 +333,7 @@ class MetadataRequests:
         return [f"the bootstrap servers refuse the login: {each.message}" for each in refused] + [
             f"a rebootstrap would be necessary, because {trigger.value}; "
             "metadata_recovery_strategy is none"
-            for trigger in self._recovery.missed_by(now)
+            for trigger in self._recovery.list_missed_triggers(now)
         ]
 
     def close(self) -> None:
@@ -360,8 +362,8 @@ class MetadataRequests:
         if resolve_s is not None:
             resolve_s = max(began + resolve_s - self._clock.monotonic(), 0.0)
         answer = await bootstrap.reach(deadline, resolve_s)
-        self.identity.adopt(answer)
-        return answer, bootstrap.answered
+        self.identity.adopt_cluster(answer)
+        return answer, bootstrap.server
 
     def on_started(self) -> None:
         """Rebootstrap from now on whenever it is due. Synchronous."""
@@ -380,7 +382,7 @@ class MetadataRequests:
             except KafkaError as error:
                 if ends_start(error):
                     raise
-                self._cluster.updater.note(error)
+                self._cluster.updater.note_error(error)
                 await asyncio.sleep(retry.pause_s())
             else:
                 self.is_open = True
@@ -397,20 +399,20 @@ class MetadataRequests:
         If a rebootstrap is due, it is done first, and may take any time. Raises the error of the
         request, and the failure of the client.
         """
-        self._supervisor.check()
+        self._supervisor.raise_failure()
         recovery, now = self._recovery, self._clock.monotonic
-        recovery.attempted(now())
+        recovery.on_attempt(now())
         if recovery.is_due(now()):
             await self._rebootstrap()
-            recovery.attempted(now())
+            recovery.on_attempt(now())
         self._check_recovery()
         try:
             response = await self._request_in_time(topics, auto_create)
             self._accept_response(response)
         except KafkaError as error:
             if error.code not in MOVED_AWAY:
-                self._cluster.refusals.note(error)
-            recovery.failed(now())
+                self._cluster.refusals.log_refusal(error)
+            recovery.on_failed_attempt(now())
             self._check_recovery()
             raise
         return response
@@ -436,7 +438,7 @@ class MetadataRequests:
         self._attempts += 1
         connection = await self._cluster.brokers.connect_any(WantedTopicsRequest)
         node_id = connection.broker.node_id
-        wants = self._cluster.updater.wants if topics is None else None
+        wants = self._cluster.updater.topic_filter if topics is None else None
         request = WantedTopicsRequest(topics, allow_auto_topic_creation=auto_create, wants=wants)
         request_s = self._config.request_timeout_ms / 1000
         answered = connection.send(request, timeout_s=request_s)
@@ -452,11 +454,11 @@ class MetadataRequests:
             text = f"There was no response within {waited_s:.1f} s."
             raise ApiTimeoutError(text, api="Metadata", broker=node_id)
         response: MetadataResponse = answered.result()
-        self._cluster.brokers.answered(node_id)
+        self._cluster.brokers.on_response(node_id)
         error = error_for(response.error_code, api="Metadata", broker=node_id)
         if error is not None:
             if response.error_code in MOVED_AWAY:
-                self._recovery.required()
+                self._recovery.on_rebootstrap_required()
             raise error
         self._attempts = 0
         if not lists_broker(response):
@@ -471,12 +473,14 @@ class MetadataRequests:
         """
         updater = self._cluster.updater
         known = updater.snapshot
-        settle = partial(updater.topic_ids.settle, node_id=node_id, now=self._clock.monotonic())
+        settle = partial(
+            updater.topic_ids.replace_disputed, node_id=node_id, now=self._clock.monotonic()
+        )
         if len(response.topics or ()) < LARGE:
             disputed = settle(known, response)
         else:
             disputed = await threads.run(settle, known, response)
-        self._cluster.brokers.avoid(node_id if disputed else None)
+        self._cluster.brokers.avoid_broker(node_id if disputed else None)
         if disputed:
             updater.request_update(disputed)
 
@@ -491,8 +495,8 @@ class MetadataRequests:
             self._cluster.brokers.disconnect(
                 DisconnectedError("The client changed to another cluster.")
             )
-        self.identity.adopt(response)
-        self._recovery.answered(proven=True)
+        self.identity.adopt_cluster(response)
+        self._recovery.on_answer(proven=True)
 
     # -- rebootstrap
 
@@ -501,7 +505,7 @@ class MetadataRequests:
 
         Raises ClusterChangedError, after the client has failed with it.
         """
-        trigger = self._recovery.begin(self._clock.monotonic())
+        trigger = self._recovery.begin_rebootstrap(self._clock.monotonic())
         self._close_gate()
         # If no broker can be reached, a warning says so already. Further warnings would be too
         # many, because dead brokers may cause many rebootstraps.
@@ -523,7 +527,7 @@ class MetadataRequests:
                 answer = await bootstrap.reach(self._clock.monotonic() + ROUND_S)
                 break
             except KafkaError as error:
-                self._cluster.updater.note(error)
+                self._cluster.updater.note_error(error)
                 self._on_refusal(error)
                 await asyncio.sleep(retry.pause_s())
         if self.identity.is_other(answer):
@@ -533,7 +537,7 @@ class MetadataRequests:
         else:
             brokers = await threads.run(brokers_in, answer)
         self._cluster.brokers.update(brokers)
-        self._recovery.answered(proven=False)
+        self._recovery.on_answer(proven=False)
 
     async def _make_bootstrap(self, limit_s: float, *, once: bool = False) -> Bootstrap:
         """Return a bootstrap with new connections, after looking up names for `limit_s` at most.
@@ -547,7 +551,7 @@ class MetadataRequests:
         names = UnresolvedNames(self._log, level, self._cluster.connector)
         lookup_s = min(setup_s, limit_s)
         servers = await servers_of(config, self._cluster.connector, lookup_s, retry, names)
-        pools = self._cluster.brokers.bootstrap(servers)
+        pools = self._cluster.brokers.add_bootstrap_servers(servers)
         self._search = Bootstrap(
             config, self._clock, pools, names, self._advised, self.identity, level=level
         )
@@ -558,11 +562,11 @@ class MetadataRequests:
         self._close_gate()
         old = self.identity.cluster_id
         try:
-            self.identity.adopt(response)
+            self.identity.adopt_cluster(response)
         except KafkaError as error:
             self._supervisor.fail(error, "metadata")
             self._cluster.brokers.disconnect(error)
             raise
         ids = {"old_cluster_id": old, "new_cluster_id": self.identity.cluster_id}
         self._events.emit("ClusterChanged", **ids)
-        self._cluster.coordinators.clear()
+        self._cluster.coordinators.forget_all()

@@ -65,8 +65,8 @@ class TopicIds:
         self._older: dict[str, int] = {}
         """For each topic without id, the number of consecutive responses that look older."""
         self._anew: set[str] = set()
-        self._lower: dict[tuple[str, int], _LowerEpoch] = {}
-        self._accepted: dict[tuple[str, int], int] = {}
+        self._lower_epochs: dict[tuple[str, int], _LowerEpoch] = {}
+        self._accepted_epochs: dict[tuple[str, int], int] = {}
         """The partitions whose lower epochs are accepted, with the known epochs."""
 
     def take_accepted(self) -> Mapping[tuple[str, int], int]:
@@ -74,7 +74,7 @@ class TopicIds:
 
         The values are the known epochs that they replace.
         """
-        taken, self._accepted = self._accepted, {}
+        taken, self._accepted_epochs = self._accepted_epochs, {}
         return taken
 
     def take_anew(self) -> frozenset[str]:
@@ -83,7 +83,7 @@ class TopicIds:
         self._anew.clear()
         return taken
 
-    def doubt(self, topic_id: UUID) -> None:
+    def doubt_topic_id(self, topic_id: UUID) -> None:
         """Accept the next id of this topic immediately, because a leader does not know this one."""
         if topic_id.int:
             self._doubted[topic_id] = None
@@ -92,7 +92,7 @@ class TopicIds:
         """Accept the next ids of all topics immediately: the cluster may be another one."""
         self._doubted.update(dict.fromkeys(known.names))
 
-    def settle(
+    def replace_disputed(
         self,
         known: ClusterMetadata,
         answer: MetadataResponse,
@@ -109,9 +109,9 @@ class TopicIds:
         if differ(known.cluster_id, answer.cluster_id):
             self._rivals.clear()
             self._older.clear()
-            self._lower.clear()
+            self._lower_epochs.clear()
             return []
-        disputed = [entry for entry in answer.topics or () if self._disputed(known, entry)]
+        disputed = [entry for entry in answer.topics or () if self._is_disputed(known, entry)]
         names = []
         for entry in disputed:
             assert entry.name is not None
@@ -135,7 +135,7 @@ class TopicIds:
         self, info: TopicInfo, entry: MetadataResponseTopic, node_id: int, now: float, brokers: int
     ) -> bool:
         """Return whether a lower leader epoch in a response needs confirmation by others."""
-        partitions, lower, undecided = info.partitions, self._lower, False
+        partitions, lower, undecided = info.partitions, self._lower_epochs, False
         for part in entry.partitions:
             index = part.partition_index
             if not 0 <= index < len(partitions):
@@ -157,7 +157,7 @@ class TopicIds:
             agreed = seen.count >= EQUAL and len(seen.brokers) >= min(brokers, 2)
             if agreed or now - seen.since >= OLDER_S:
                 del lower[subject]
-                self._accepted[subject] = known
+                self._accepted_epochs[subject] = known
             else:
                 undecided = True
         return undecided
@@ -178,7 +178,7 @@ class TopicIds:
         self._anew.add(info.name)
         return False
 
-    def _disputed(self, known: ClusterMetadata, entry: MetadataResponseTopic) -> bool:
+    def _is_disputed(self, known: ClusterMetadata, entry: MetadataResponseTopic) -> bool:
         info = None if entry.name is None else known.topics.get(entry.name)
         if info is None or entry.error_code or not info.topic_id.int or not entry.topic_id.int:
             return False

@@ -65,12 +65,12 @@ class Pacing:
         self._rng = rng
         self._next: dict[Hashable, tuple[float, int]] = {}
 
-    def earliest(self, subject: Hashable) -> float:
+    def find_earliest(self, subject: Hashable) -> float:
         """Return the earliest time at which the subject may be requested."""
         known = self._next.get(subject)
         return 0.0 if known is None else known[0]
 
-    def asked(
+    def record_request(
         self, subject: Hashable, now: float, *, settled: bool, error: KafkaError | None = None
     ) -> None:
         """Record a request, with the error of the subject in the response.
@@ -86,7 +86,7 @@ class Pacing:
         self._next[subject] = (now + delay_s, streak + 1)
         self._sweep(now)
 
-    def forget(self, subject: Hashable) -> None:
+    def allow_request(self, subject: Hashable) -> None:
         """Allow a request for the subject immediately."""
         self._next.pop(subject, None)
 
@@ -116,10 +116,10 @@ class _Waiter:
     Topics have individual backoffs, so several updates may be necessary.
     """
 
-    __slots__ = ("future", "left")
+    __slots__ = ("future", "remaining")
 
     def __init__(self, topics: Iterable[str] | None) -> None:
-        self.left = None if topics is None else dict.fromkeys(topics)
+        self.remaining = None if topics is None else dict.fromkeys(topics)
         self.future: asyncio.Future[ClusterMetadata] = asyncio.get_running_loop().create_future()
 
 
@@ -143,9 +143,9 @@ class MetadataUpdater:
         self._pacing = Pacing(backoff, clock.rng)
         self._interest: dict[Hashable, dict[str, bool]] = {}
         self._everything: dict[Hashable, Wants | None] = {}
-        self.wants: Wants | None = None
+        self.topic_filter: Wants | None = None
         """The function that selects the topics to keep of a full response. None keeps all."""
-        self._asked: dict[str, None] = {}
+        self._requested_topics: dict[str, None] = {}
         self._ask_all = False
         self._hurried = False
         """Whether a full update must begin without delay."""
@@ -163,7 +163,7 @@ class MetadataUpdater:
 
     # -- the wanted topics ------------------------------------------------------------------
 
-    def want(self, topic: str, owner: Hashable, *, auto_create: bool = False) -> None:
+    def want_topic(self, topic: str, owner: Hashable, *, auto_create: bool = False) -> None:
         """Keep a topic in the snapshot for an owner. Synchronous.
 
         `auto_create` lets the brokers create it, if they are configured to do that.
@@ -182,15 +182,15 @@ class MetadataUpdater:
         self._everything[owner] = wants
         self.request_update()
 
-    def unwant(self, owner: Hashable) -> None:
+    def unwant_topics(self, owner: Hashable) -> None:
         """Remove all wanted topics of an owner. Synchronous."""
         self._interest.pop(owner, None)
         self._everything.pop(owner, None)
-        wanted = self._wanted()
+        wanted = self._list_wanted()
         for topic in [topic for topic in self.errors if topic not in wanted]:
-            self._forget(topic)
+            self._forget_topic(topic)
 
-    def _wanted(self) -> dict[str, bool]:
+    def _list_wanted(self) -> dict[str, bool]:
         wanted: dict[str, bool] = {}
         for topics in self._interest.values():
             for topic, auto_create in topics.items():
@@ -207,15 +207,15 @@ class MetadataUpdater:
         if topics is None:
             self._ask_all = True
         else:
-            self._asked.update(dict.fromkeys(topics))
+            self._requested_topics.update(dict.fromkeys(topics))
         self._wake.set()
 
-    def hurry(self) -> None:
+    def request_full_update(self) -> None:
         """Request an update of all wanted topics without any backoff. Synchronous."""
         self._hurried = True
         self._wake.set()
 
-    def note(self, error: KafkaError) -> None:
+    def note_error(self, error: KafkaError) -> None:
         """Store the error of an update that is still in progress. Synchronous."""
         self.last_error = bare(error)
 
@@ -233,12 +233,12 @@ class MetadataUpdater:
         if self._over is not None:
             raise self._over.with_traceback(None)
         waiter = _Waiter(topics)
-        _require_names(waiter.left or ())
+        _require_names(waiter.remaining or ())
         self._waiters.append(waiter)
         if at_once:
-            for subject in (None,) if waiter.left is None else waiter.left:
-                self._pacing.forget(subject)
-        if waiter.left is None:
+            for subject in (None,) if waiter.remaining is None else waiter.remaining:
+                self._pacing.allow_request(subject)
+        if waiter.remaining is None:
             self.request_update()
         self._wake.set()
         try:
@@ -267,17 +267,17 @@ class MetadataUpdater:
         Returns False if the leader is not newer than the known one, or its address is unknown.
         """
         endpoints = tuple(endpoints)
-        return self._change(
+        return self._change_snapshot(
             lambda old: hinted(old, topic, partition, leader_id, leader_epoch, endpoints)
         )
 
-    def doubt(self, topic_id: UUID) -> None:
+    def doubt_topic_id(self, topic_id: UUID) -> None:
         """Record that a leader does not know this topic id. Synchronous."""
-        self.topic_ids.doubt(topic_id)
+        self.topic_ids.doubt_topic_id(topic_id)
 
-    def learn(self, broker: BrokerInfo) -> None:
+    def learn_broker(self, broker: BrokerInfo) -> None:
         """Add a broker's address from another response, such as FindCoordinator. Synchronous."""
-        self._change(lambda old: learned(old, broker))
+        self._change_snapshot(lambda old: learned(old, broker))
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call `listener(old, new)` for each new snapshot. Synchronous.
@@ -287,15 +287,15 @@ class MetadataUpdater:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
-    def _change(self, change: Change) -> bool:
+    def _change_snapshot(self, change: Change) -> bool:
         """Change the snapshot now, or after a merge in progress that must not start again."""
         new = change(self.snapshot)
         if self._deferred is None:
-            return self._install(new)
+            return self._install_snapshot(new)
         self._deferred.append(change)
         return new is not self.snapshot
 
-    def _install(self, new: ClusterMetadata) -> bool:
+    def _install_snapshot(self, new: ClusterMetadata) -> bool:
         old = self.snapshot
         if new is old:
             return False
@@ -310,13 +310,15 @@ class MetadataUpdater:
         """Update the snapshot forever. The supervisor runs this task."""
         while True:
             await self._until_due()
-            await self._update()
+            await self._update_snapshot()
 
     def close(self) -> None:
         """Make `refresh` raise ClosedError from now on. Synchronous."""
-        self.fail(ClosedError("The client was closed before the response arrived.", api="Metadata"))
+        self.fail_calls(
+            ClosedError("The client was closed before the response arrived.", api="Metadata")
+        )
 
-    def fail(self, error: BaseException) -> None:
+    def fail_calls(self, error: BaseException) -> None:
         """Make `refresh` raise this error, because `run` has ended or will end. Synchronous.
 
         Waiting calls end immediately. Only the first error counts.
@@ -327,17 +329,17 @@ class MetadataUpdater:
             if not waiter.future.done():
                 waiter.future.set_exception(self._over)
 
-    async def begin(self, answer: MetadataResponse) -> None:
+    async def install_first(self, answer: MetadataResponse) -> None:
         """Make the first snapshot from the metadata response of the bootstrap."""
-        self._install(await self._merged(answer, complete=not self.snapshot.topics))
-        self._succeeded(full=not self._interest and not self._everything)
+        self._install_snapshot(await self._merge_answer(answer, complete=not self.snapshot.topics))
+        self._on_success(full=not self._interest and not self._everything)
 
     async def _until_due(self) -> None:
         while True:
             self._wake.clear()
             if self._hurried:
                 return
-            due = max(self._due_at(), self._retry_at)
+            due = max(self._find_due_time(), self._retry_at)
             delay = due - self._clock.monotonic()
             if delay <= 0:
                 return
@@ -347,63 +349,67 @@ class MetadataUpdater:
             except TimeoutError:
                 pass
 
-    def _due_at(self) -> float:
+    def _find_due_time(self) -> float:
         due = self._next_full
         if self._ask_all:
-            due = min(due, self._pacing.earliest(None))
-        return min([due, *(self._pacing.earliest(topic) for topic in self._requested())])
+            due = min(due, self._pacing.find_earliest(None))
+        return min([due, *(self._pacing.find_earliest(topic) for topic in self._list_requested())])
 
-    def _requested(self) -> dict[str, None]:
+    def _list_requested(self) -> dict[str, None]:
         """Return the topics of which an update was requested, or for which a call waits.
 
         The topics of a call are requested only as long as it waits.
         """
-        requested = dict(self._asked)
+        requested = dict(self._requested_topics)
         for waiter in self._waiters:
-            requested.update(dict.fromkeys(waiter.left or ()))
+            requested.update(dict.fromkeys(waiter.remaining or ()))
         return requested
 
-    async def _update(self) -> None:
+    async def _update_snapshot(self) -> None:
         now = self._clock.monotonic()
         hurried, self._hurried = self._hurried, False
         full = hurried or now >= self._next_full
-        full = full or (self._ask_all and now >= self._pacing.earliest(None))
-        wanted = self._wanted()
-        asked = [topic for topic in self._requested() if now >= self._pacing.earliest(topic)]
+        full = full or (self._ask_all and now >= self._pacing.find_earliest(None))
+        wanted = self._list_wanted()
+        asked = [
+            topic for topic in self._list_requested() if now >= self._pacing.find_earliest(topic)
+        ]
         topics = list(dict.fromkeys([*wanted, *asked])) if full else asked
         everything = full and bool(self._everything)
         self._updating = waiters = self._take_waiters(topics, full, everything)
-        self.wants = self._sieve(topics, waiters) if everything else None
+        self.topic_filter = self._select_topics(topics, waiters) if everything else None
         auto_create = any(wanted.get(topic, False) for topic in topics)
         # Requests that arrive after this need another update.
         self._ask_all = self._ask_all and not full
-        again = [topic for topic in asked if topic in self._asked]
+        again = [topic for topic in asked if topic in self._requested_topics]
         for topic in again:
-            del self._asked[topic]
+            del self._requested_topics[topic]
         try:
             answer = await self._requests.fetch_metadata(
                 None if everything else topics, auto_create
             )
             if not lists_broker(answer):
                 raise InvalidMetadataError("The response lists no broker.", api="Metadata")
-            new = await self._merged(answer, full)
+            new = await self._merge_answer(answer, full)
         except KafkaError as error:
             self._ask_all = self._ask_all or full
-            self._asked.update(dict.fromkeys(again))
-            self._failed(error, waiters)
+            self._requested_topics.update(dict.fromkeys(again))
+            self._on_update_failure(error, waiters)
             return
         useful = _awaited(waiters)
         if full:
-            self._pacing.asked(None, now, settled=new is not self.snapshot or None in useful)
-        self._note(self.snapshot, new, topics, wanted, useful)
-        self._install(new)
+            self._pacing.record_request(
+                None, now, settled=new is not self.snapshot or None in useful
+            )
+        self._note_topics(self.snapshot, new, topics, wanted, useful)
+        self._install_snapshot(new)
         if answer.topics and len(answer.topics) >= LARGE:
             threads.run(partial(free_slowly, answer.topics))
-        self._succeeded(full)
+        self._on_success(full)
         for waiter in waiters:
-            self._answered(waiter, None if everything else topics)
+            self._serve_waiter(waiter, None if everything else topics)
 
-    async def _merged(self, answer: MetadataResponse, complete: bool) -> ClusterMetadata:
+    async def _merge_answer(self, answer: MetadataResponse, complete: bool) -> ClusterMetadata:
         """Return the next snapshot. A large response is merged in a thread."""
         ids = self.topic_ids
         merge = partial(merged, complete=complete, anew=ids.take_anew(), lower=ids.take_accepted())
@@ -424,12 +430,16 @@ class MetadataUpdater:
             new = change(new)
         return new
 
-    def _sieve(self, topics: Iterable[str], waiters: Iterable[_Waiter]) -> Wants | None:
+    def _select_topics(self, topics: Iterable[str], waiters: Iterable[_Waiter]) -> Wants | None:
         """Return the function that selects the topics to keep of a full response; None for all."""
         patterns = list(self._everything.values())
         if None in patterns:
             return None
-        names = {*topics, *self._asked, *(topic for w in waiters for topic in w.left or ())}
+        names = {
+            *topics,
+            *self._requested_topics,
+            *(topic for w in waiters for topic in w.remaining or ()),
+        }
         matches = [pattern for pattern in patterns if pattern is not None]
         return lambda name: name in names or any(wants(name) for wants in matches)
 
@@ -441,26 +451,28 @@ class MetadataUpdater:
             for waiter in self._waiters
             if (
                 full
-                if waiter.left is None
-                else everything or not waiter.left or not waiter.left.keys().isdisjoint(covered)
+                if waiter.remaining is None
+                else everything
+                or not waiter.remaining
+                or not waiter.remaining.keys().isdisjoint(covered)
             )
         ]
         self._waiters = [waiter for waiter in self._waiters if waiter not in taken]
         return taken
 
-    def _answered(self, waiter: _Waiter, topics: list[str] | None) -> None:
+    def _serve_waiter(self, waiter: _Waiter, topics: list[str] | None) -> None:
         """Serve a waiter, unless it waits for more than these topics. None means all topics."""
-        if waiter.left is not None and topics is not None:
+        if waiter.remaining is not None and topics is not None:
             for topic in topics:
-                waiter.left.pop(topic, None)
+                waiter.remaining.pop(topic, None)
         if waiter.future.done():
             return
-        if waiter.left and topics is not None:
+        if waiter.remaining and topics is not None:
             self._waiters.append(waiter)
         else:
             waiter.future.set_result(self.snapshot)
 
-    def _failed(self, error: KafkaError, waiters: list[_Waiter]) -> None:
+    def _on_update_failure(self, error: KafkaError, waiters: list[_Waiter]) -> None:
         # The error's traceback would keep the connection alive, even if it is closed.
         self.last_error = bare(error)
         action = self._retry.failed(error, Scope.METADATA)
@@ -479,7 +491,7 @@ class MetadataUpdater:
         """Seconds since metadata was received."""
         return self._clock.monotonic() - self._read_at
 
-    def _succeeded(self, full: bool) -> None:
+    def _on_success(self, full: bool) -> None:
         self._requests.on_metadata_applied()
         self.last_error = None
         self._retry.succeeded()
@@ -487,7 +499,7 @@ class MetadataUpdater:
         if full:
             self._next_full = self._read_at + self._max_age_s
 
-    def _note(
+    def _note_topics(
         self,
         old: ClusterMetadata,
         new: ClusterMetadata,
@@ -504,20 +516,20 @@ class MetadataUpdater:
             info = new.topic(topic)
             error = _trouble(topic, info, new.brokers)
             settled = error is None and (info != old.topic(topic) or topic in useful)
-            self._pacing.asked(topic, now, settled=settled, error=error)
+            self._pacing.record_request(topic, now, settled=settled, error=error)
             if topic not in wanted or error is None:
-                self._forget(topic)
+                self._forget_topic(topic)
                 continue
             self.errors[topic] = error
             if classify(error, Scope.METADATA).again:
-                self._asked[topic] = None
+                self._requested_topics[topic] = None
         # If a leader of other wanted topics is missing in this response, request them, too.
         asked_of = dict.fromkeys(topics)
         for topic in wanted:
             if topic not in asked_of and _trouble(topic, new.topic(topic), new.brokers):
-                self._asked[topic] = None
+                self._requested_topics[topic] = None
 
-    def _forget(self, topic: str) -> None:
+    def _forget_topic(self, topic: str) -> None:
         self.errors.pop(topic, None)
 
 
@@ -556,7 +568,7 @@ def _awaited(waiters: Iterable[_Waiter]) -> set[str | None]:
     """Return the topics for which the waiters wait. None stands for a full update."""
     subjects: set[str | None] = set()
     for waiter in waiters:
-        subjects.update((None,) if waiter.left is None else waiter.left)
+        subjects.update((None,) if waiter.remaining is None else waiter.remaining)
     return subjects
 
 

@@ -70,7 +70,7 @@ class LastAnswer:
     def __init__(self) -> None:
         self.error: KafkaError | None = None
 
-    def note(self, error: KafkaError) -> None:
+    def note_error(self, error: KafkaError) -> None:
         """Record the error of an attempt."""
         answer = answer_in(error)
         if self.error is None or is_refusal(answer) or not is_refusal(self.error):
@@ -91,19 +91,19 @@ class CallProgress:
         self.silent_since: float | None = None
         """The time of the first request that was sent after the last answer; None without one."""
 
-    def sent(self, node_id: int, now: float) -> None:
+    def note_request(self, node_id: int, now: float) -> None:
         """Record that a request was sent to a broker."""
         self.sent_to = node_id
         if self.silent_since is None:
             self.silent_since = now
 
-    def failed(self, error: KafkaError) -> None:
+    def note_failure(self, error: KafkaError) -> None:
         """Record the error of an attempt."""
-        self.last.note(error)
+        self.last.note_error(error)
         if is_refusal(error):
             self.silent_since = None
 
-    def succeeded(self) -> None:
+    def note_success(self) -> None:
         """Record a successful answer to a call that is repeated."""
         self.silent_since, self.last = None, LastAnswer()
 
@@ -126,7 +126,7 @@ class Attempts:
     unanswered: set[asyncio.Future[Any]] | None = None
     """If given, the responses that have not arrived yet, also abandoned ones."""
     node_id: int | None = None
-    sent: bool = False
+    was_sent: bool = False
     """Whether the current attempt was sent, so that a broker may execute the request."""
     error: KafkaError | None = None
     refusals: int = 0
@@ -135,7 +135,7 @@ class Attempts:
     def __post_init__(self) -> None:
         self.progress = CallProgress(self.to, self.message.api_key)
 
-    async def response(self, arriving: asyncio.Future[Any]) -> Any:
+    async def await_response(self, arriving: asyncio.Future[Any]) -> Any:
         """Wait for a response, and keep it in `unanswered` until it arrives."""
         assert self.unanswered is not None
         self.unanswered.add(arriving)
@@ -156,17 +156,17 @@ class Attempts:
     def adopt(self, error: KafkaError) -> None:
         """Record the error of a first attempt that `ClusterClient.attempt` has made."""
         self.node_id = error.broker if isinstance(error.broker, int) else None
-        self.sent = True
-        self.met(error)
+        self.was_sent = True
+        self.record_error(error)
 
-    def met(self, error: KafkaError) -> None:
+    def record_error(self, error: KafkaError) -> None:
         """Record the error of the current attempt."""
         if error.api is None:
             error.api = self.api
         if error.broker is None:
             error.broker = self.node_id
         self.error = error
-        self.progress.failed(error)
+        self.progress.note_failure(error)
         self.refusals += is_refusal(error)
 
 
@@ -188,7 +188,7 @@ class CallsInProgress:
         """Record that a call has ended."""
         del self._calls[call]
 
-    def cause_to(self, target: Target) -> KafkaError | None:
+    def find_cause(self, target: Target) -> KafkaError | None:
         """Return why the calls to a target have not succeeded so far, or None if that is unknown.
 
         A refusal takes precedence over a missing answer.
@@ -196,10 +196,10 @@ class CallsInProgress:
         last = LastAnswer()
         for call in self._calls:
             if call.to == target and call.last.error is not None:
-                last.note(call.last.error)
+                last.note_error(call.last.error)
         return None if last.error is None else bare(last.error)
 
-    def trouble(self, target: Target, apis: Container[ApiKey]) -> str | None:
+    def find_trouble(self, target: Target, apis: Container[ApiKey]) -> str | None:
         """Return, as a text, which request of one of the APIs to a target does not succeed.
 
         Either it has had no answer for UNANSWERED_S, or the text has its last error. Return None
@@ -228,7 +228,7 @@ class RefusalLog:
     def __init__(self, log: ClientLog, clock: Clock) -> None:
         self._log = LimitedLog(log, clock.monotonic)
 
-    def note(self, error: KafkaError | None, times: int = PERSISTENT) -> None:
+    def log_refusal(self, error: KafkaError | None, times: int = PERSISTENT) -> None:
         """Log an error if a broker has answered it. `times` counts the refusals of this call."""
         if error is None or not is_refusal(error) or times < PERSISTENT:
             return

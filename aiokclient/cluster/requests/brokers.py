@@ -57,7 +57,7 @@ class Outages:
     def __init__(self) -> None:
         self._listeners: list[Callable[[], None]] = []
 
-    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+    def add_listener(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener()` at each outage. Return a function that removes it. Synchronous."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
@@ -83,7 +83,7 @@ class Reachability:
         self._why = ""
         self._timer: asyncio.TimerHandle | None = None
 
-    def missing(self, why: str, *, certain: bool) -> None:
+    def mark_missing(self, why: str, *, certain: bool) -> None:
         """Record that no broker is reachable. `why` is the last error.
 
         `certain` means that each broker has refused a connection.
@@ -94,11 +94,11 @@ class Reachability:
         if self.lost:
             return
         if certain:
-            self._lose()
+            self._mark_lost()
         elif self._timer is None:
-            self._timer = self._loop.call_later(GRACE_S, self._lose)
+            self._timer = self._loop.call_later(GRACE_S, self._mark_lost)
 
-    def found(self, broker: str) -> None:
+    def mark_reachable(self, broker: str) -> None:
         """Record that a broker has responded."""
         since, self._since = self._since, None
         self.close()
@@ -112,7 +112,7 @@ class Reachability:
                 extra={"event": "brokers_back", "seconds": seconds},
             )
 
-    def now(self) -> float:
+    def read_time(self) -> float:
         """Return the time on the loop's clock, in any thread."""
         return self._loop.time()
 
@@ -122,7 +122,7 @@ class Reachability:
             self._timer.cancel()
             self._timer = None
 
-    def _lose(self) -> None:
+    def _mark_lost(self) -> None:
         self.close()
         self.lost = True
         self._log.warning(
@@ -219,7 +219,7 @@ class Brokers(PoolOwner):
 
     # -- the known brokers ------------------------------------------------------------------
 
-    def bootstrap(self, servers: Iterable[tuple[str, int]]) -> list[ConnectionPool]:
+    def add_bootstrap_servers(self, servers: Iterable[tuple[str, int]]) -> list[ConnectionPool]:
         """Return new pools for bootstrap servers, in the order in which to try them.
 
         Until the next snapshot, `choose` returns only these pools.
@@ -229,7 +229,7 @@ class Brokers(PoolOwner):
             self._drop(node_id)
         pools = []
         for index, (host, port) in enumerate(servers, start=1):
-            self._pools[-index] = pool = self._pool(-index, host, port)
+            self._pools[-index] = pool = self._make_pool(-index, host, port)
             pools.append(pool)
         self.rng.shuffle(pools)
         return pools
@@ -293,7 +293,7 @@ class Brokers(PoolOwner):
             pool.retire()
             self._retired.append(pool)
 
-    def _pool(self, node_id: int, host: str, port: int) -> ConnectionPool:
+    def _make_pool(self, node_id: int, host: str, port: int) -> ConnectionPool:
         config = self._config
         return ConnectionPool(
             node_id,
@@ -341,18 +341,18 @@ class Brokers(PoolOwner):
                 self._requests.on_connections_lost()
             return
         if self._watching:
-            pools = self.eligible()
+            pools = self.list_eligible()
             texts = dict.fromkeys(f"{self._name(pool)}: {_why(pool)}." for pool in pools)
             why = " ".join(list(texts)[:NAMED])
-            self.reachability.missing(why, certain=all(pool.refused for pool in pools))
+            self.reachability.mark_missing(why, certain=all(pool.refused for pool in pools))
         self._requests.on_connections_lost()
 
     def on_broker_reachable(self, pool: ConnectionPool) -> None:
-        self._found_at = self.reachability.now()
-        self.reachability.found(self._name(pool))
+        self._found_at = self.reachability.read_time()
+        self.reachability.mark_reachable(self._name(pool))
         self._requests.on_broker_found()
 
-    def answered(self, node_id: int) -> None:
+    def on_response(self, node_id: int) -> None:
         """Record that the broker is reachable, because it sent a response."""
         pool = self._pools.get(node_id)
         if pool is not None and not pool.reachable:
@@ -360,17 +360,17 @@ class Brokers(PoolOwner):
 
     def on_connection_end(self) -> None:
         if not self.any_connected:
-            self._outage_at = self.reachability.now()
+            self._outage_at = self.reachability.read_time()
         if not self.connections:
             self._requests.on_outage()
 
     # -- connections ------------------------------------------------------------------------
 
-    def avoid(self, node_id: int | None) -> None:
+    def avoid_broker(self, node_id: int | None) -> None:
         """Let `choose` return this broker only if no other is reachable. None avoids no broker."""
         self._avoided = node_id
 
-    def pool(self, node_id: int) -> ConnectionPool:
+    def find_pool(self, node_id: int) -> ConnectionPool:
         """Return the pool of a broker.
 
         The pool is created at the first use, because a cluster may have very many brokers. Raises
@@ -384,7 +384,7 @@ class Brokers(PoolOwner):
             raise InvalidMetadataError(
                 f"The metadata does not contain broker {node_id}.", broker=node_id
             )
-        pool = self._pools[node_id] = self._pool(*info[:3])
+        pool = self._pools[node_id] = self._make_pool(*info[:3])
         return pool
 
     def connected(
@@ -397,7 +397,7 @@ class Brokers(PoolOwner):
         pool = self._pools.get(node_id)
         return node_id in self._named if pool is None else pool.reachable
 
-    def choose(self, unfit: Container[int] = ()) -> ConnectionPool:
+    def choose_pool(self, unfit: Container[int] = ()) -> ConnectionPool:
         """Return the broker for a request that any can serve, except those whose ids are `unfit`.
 
         The order of preference is: the connected and responding broker with the fewest requests
@@ -405,8 +405,8 @@ class Brokers(PoolOwner):
         connected broker; the broker whose reconnect backoff ends first. Brokers that are no longer
         in the metadata are excluded. Raises InvalidMetadataError if no broker is left.
         """
-        pools = [pool for pool in self.eligible() if pool.node_id not in unfit]
-        unused = self._unused()
+        pools = [pool for pool in self.list_eligible() if pool.node_id not in unfit]
+        unused = self._count_unused()
         if not pools and not unused:
             raise InvalidMetadataError("No broker is known.")
         if self._avoided is not None:
@@ -425,13 +425,13 @@ class Brokers(PoolOwner):
             return untried[chosen]
         if chosen >= 0:
             names = (node_id for node_id in self._named if node_id not in self._pools)
-            return self.pool(next(islice(names, chosen - len(untried), None)))
+            return self.find_pool(next(islice(names, chosen - len(untried), None)))
         if connected:
             return min(connected, key=_silent_for)
         # Brokers that hang come last, even if their reconnect backoff has ended.
         return min(prompt or others, key=lambda pool: pool.not_before)
 
-    def eligible(self) -> list[ConnectionPool]:
+    def list_eligible(self) -> list[ConnectionPool]:
         """Return the pools of all brokers in the metadata and of all bootstrap servers."""
         pools = self._pools.items()
         return [pool for node_id, pool in pools if node_id < 0 or node_id in self._named]
@@ -444,9 +444,9 @@ class Brokers(PoolOwner):
         deadline: the caller must set one.
         """
         unfit: dict[int, KafkaError] = {}
-        began = self.reachability.now()
+        began = self.reachability.read_time()
         while True:
-            pool = self.choose(unfit)
+            pool = self.choose_pool(unfit)
             try:
                 connection = await _connected_soon(pool)
                 if connection is None:
@@ -456,43 +456,47 @@ class Brokers(PoolOwner):
                 return connection
             except KafkaError as error:
                 unfit[pool.node_id] = error
-                late = self.reachability.now() - began > TRYING_S
-                if late or not self._any_left(unfit, error.retriable):
+                late = self.reachability.read_time() - began > TRYING_S
+                if late or not self._is_any_left(unfit, error.retriable):
                     raise
 
-    def _any_left(self, unfit: Container[int], promising: bool) -> bool:
+    def _is_any_left(self, unfit: Container[int], promising: bool) -> bool:
         """Return whether a broker is left whose id is not in `unfit`.
 
         With `promising`, only brokers that may respond now count. After an outage, a broker that
         has only lost its connection may respond. A broker that has refused a connection since the
         outage, or whose connection attempt takes long, is tried later.
         """
-        left = (pool for pool in self.eligible() if pool.node_id not in unfit)
-        return bool(self._unused()) or any(not promising or self._promising(p) for p in left)
+        left = (pool for pool in self.list_eligible() if pool.node_id not in unfit)
+        return bool(self._count_unused()) or any(
+            not promising or self._is_promising(p) for p in left
+        )
 
-    def _promising(self, pool: ConnectionPool) -> bool:
+    def _is_promising(self, pool: ConnectionPool) -> bool:
         if pool.reachable:
             return True
         hangs = pool.connecting_for(Purpose.CONTROL) >= HANGING_S
         return not hangs and not pool.tried_since(self._outage_at)
 
-    def states(self) -> dict[int | str, str]:
+    def list_states(self) -> dict[int | str, str]:
         """Return a readable description of the connection to each broker, in one line each.
 
         The keys are broker ids, or addresses for bootstrap servers whose ids are not known yet.
         """
-        now = self.reachability.now()
-        return {_key(broker): _state(self._pool_of(broker), now) for broker in self._all()}
+        now = self.reachability.read_time()
+        return {_key(broker): _state(self._pool_of(broker), now) for broker in self._list_brokers()}
 
-    def addresses(self) -> dict[int | str, str]:
+    def list_addresses(self) -> dict[int | str, str]:
         """Return the address of each broker, by the keys of `states`."""
-        return {_key(broker): _address(broker) for broker in self._all()}
+        return {_key(broker): _address(broker) for broker in self._list_brokers()}
 
-    def outcomes(self) -> list[tuple[str, str]]:
+    def list_outcomes(self) -> list[tuple[str, str]]:
         """Return the address of each broker with the outcome of connecting to it."""
-        return [(_address(broker), _outcome(self._pool_of(broker))) for broker in self._all()]
+        return [
+            (_address(broker), _outcome(self._pool_of(broker))) for broker in self._list_brokers()
+        ]
 
-    def _all(self) -> list[BrokerInfo | ConnectionPool]:
+    def _list_brokers(self) -> list[BrokerInfo | ConnectionPool]:
         """Return all brokers, even those without a pool, and the bootstrap servers, sorted by id.
 
         During a rebootstrap, these are the brokers that were known before.
@@ -532,7 +536,7 @@ class Brokers(PoolOwner):
 
         A broker counts as reachable until an attempt to connect to it fails.
         """
-        return bool(self._unused()) or any(pool.reachable for pool in self.eligible())
+        return bool(self._count_unused()) or any(pool.reachable for pool in self.list_eligible())
 
     @property
     def any_connected(self) -> bool:
@@ -546,10 +550,10 @@ class Brokers(PoolOwner):
         While others accept it, a refusal counts for REFUSED_S, because the broker may not be asked
         again.
         """
-        any_reachable, since = self.any_reachable, self.reachability.now() - REFUSED_S
+        any_reachable, since = self.any_reachable, self.reachability.read_time() - REFUSED_S
         pools = (
             pool
-            for pool in self.eligible()
+            for pool in self.list_eligible()
             if refuses_login(pool.last_error)
             and (not any_reachable or pool.failed_at > max(self._found_at, since))
         )
@@ -562,12 +566,12 @@ class Brokers(PoolOwner):
         pool = self._pools.get(node_id)
         return None if pool is None else pool.last_error
 
-    def errors(self) -> list[KafkaError | None]:
+    def list_errors(self) -> list[KafkaError | None]:
         """Return the last error of connecting to each broker, or None if there was none."""
         pools = [self._pools.get(node_id) for node_id in self._named]
         return [None if pool is None else pool.last_error for pool in pools]
 
-    def _unused(self) -> int:
+    def _count_unused(self) -> int:
         """Return the number of brokers in the metadata that have no pool yet."""
         return len(self._named) - sum(node_id in self._named for node_id in self._pools)
 
@@ -691,11 +695,11 @@ class ReporterConnections:
 
     def collector(self) -> ClientCollector:
         """Return the source of the metrics. Synchronous."""
-        return self._cluster.collector()
+        return self._cluster.make_collector()
 
     def announced(self) -> bool:
         """Return whether a connected broker announces the telemetry requests. Synchronous."""
-        return bool(self._pools())
+        return bool(self._list_pools())
 
     async def connect(self, preferred: int | None, avoided: int | None) -> BrokerConnection | None:
         """Return the control connection to a broker that announces the telemetry requests.
@@ -705,7 +709,7 @@ class ReporterConnections:
         `avoided` is used only if no other broker can be reached. The control connection is opened
         if necessary. Raises an error if it cannot be opened.
         """
-        brokers, pools = self._cluster.permitted_brokers, self._pools()
+        brokers, pools = self._cluster.permitted_brokers, self._list_pools()
         if brokers is None or not pools:
             return None
         others = [pool for pool in pools if pool.node_id != avoided]
@@ -731,11 +735,13 @@ class ReporterConnections:
             raise KafkaError("No broker is known.")
         return await brokers.connect_any(GetTelemetrySubscriptionsRequest)
 
-    def _pools(self) -> list[ConnectionPool]:
+    def _list_pools(self) -> list[ConnectionPool]:
         brokers = self._cluster.permitted_brokers
         if brokers is None:
             return []
-        return [pool for pool in brokers.eligible() if any(map(_announces, pool.connections()))]
+        return [
+            pool for pool in brokers.list_eligible() if any(map(_announces, pool.connections()))
+        ]
 
 
 async def _other(brokers: Brokers, avoided: int | None) -> BrokerConnection | None:
@@ -745,7 +751,7 @@ async def _other(brokers: Brokers, avoided: int | None) -> BrokerConnection | No
     """
     try:
         unfit = () if avoided is None else (avoided,)
-        connection = await brokers.choose(unfit).get(Purpose.CONTROL)
+        connection = await brokers.choose_pool(unfit).get(Purpose.CONTROL)
     except KafkaError:
         return None
     return connection if _announces(connection) else None

@@ -67,23 +67,23 @@ Final: TypeAlias = Callable[[K, KafkaError], bool]
 class ItemResults(Generic[K, V]):
     """The results of one round: a value or an error for each item."""
 
-    __slots__ = ("failed", "found")
+    __slots__ = ("errors", "found_values")
 
     def __init__(self) -> None:
-        self.found: dict[K, V] = {}
-        self.failed: dict[K, KafkaError] = {}
+        self.found_values: dict[K, V] = {}
+        self.errors: dict[K, KafkaError] = {}
 
     def put(self, item: K, error: KafkaError | None, value: V) -> None:
         """Record the error of an item, or its value if there is no error."""
         if error is None:
-            self.found[item] = value
+            self.found_values[item] = value
         else:
-            self.failed[item] = error
+            self.errors[item] = error
 
     def fail(self, item: K, error: KafkaError) -> None:
         """Record the error of an item, instead of its value if it has one."""
-        self.found.pop(item, None)
-        self.failed[item] = error
+        self.found_values.pop(item, None)
+        self.errors[item] = error
 
     def put_partition(
         self: ItemResults[TopicPartition, V],
@@ -99,8 +99,8 @@ class ItemResults(Generic[K, V]):
     def fail_missing(self, items: Iterable[K], error: Callable[[K], KafkaError]) -> None:
         """Record an error for each of these items that has no result."""
         for item in items:
-            if item not in self.found and item not in self.failed:
-                self.failed[item] = error(item)
+            if item not in self.found_values and item not in self.errors:
+                self.errors[item] = error(item)
 
 
 class PerItem(Generic[K]):
@@ -119,11 +119,11 @@ class PerItem(Generic[K]):
         refusals: RefusalLog | None = None,
         last: LastAnswer | None = None,
     ) -> None:
-        self.left = list(dict.fromkeys(items))
+        self.remaining = list(dict.fromkeys(items))
         """The remaining items, in their order."""
         self._last = last or LastAnswer()
         self._refusals = refusals
-        self._began = -math.inf
+        self._began_at = -math.inf
         self._retry = retry
         self._scope = scope
 
@@ -142,18 +142,18 @@ class PerItem(Generic[K]):
     ) -> None:
         """Request the items until none is left, with a backoff delay between the rounds.
 
-        `refresh` and `refuse` are those of `settle`. `check` is called after each round that had
-        errors. An error that one of these functions raises ends the loop.
+        `refresh` and `refuse` are those of `record_errors`. `check` is called after each round that
+        had errors. An error that one of these functions raises ends the loop.
         """
-        while self.left:
-            failed = await ask(self.left)
+        while self.remaining:
+            failed = await ask(self.remaining)
             if failed and check is not None:
                 check()
-            delay_s = self.settle(failed, refresh=refresh, refuse=refuse)
-            if self.left:
+            delay_s = self.record_errors(failed, refresh=refresh, refuse=refuse)
+            if self.remaining:
                 await asyncio.sleep(delay_s)
 
-    def settle(
+    def record_errors(
         self,
         failed: Errors[K],
         *,
@@ -166,12 +166,12 @@ class PerItem(Generic[K]):
         Only the items that will be retried remain in `left`. Without `refuse`, the others are
         dropped.
         """
-        self.left = [item for item in self.left if item in failed]
+        self.remaining = [item for item in self.remaining if item in failed]
         again: dict[K, None] = {}
         delay_s = 0.0
         if failed:
             errors = list(failed.values())
-            self._last.note(next(filter(is_refusal, errors), errors[0]))
+            self._last.note_error(next(filter(is_refusal, errors), errors[0]))
         for item, error in failed.items():
             final = is_final is not None and is_final(item, error)
             item_s = None if final else self._delay_s(item, error, refresh)
@@ -181,24 +181,26 @@ class PerItem(Generic[K]):
             elif refuse is not None and refuse(item, error):
                 again[item] = None
         self._retry.next_attempt()
-        self.left = [item for item in self.left if item in again]
-        self._log(failed)
+        self.remaining = [item for item in self.remaining if item in again]
+        self._log_refusals(failed)
         return delay_s
 
-    def _log(self, failed: Errors[K]) -> None:
+    def _log_refusals(self, failed: Errors[K]) -> None:
         """Log a refusal after which items are repeated, if refusals last."""
         if self._refusals is None:
             return
         now = asyncio.get_running_loop().time()
         if self._retry.attempt == 1:
-            self._began = now
-        if now - self._began >= LASTING_S:
-            repeated = (failed[item] for item in self.left)
-            self._refusals.note(next(filter(is_refusal, repeated), None), self._retry.attempt)
+            self._began_at = now
+        if now - self._began_at >= LASTING_S:
+            repeated = (failed[item] for item in self.remaining)
+            self._refusals.log_refusal(
+                next(filter(is_refusal, repeated), None), self._retry.attempt
+            )
 
-    def drop(self, items: Container[K]) -> None:
+    def drop_items(self, items: Container[K]) -> None:
         """Remove items that need no further attempt."""
-        self.left = [item for item in self.left if item not in items]
+        self.remaining = [item for item in self.remaining if item not in items]
 
     def _delay_s(self, item: K, error: KafkaError, refresh: Refresh[K]) -> float | None:
         """Return the seconds to wait before the item is retried; None if it is not."""
@@ -244,7 +246,7 @@ async def ask_within(
         if isinstance(error, KafkaError):
             raise
         text = f"The brokers returned no {needed} within {timeout:.1f} s."
-        missing = next(iter(loop.left), None)
+        missing = next(iter(loop.remaining), None)
         raise ApiTimeoutError(text, api=api, topic_partition=missing) from loop.last_error
 
 

@@ -70,21 +70,21 @@ class CoordinatorLocator:
         """The last refusal of each lookup that has not succeeded since."""
         self._refused_since: dict[tuple[str, str], float] = {}
         """The time of the first of these refusals."""
-        self._known: dict[tuple[str, str], int] = {}
-        self._looking: dict[tuple[str, str], asyncio.Future[Found]] = {}
+        self._coordinators: dict[tuple[str, str], int] = {}
+        self._lookups: dict[tuple[str, str], asyncio.Future[Found]] = {}
 
-    def cached(self, kind: str, key: str) -> int | None:
+    def find_cached(self, kind: str, key: str) -> int | None:
         """Return the cached id of the coordinator, or None if no id is cached. Synchronous."""
-        return self._known.get((kind, key))
+        return self._coordinators.get((kind, key))
 
-    def forget(self, kind: str, key: str, node_id: int | None = None) -> None:
+    def forget_coordinator(self, kind: str, key: str, node_id: int | None = None) -> None:
         """Drop the cached broker of a key, unless its id differs from `node_id`. Synchronous."""
-        if node_id is None or self._known.get((kind, key)) == node_id:
-            self._known.pop((kind, key), None)
+        if node_id is None or self._coordinators.get((kind, key)) == node_id:
+            self._coordinators.pop((kind, key), None)
 
-    def clear(self) -> None:
+    def forget_all(self) -> None:
         """Drop all cached brokers. Synchronous."""
-        self._known.clear()
+        self._coordinators.clear()
 
     async def locate(self, kind: str, key: str) -> int:
         """Return the id of the coordinator of a key, with one attempt.
@@ -92,10 +92,10 @@ class CoordinatorLocator:
         Raises the error of the response (usually the retriable CoordinatorNotAvailableError),
         DisconnectedError, and ApiTimeoutError.
         """
-        known = self._known.get((kind, key))
+        known = self._coordinators.get((kind, key))
         if known is not None:
             return known
-        pending = self._looking.get((kind, key))
+        pending = self._lookups.get((kind, key))
         if pending is not None:
             found = await asyncio.shield(pending)
         else:
@@ -112,25 +112,25 @@ class CoordinatorLocator:
         loop = asyncio.get_running_loop()
         pending = {key: loop.create_future() for key in keys}
         for key, future in pending.items():
-            self._looking[kind, key] = future
+            self._lookups[kind, key] = future
         found: dict[str, Found] = {}
         try:
-            found = await self._ask_in_time(kind, keys)
+            found = await self._request_in_time(kind, keys)
         except KafkaError as error:
             found = dict.fromkeys(keys, error)
         except Exception as error:
             _share_bug(pending.values(), error)
             raise
         finally:
-            self._settle(kind, pending, found)
+            self._share_outcomes(kind, pending, found)
         return found
 
-    def _settle(
+    def _share_outcomes(
         self, kind: str, pending: dict[str, asyncio.Future[Found]], found: dict[str, Found]
     ) -> None:
         for key, future in pending.items():
-            if self._looking.get((kind, key)) is future:
-                del self._looking[kind, key]
+            if self._lookups.get((kind, key)) is future:
+                del self._lookups[kind, key]
             # If this lookup was cancelled, or the response lacks its key, the tasks that share the
             # lookup retry.
             outcome = found.setdefault(
@@ -142,8 +142,8 @@ class CoordinatorLocator:
             if isinstance(outcome, BrokerInfo) and key in pending:
                 self._refused.pop((kind, key), None)
                 self._refused_since.pop((kind, key), None)
-                self._known[kind, key] = outcome.node_id
-                self._cluster.updater.learn(outcome)
+                self._coordinators[kind, key] = outcome.node_id
+                self._cluster.updater.learn_broker(outcome)
             elif key in pending and isinstance(outcome, KafkaError) and is_refusal(outcome):
                 # A timeout later says what the brokers have answered last.
                 self._refused.pop((kind, key), None)
@@ -164,13 +164,13 @@ class CoordinatorLocator:
         since = self._refused_since.setdefault((kind, key), now)
         usual = classify(error, Scope.FIND_COORDINATOR) is Decision.REFRESH_AND_RETRY
         if not usual or now - since >= LASTING_S:
-            self._cluster.refusals.note(error)
+            self._cluster.refusals.log_refusal(error)
 
-    async def _ask_in_time(self, kind: str, keys: list[str]) -> dict[str, Found]:
+    async def _request_in_time(self, kind: str, keys: list[str]) -> dict[str, Found]:
         waited_s = patience_s(self._in_vain, self._timeout_s)
         try:
             async with asyncio.timeout(waited_s) as waiting:
-                found = await self._ask(kind, keys)
+                found = await self._request_coordinators(kind, keys)
         except TimeoutError:
             if not waiting.expired():
                 raise  # The timeout of the connection or the request has a better text.
@@ -182,7 +182,7 @@ class CoordinatorLocator:
         self._in_vain = 0
         return found
 
-    async def _ask(self, kind: str, keys: list[str]) -> dict[str, Found]:
+    async def _request_coordinators(self, kind: str, keys: list[str]) -> dict[str, Found]:
         connection = await self._cluster.connect_any(FindCoordinatorRequest)
         version = connection.broker.version_of(FindCoordinatorRequest)
         key_type = KEY_TYPES[kind]
@@ -232,7 +232,7 @@ class Router:
         self._updater = updater
         self._coordinators = coordinators
 
-    async def route(self, to: Target, timeout: float) -> int | None:
+    async def find_broker(self, to: Target, timeout: float) -> int | None:
         """Return the broker id of a target, or None for any broker.
 
         Raises InvalidMetadataError, the error of the topic, or the error of the lookup. All but
@@ -244,23 +244,23 @@ class Router:
             case Coordinator(kind, key):
                 return await self._coordinators.locate(kind, key)
             case Leader(topic, partition):
-                return await self._leader(topic, partition, timeout)
+                return await self._find_leader(topic, partition, timeout)
             case Broker(node_id):
-                return await self._broker(node_id, timeout)
+                return await self._find_listed(node_id, timeout)
             case Controller():
-                return await self._controller(timeout)
+                return await self._find_controller(timeout)
 
-    def refresh(self, to: Target, node_id: int | None) -> None:
+    def refresh_target(self, to: Target, node_id: int | None) -> None:
         """Discard the known broker of a target, because it proved wrong."""
         match to:
             case Coordinator(kind, key):
-                self._coordinators.forget(kind, key, node_id)
+                self._coordinators.forget_coordinator(kind, key, node_id)
             case Leader(topic, _):
                 self._updater.request_update((topic,))
             case _:
                 self._updater.request_update()
 
-    async def _leader(self, topic: str, partition: int, timeout: float) -> int:
+    async def _find_leader(self, topic: str, partition: int, timeout: float) -> int:
         leader = self._updater.snapshot.leader(topic, partition)
         if leader < 0:
             snapshot = await self._updater.refresh((topic,), timeout=timeout)
@@ -274,12 +274,12 @@ class Router:
             "No leader is known.", topic_partition=where
         )
 
-    async def _broker(self, node_id: int, timeout: float) -> int:
+    async def _find_listed(self, node_id: int, timeout: float) -> int:
         if node_id not in self._updater.snapshot.brokers:
             await self._updater.refresh(timeout=timeout)
         return node_id
 
-    async def _controller(self, timeout: float) -> int:
+    async def _find_controller(self, timeout: float) -> int:
         snapshot = self._updater.snapshot
         if snapshot.controller_id not in snapshot.brokers:
             snapshot = await self._updater.refresh(timeout=timeout)

@@ -189,8 +189,8 @@ class OffsetLookup:
         async def ask(left: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError]:
             some = {tp: timestamps[tp] for tp in left}
             results = await self.by_time(some, to_high_watermark=to_high_watermark)
-            found.update(results.found)
-            return results.failed
+            found.update(results.found_values)
+            return results.errors
 
         clock = self._cluster.clock
         await ask_within(
@@ -200,7 +200,7 @@ class OffsetLookup:
             Retry(until, self._backoff, clock),
             Scope.LIST_OFFSETS,
             refresh=refresh,
-            check=self._cluster.supervisor.check,
+            check=self._cluster.supervisor.raise_failure,
             api="ListOffsets",
             needed="offset",
             refusals=self._cluster.refusals,
@@ -219,7 +219,7 @@ class OffsetLookup:
         leaders = group_by_leader(metadata, questions)
         for leader in [leader for leader in leaders if leader not in metadata.brokers]:
             for tp in leaders.pop(leader):
-                results.fail(tp, _without_leader(metadata, tp, self._cluster.last_error()))
+                results.fail(tp, _without_leader(metadata, tp, self._cluster.find_last_error()))
 
         async def ask_one(node_id: int, part: Mapping[TopicPartition, A]) -> None:
             await ask(node_id, part, results)

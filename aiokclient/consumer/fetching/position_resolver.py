@@ -97,13 +97,13 @@ class PositionResolver:
         if timed:
             ends = await self._offsets.by_time(timed)
         outcome = await self._offsets.by_time(
-            {tp: time for tp, time in wanted.items() if tp not in ends.failed}
+            {tp: time for tp, time in wanted.items() if tp not in ends.errors}
         )
-        for tp, error in ends.failed.items():
+        for tp, error in ends.errors.items():
             outcome.fail(tp, error)
         for state, generation in zip(states, generations, strict=True):
             if state.generation == generation:
-                self._located(state, outcome, ends.found.get(state.tp))
+                self._located(state, outcome, ends.found_values.get(state.tp))
         self._subscription.report_change()
 
     async def _look_for(self, states: Sequence[PartitionState]) -> None:
@@ -130,11 +130,11 @@ class PositionResolver:
         outcome: LookupResult[FoundOffset],
         end: FoundOffset | None,
     ) -> None:
-        found = outcome.found.get(state.tp)
+        found = outcome.found_values.get(state.tp)
         if found is not None and found.offset == NOWHERE and end is not None:
             found = end
         if found is None:
-            self._failed(state, outcome.failed[state.tp], Scope.LIST_OFFSETS)
+            self._failed(state, outcome.errors[state.tp], Scope.LIST_OFFSETS)
         elif found.offset == NOWHERE:
             self._failed(state, _unusable(state), Scope.LIST_OFFSETS)
         else:
@@ -149,9 +149,9 @@ class PositionResolver:
         self._subscription.report_change()
 
     def _validated(self, state: PartitionState, outcome: LookupResult[EpochEnd]) -> None:
-        end = outcome.found.get(state.tp)
+        end = outcome.found_values.get(state.tp)
         if end is None:
-            self._failed(state, outcome.failed[state.tp], Scope.OFFSET_FOR_LEADER_EPOCH)
+            self._failed(state, outcome.errors[state.tp], Scope.OFFSET_FOR_LEADER_EPOCH)
         elif NOWHERE in (end.end_offset, end.leader_epoch):
             self._responses.on_divergence(state, NOWHERE, NOWHERE)
         elif end.end_offset < state.position:

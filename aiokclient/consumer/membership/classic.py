@@ -129,7 +129,7 @@ class ClassicMembership:
         )
         self._watch = TopicWatch(self, parts)
         self._log = LimitedLog(
-            parts.cluster.log("consumer", config.group_id), parts.cluster.clock.monotonic
+            parts.cluster.make_log("consumer", config.group_id), parts.cluster.clock.monotonic
         )
         self._owned_in = -1
         self._begun: Generation | None = None
@@ -476,7 +476,7 @@ class TopicWatch:
     def stop(self) -> None:
         """Stop watching. Synchronous."""
         self._unsubscribe()
-        self._cluster.updater.unwant(self)
+        self._cluster.updater.unwant_topics(self)
         self._cancel_report()
 
     def find_topics(self) -> list[str]:
@@ -490,14 +490,14 @@ class TopicWatch:
     def on_following(self) -> None:
         """Stop watching the partitions, because another member leads. Synchronous."""
         self._assigned = None
-        self._cluster.updater.unwant(self)
+        self._cluster.updater.unwant_topics(self)
 
     def on_leading(self, topics: Iterable[str]) -> None:
         """Watch these topics, which this member has just assigned. Synchronous."""
         names = list(topics)
-        self._cluster.updater.unwant(self)
+        self._cluster.updater.unwant_topics(self)
         for name in names:
-            self._cluster.updater.want(name, self)
+            self._cluster.updater.want_topic(name, self)
         self._assigned = layout(self._cluster.metadata, names)
 
     def _on_metadata(self, old: ClusterMetadata, metadata: ClusterMetadata) -> None:

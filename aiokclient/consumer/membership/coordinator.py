@@ -196,9 +196,9 @@ class ConsumerCoordinator:
     def cause(self) -> KafkaError | None:
         """Return why the group has assigned no partitions yet, if that is known. Synchronous."""
         if not self._cluster.reached:
-            return self._cluster.last_error()
+            return self._cluster.find_last_error()
         target = Coordinator("group", self.commits.group_id)
-        return self._cluster.calls.cause_to(target) or self._cluster.last_error()
+        return self._cluster.calls.find_cause(target) or self._cluster.find_last_error()
 
     def troubles(self) -> list[str]:
         """Return the problems of the membership as texts. Synchronous."""
@@ -367,7 +367,7 @@ class ConsumerCoordinator:
     def release(self) -> None:
         """Close the group's connections and stop requesting its metadata. Synchronous."""
         self._closed = True
-        self._cluster.updater.unwant(self.topics)
+        self._cluster.updater.unwant_topics(self.topics)
         self._cluster.release(self)
 
 

@@ -254,7 +254,7 @@ class RebalanceWatch:
         elif self._waits:
             text = f"{text}, waits for {self._waits}"
         refused = self._not_found if self._coordinator() is None else None
-        trouble = self._cluster.calls.trouble(Coordinator("group", self._group_id), JOINING)
+        trouble = self._cluster.calls.find_trouble(Coordinator("group", self._group_id), JOINING)
         if trouble is None or refused is not None:
             return text
         text = f"{text}; {trouble}"
@@ -276,7 +276,7 @@ class RebalanceWatch:
         return f"{text} for {waited:.0f} s" if error is None else f"{text}: {error}"
 
     def _coordinator(self) -> int | None:
-        return self._cluster.coordinators.cached("group", self._group_id)
+        return self._cluster.coordinators.find_cached("group", self._group_id)
 
     def _find_rebalance_start(self) -> float | None:
         since = self._membership.rebalancing_since

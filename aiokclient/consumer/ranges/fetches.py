@@ -108,7 +108,7 @@ class RangeConnections:
     def give_back(self, owner: RangeOwner, cluster: ClusterClient, *, idle: bool) -> None:
         """End the use of an owner. Its connections stay open only if they are `idle`."""
         if idle and len(self._unused) < KEPT:
-            cluster.updater.unwant(owner)
+            cluster.updater.unwant_topics(owner)
             self._unused.append(owner)
         else:
             cluster.release(owner)
@@ -280,11 +280,13 @@ class LeaderRequests:
         expected, and the errors of `MetadataUpdater.refresh`.
         """
         updater, topic = self._cluster.updater, self._tp.topic
-        updater.want(topic, self._owner)
+        updater.want_topic(topic, self._owner)
         info = self._cluster.metadata.topic(topic)
         if info is None or info.error or not self._is_fitting(info):
             if info is not None and not self._is_fitting(info):
-                updater.doubt(info.topic_id)  # So that a single response replaces the topic.
+                updater.doubt_topic_id(
+                    info.topic_id
+                )  # So that a single response replaces the topic.
             info = (await updater.refresh((topic,), timeout=timeout, at_once=True)).topic(topic)
         refusal = error_for(
             0 if info is None else info.error, api="Metadata", topic_partition=self._tp
@@ -374,7 +376,7 @@ class LeaderRequests:
             return None
         self._apply_hint(data, response)
         if data.error_code in DOUBTED:
-            self._cluster.updater.doubt(self._topic_id)
+            self._cluster.updater.doubt_topic_id(self._topic_id)
         return error_for(data.error_code, api="Fetch", topic_partition=self._tp)
 
     def _apply_hint(self, data: PartitionData, response: FetchResponse) -> None:

@@ -294,7 +294,7 @@ class RetryState:
         self.at = until
         self.trouble = trouble
         if trouble is not None:
-            self.last.note(trouble)
+            self.last.note_error(trouble)
         if trouble is None or self.attempts != LASTING or until <= self._warned_until:
             return False
         self._warned_until = until + WARNED_EVERY_S

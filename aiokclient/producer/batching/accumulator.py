@@ -416,7 +416,7 @@ class Accumulator:
         last = LastAnswer()
         for batch in self.pending:
             if batch.last_answer is not None:
-                last.note(batch.last_answer)
+                last.note_error(batch.last_answer)
         return last.error
 
     # -- appending

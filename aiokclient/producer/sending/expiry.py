@@ -167,13 +167,13 @@ class Expiry:
         if queue.sender is not None and queue.unsendable:
             # This is newer than the end of an attempt: a broker that refuses the next login has
             # first closed the connection on which the batch was sent.
-            obstacle = self._cluster.last_error(queue.sender.node_id)
+            obstacle = self._cluster.find_last_error(queue.sender.node_id)
             if obstacle is not None:
                 return batch.with_partition(obstacle)
         if batch.attempt:
             return batch.last_error
         if queue.sender is None:
-            return self._cluster.last_error()
+            return self._cluster.find_last_error()
         if self._idempotent and queue.sequences.producer_id < 0:
             return self._engine.batch_ids.last_error
         return queue.sent[0].last_error if queue.sent else None

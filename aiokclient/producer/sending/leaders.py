@@ -106,7 +106,7 @@ class Leaders:
             info = metadata.topic(name)
             if info is not None:
                 self._learn(topic, info)
-            self._updater.want(name, self._engine, auto_create=True)
+            self._updater.want_topic(name, self._engine, auto_create=True)
         return topic
 
     def queue_of(self, topic: Topic, partition: int) -> PartitionQueue:

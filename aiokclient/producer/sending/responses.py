@@ -126,7 +126,7 @@ class Responses:
             self._failed(batch, error)
         elif not self._postpone_batch(batch, error):
             if part.error_code == UnknownTopicIdError.code:
-                self._updater.doubt(batch.queue.topic.topic_id)
+                self._updater.doubt_topic_id(batch.queue.topic.topic_id)
             leader = part.current_leader
             hint = (leader.leader_id, leader.leader_epoch, endpoints)
             self._failed(batch, error, hint if leader.leader_id >= 0 else None)

@@ -115,7 +115,7 @@ class TransactionOffsets:
         group_id = self._sending_for
         if group_id is None:
             return None
-        return self._cluster.calls.cause_to(Coordinator("group", group_id))
+        return self._cluster.calls.find_cause(Coordinator("group", group_id))
 
     def forget_groups(self) -> None:
         """Forget the groups of the previous transaction."""
@@ -183,7 +183,7 @@ class TransactionOffsets:
             return await self._send_once(transaction, wanted, member, retry, last)
 
         def refresh(tp: TopicPartition, error: KafkaError) -> bool:
-            self._cluster.coordinators.forget("group", member.group_id)
+            self._cluster.coordinators.forget_coordinator("group", member.group_id)
             return True
 
         def again(tp: TopicPartition, error: KafkaError) -> bool:
@@ -200,7 +200,7 @@ class TransactionOffsets:
             retry,
             Scope.TXN_OFFSET_COMMIT,
             refresh=refresh,
-            check=self._cluster.supervisor.check,
+            check=self._cluster.supervisor.raise_failure,
             api=API,
             needed="acknowledgement of the offset",
             again=again,
@@ -254,7 +254,7 @@ class TransactionOffsets:
 
         async def before_retry(error: KafkaError) -> None:
             # The deadline of all attempts may cancel this request, which then cannot say why.
-            last.note(error)
+            last.note_error(error)
 
         def on_failure(error: KafkaError) -> None:
             if not is_refusal(error):

@@ -177,7 +177,7 @@ class TransactionPartitions:
         try:
             await loop.run(ask, refresh=refresh, refuse=refuse)
         except KafkaError as error:
-            for tp in loop.left:
+            for tp in loop.remaining:
                 refuse(tp, error)
 
     async def _add_once(self, transaction: CurrentTransaction, tps: list[TopicPartition]) -> Errors:

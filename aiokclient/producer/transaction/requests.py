@@ -208,8 +208,8 @@ class TransactionRequests:
     def find_last_error(self) -> KafkaError | None:
         """Return why the requests in progress have not succeeded so far, if that is known."""
         if not self._cluster.reached:
-            return self._cluster.last_error()
-        return self._cluster.calls.cause_to(self._target)
+            return self._cluster.find_last_error()
+        return self._cluster.calls.find_cause(self._target)
 
     def release(self) -> None:
         """Close the connection to the coordinator."""
@@ -265,10 +265,10 @@ class TransactionRequests:
     def forget_coordinator(self) -> None:
         """Look up the coordinator again before the next request."""
         self._latest = None
-        self._cluster.coordinators.forget("transaction", self._id)
+        self._cluster.coordinators.forget_coordinator("transaction", self._id)
 
     def _find_connection(self) -> BrokerConnection | None:
-        node_id = self._cluster.coordinators.cached("transaction", self._id)
+        node_id = self._cluster.coordinators.find_cached("transaction", self._id)
         if node_id is None:
             return None
         return self._cluster.connected(node_id, self._purpose, self._owner)

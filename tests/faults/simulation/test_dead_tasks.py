@@ -23,7 +23,7 @@ from aiokclient.network import pool
 from aiokclient.network.pool import ConnectionPool
 from aiokclient.patterns import single_writer
 from aiokclient.patterns.writer import Candidate
-from aiokclient.producer.engine import Engine
+from aiokclient.producer.batching.producer_ids import ProducerIds
 from aiokclient.protocol import ApiKey
 from aiokclient.protocol.messages import (
     DescribeGroupsRequest,
@@ -54,7 +54,10 @@ async def end_with_the_bug(world: World, *calls: Awaitable[Any]) -> None:
     assert world.now - began < LIMIT_S
 
 
-@pytest.mark.parametrize("step", ["_take_waiters", "_merged", "_note", "_install", "_answered"])
+@pytest.mark.parametrize(
+    "step",
+    ["_take_waiters", "_merge_answer", "_note_topics", "_install_snapshot", "_serve_waiter"],
+)
 def test_calls_that_wait_for_metadata_end_when_its_task_dies(
     step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -100,7 +103,7 @@ def test_requests_are_not_repeated_when_the_metadata_task_has_died(
             world.cluster.fail(ApiKey.LIST_OFFSETS, NotLeaderOrFollowerError),
             world.cluster.fail(ApiKey.HEARTBEAT, CoordinatorLoadInProgressError),
         ):
-            monkeypatch.setattr(MetadataUpdater, "_note", bug)
+            monkeypatch.setattr(MetadataUpdater, "_note_topics", bug)
             await end_with_the_bug(
                 world,
                 consumer.end_offsets([T0]),
@@ -158,15 +161,15 @@ def test_calls_that_share_a_coordinator_lookup_end_when_it_has_a_bug(
     async def scenario(world: World) -> None:
         async with world.client() as client:
             locator = client.cluster.coordinators
-            real = CoordinatorLocator._ask
+            real = CoordinatorLocator._request_coordinators
 
             async def late(*args: Any) -> Any:
                 await asyncio.sleep(1)
                 return bug() if step == "request" else await real(locator, *args)
 
-            monkeypatch.setattr(locator, "_ask", late)
+            monkeypatch.setattr(locator, "_request_coordinators", late)
             if step == "learn":
-                monkeypatch.setattr(client.cluster.updater, "learn", bug)
+                monkeypatch.setattr(client.cluster.updater, "learn_broker", bug)
             began = world.now
             calls = [locator.locate("group", "g") for _ in range(3)]
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
@@ -211,11 +214,11 @@ def test_deliveries_end_when_the_request_for_a_producer_id_dies(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario(world: World) -> None:
-        async def late(engine: Engine) -> Any:
+        async def late(ids: ProducerIds) -> Any:
             await asyncio.sleep(1)
             bug()
 
-        monkeypatch.setattr(Engine, "_ask_for_id", late)
+        monkeypatch.setattr(ProducerIds, "_ask", late)
         producer = world.producer()
         await producer.start()
         began = world.now
@@ -238,7 +241,7 @@ def test_producer_that_asks_for_partitions_ends_when_the_metadata_task_dies(
     async def scenario(world: World) -> None:
         producer = world.producer()
         await producer.start()
-        monkeypatch.setattr(MetadataUpdater, "_note", bug)
+        monkeypatch.setattr(MetadataUpdater, "_note_topics", bug)
         began = world.now
         calls = [producer.partitions_for("t"), producer.prepare("missing")]
         for outcome in await asyncio.gather(*calls, return_exceptions=True):

@@ -56,7 +56,7 @@ def test_attempt_ends_by_the_request_timeout_when_api_versions_is_not_answered(
                 world.cluster.disconnect(2)
                 await asyncio.sleep(0.01)
                 for _ in range(6):
-                    pool = client.cluster.brokers.pool(2)
+                    pool = client.cluster.brokers.find_pool(2)
                     began = max(world.now, pool.not_before)
                     with pytest.raises(DisconnectedError, match=r"ApiVersions within 2\.0 s"):
                         await client.cluster.connect(2, purpose)
@@ -89,7 +89,7 @@ def test_records_are_delivered_when_a_silent_broker_answers_again() -> None:
 def test_setup_timeout_stays_when_established_connections_are_lost() -> None:
     async def scenario(world: World) -> None:
         async with world.client(socket_connection_setup_timeout_ms=1000) as client:
-            pool = client.cluster.brokers.pool(1)
+            pool = client.cluster.brokers.find_pool(1)
             for _ in range(8):
                 await client.cluster.connect(1, Purpose.CONTROL)
                 world.cluster.disconnect(1)
@@ -104,7 +104,7 @@ def test_setup_timeout_grows_only_when_connecting_fails() -> None:
         async with world.client(
             socket_connection_setup_timeout_ms=1000, request_timeout_ms=1000
         ) as client:
-            pool = client.cluster.brokers.pool(1)
+            pool = client.cluster.brokers.find_pool(1)
             lasted = [await attempt_lasts(world, client, pool.not_before) for _ in range(4)]
             assert 0.8 <= lasted[0] <= 1.2
             assert 6.0 <= lasted[3] <= 10.0
@@ -123,7 +123,7 @@ async def attempt_lasts(world: World, client: Client, not_before: float) -> floa
     world.cluster.disconnect(1)
     await asyncio.sleep(0.01)
     world.network.part([world.address(1)], ["client"])
-    pool = client.cluster.brokers.pool(1)
+    pool = client.cluster.brokers.find_pool(1)
     began = max(world.now, pool.not_before)
     with pytest.raises(KafkaError):
         await client.cluster.connect(1, Purpose.CONTROL)

@@ -246,12 +246,12 @@ async def test_reachability_follows_the_connections(
 ) -> None:
     client = await open_client()
     assert client.is_reachable(1)
-    assert client.troubles() == []
+    assert client.list_troubles() == []
     await broker.stop()
     with pytest.raises(DisconnectedError):
         await client.connect(1, Purpose.PRODUCE)
     assert not client.is_reachable(1)
-    assert "no broker can be reached" in client.troubles()
+    assert "no broker can be reached" in client.list_troubles()
     assert not client.is_reachable(99)
 
 

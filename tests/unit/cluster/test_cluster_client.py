@@ -179,7 +179,7 @@ def test_timeout_of_a_call_tells_what_came_after_the_last_answer() -> None:
             assert caught.value.__cause__ is failed[0]
             assert {type(error) for error in failed[1:]} == {DisconnectedError}
             assert "After the last answer: " in str(caught.value)
-            assert cluster.calls.cause_to(AnyBroker()) is None
+            assert cluster.calls.find_cause(AnyBroker()) is None
             world.cluster.reset()
             world.cluster.fail(ApiKey.LIST_GROUPS, CoordinatorNotAvailableError)
             with pytest.raises(ApiTimeoutError) as caught:

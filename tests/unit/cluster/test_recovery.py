@@ -32,104 +32,107 @@ def test_no_metadata_request_means_no_timer() -> None:
 def test_timer_begins_at_the_first_attempt_and_not_at_the_first_failure() -> None:
     found = recovery()
     for now in (10.0, 40.0, 100.0):
-        found.attempted(now)
-        found.failed(now + 20)
+        found.on_attempt(now)
+        found.on_failed_attempt(now + 20)
     assert found.due_at == 310.0
     assert not found.is_due(309.9)
     assert found.is_due(310.0)
-    assert found.begin(310.0) is Trigger.TIMEOUT
+    assert found.begin_rebootstrap(310.0) is Trigger.TIMEOUT
 
 
 def test_response_clears_the_timer() -> None:
     found = recovery()
-    found.attempted(10.0)
-    found.answered(proven=True)
+    found.on_attempt(10.0)
+    found.on_answer(proven=True)
     assert found.due_at == math.inf
-    found.attempted(200.0)
+    found.on_attempt(200.0)
     assert found.due_at == 500.0
 
 
 def test_trigger_time_of_zero_waits_for_a_failure() -> None:
     found = recovery(trigger_s=0.0)
-    found.attempted(10.0)
+    found.on_attempt(10.0)
     assert not found.is_due(50.0)
-    found.failed(50.0)
+    found.on_failed_attempt(50.0)
     assert found.is_due(50.0)
 
 
 @pytest.mark.parametrize("trigger", [Trigger.UNAVAILABLE, Trigger.REQUIRED])
 def test_other_triggers_are_due_immediately(trigger: Trigger) -> None:
     found = recovery()
-    found.attempted(10.0)
-    found.unavailable() if trigger is Trigger.UNAVAILABLE else found.required()
+    found.on_attempt(10.0)
+    if trigger is Trigger.UNAVAILABLE:
+        found.on_brokers_unavailable()
+    else:
+        found.on_rebootstrap_required()
     assert found.is_due(10.0)
-    assert found.begin(10.0) is trigger
+    assert found.begin_rebootstrap(10.0) is trigger
     assert found.state is RecoveryState.SEARCHING
     assert found.due_at == math.inf
 
 
 def test_only_a_requirement_outlasts_a_response() -> None:
     found = recovery()
-    found.unavailable()
-    found.answered(proven=True)
+    found.on_brokers_unavailable()
+    found.on_answer(proven=True)
     assert found.state is FOLLOWING
-    found.required()
-    found.answered(proven=True)
+    found.on_rebootstrap_required()
+    found.on_answer(proven=True)
     assert found.state is DUE
-    found.unavailable()
-    found.required()
-    assert found.begin(1.0) is Trigger.REQUIRED
+    found.on_brokers_unavailable()
+    found.on_rebootstrap_required()
+    assert found.begin_rebootstrap(1.0) is Trigger.REQUIRED
 
 
 def test_rebootstraps_that_find_dead_brokers_back_off() -> None:
     found, now, pauses = recovery(), 0.0, []
     for _ in range(8):
-        found.unavailable()
+        found.on_brokers_unavailable()
         began = max(now, found.due_at)
         pauses.append(began - now)
         assert found.is_due(began)
-        found.begin(began)
-        found.answered(proven=False)
+        found.begin_rebootstrap(began)
+        found.on_answer(proven=False)
         now = began
     assert pauses[0] == 0
     assert all(0.08 <= pause <= 1.2 for pause in pauses[1:])
     assert sum(pauses[4:]) > 3
-    found.answered(proven=True)
-    found.unavailable()
+    found.on_answer(proven=True)
+    found.on_brokers_unavailable()
     assert found.is_due(now)
 
 
 @pytest.mark.parametrize("trigger", Trigger)
 def test_strategy_none_only_notes_the_triggers(trigger: Trigger) -> None:
     found = recovery(enabled=False)
-    found.attempted(0.0)
+    found.on_attempt(0.0)
     if trigger is Trigger.UNAVAILABLE:
-        found.unavailable()
+        found.on_brokers_unavailable()
     elif trigger is Trigger.REQUIRED:
-        found.required()
-    found.failed(300.0 if trigger is Trigger.TIMEOUT else 1.0)
+        found.on_rebootstrap_required()
+    found.on_failed_attempt(300.0 if trigger is Trigger.TIMEOUT else 1.0)
     assert list(found.missed) == [trigger]
     assert not found.is_due(1e9)
     assert found.due_at == math.inf
-    found.answered(proven=True)
+    found.on_answer(proven=True)
     assert not found.missed
 
 
 def test_strategy_none_notes_the_trigger_time_while_an_attempt_is_in_progress() -> None:
     found = recovery(enabled=False)
-    found.attempted(0.0)
-    assert found.missed_by(299.9) == []
-    assert found.missed_by(300.0) == [Trigger.TIMEOUT]
-    found.required()
-    assert found.missed_by(400.0) == [Trigger.REQUIRED, Trigger.TIMEOUT]
-    found.answered(proven=True)
-    assert found.missed_by(400.0) == []
+    found.on_attempt(0.0)
+    assert found.list_missed_triggers(299.9) == []
+    assert found.list_missed_triggers(300.0) == [Trigger.TIMEOUT]
+    found.on_rebootstrap_required()
+    assert found.list_missed_triggers(400.0) == [Trigger.REQUIRED, Trigger.TIMEOUT]
+    found.on_answer(proven=True)
+    assert found.list_missed_triggers(400.0) == []
 
 
 def test_strategy_rebootstrap_misses_nothing() -> None:
     found = recovery()
-    found.attempted(0.0)
-    assert found.missed_by(400.0) == []
+    found.on_attempt(0.0)
+    assert found.list_missed_triggers(400.0) == []
 
 
 def test_every_order_of_events_can_be_handled_and_ends_with_a_response() -> None:
@@ -137,17 +140,17 @@ def test_every_order_of_events_can_be_handled_and_ends_with_a_response() -> None
         found = recovery(trigger_s=1.0)
         for now, event in enumerate(events):
             if event is RecoveryEvent.UNAVAILABLE:
-                found.unavailable()
+                found.on_brokers_unavailable()
             elif event is RecoveryEvent.REQUIRED:
-                found.required()
+                found.on_rebootstrap_required()
             elif event is RecoveryEvent.TIMEOUT:
-                found.attempted(float(now))
-                found.failed(now + 1.0)
+                found.on_attempt(float(now))
+                found.on_failed_attempt(now + 1.0)
             elif event is RecoveryEvent.ANSWERED:
-                found.answered(proven=True)
+                found.on_answer(proven=True)
             elif found.is_due(now + 5.0):
-                found.begin(now + 5.0)
+                found.begin_rebootstrap(now + 5.0)
         if found.state is DUE:
-            found.begin(100.0)
-        found.answered(proven=False)
+            found.begin_rebootstrap(100.0)
+        found.on_answer(proven=False)
         assert found.state is FOLLOWING

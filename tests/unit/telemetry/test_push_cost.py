@@ -65,7 +65,7 @@ async def test_metrics_of_a_hundred_topics_of_a_consumer_are_taken_quickly(clust
     options = {"auto_offset_reset": "earliest", "enable_metrics_push": False}
     async with Consumer(bootstrap_servers=brokers.bootstrap_servers, **options) as consumer:
         consumer.assign(tps)
-        collector = consumer._cluster.collector()
+        collector = consumer._cluster.make_collector()
         count = 0
         async for records in consumer.batches(max_records=1_000):
             count += len(records)
@@ -88,7 +88,7 @@ async def test_metrics_of_a_hundred_topics_of_a_producer_are_taken_quickly(clust
     brokers, tps = cluster
     options = {"linger_ms": 100, "enable_metrics_push": False}
     async with Producer(bootstrap_servers=brokers.bootstrap_servers, **options) as producer:
-        collector = producer._cluster.collector()
+        collector = producer._cluster.make_collector()
         for _ in range(3):
             sent = [producer.send(tp.topic, b"x", partition=tp.partition) for tp in tps]
             await producer.gather(sent)

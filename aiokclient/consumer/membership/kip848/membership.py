@@ -104,7 +104,7 @@ class Kip848Membership:
         self._parts = parts
         self._clock = cluster.clock
         self._group_id = config.group_id
-        self._plain_log = cluster.log("consumer", config.group_id)
+        self._plain_log = cluster.make_log("consumer", config.group_id)
         self._log = LimitedLog(self._plain_log, self._clock.monotonic)
         self._rebalances = cluster.metrics.counter("consumer.rebalances", group=config.group_id)
         member_id = str(UUID(int=self._clock.rng.getrandbits(128), version=4))
@@ -439,7 +439,7 @@ class HeartbeatConnection:
         config = cluster.config
         backoff = Backoff.of(config)
         self._retry = Retry(math.inf, backoff, cluster.clock)
-        self._log = cluster.log("consumer", group_id)
+        self._log = cluster.make_log("consumer", group_id)
         target = Coordinator("group", group_id)
         self._progress = CallProgress(target, ApiKey.CONSUMER_GROUP_HEARTBEAT)
         self.was_answered = True
@@ -466,7 +466,7 @@ class HeartbeatConnection:
         """
         connection = await self._connect_to_coordinator()
         self.was_answered = False
-        self._progress.sent(connection.broker.node_id, self._cluster.clock.monotonic())
+        self._progress.note_request(connection.broker.node_id, self._cluster.clock.monotonic())
         response: ConsumerGroupHeartbeatResponse = await connection.send(
             request, timeout_s=timeout_s
         )
@@ -482,7 +482,7 @@ class HeartbeatConnection:
         )
         if error is not None:
             raise error
-        self._progress.succeeded()
+        self._progress.note_success()
         return response
 
     @contextmanager
@@ -507,13 +507,13 @@ class HeartbeatConnection:
 
         Synchronous.
         """
-        self._progress.failed(error)
+        self._progress.note_failure(error)
         decision = classify(error, Scope.GROUP)
         if decision is Decision.REFRESH_AND_RETRY:
-            self._cluster.coordinators.forget("group", self._group_id)
+            self._cluster.coordinators.forget_coordinator("group", self._group_id)
         action = Action(decision, self._retry.pause_after_s(error, Scope.GROUP))
         if decision.again:
-            self._cluster.refusals.note(error, self._retry.attempt)
+            self._cluster.refusals.log_refusal(error, self._retry.attempt)
         return action
 
     async def leave_group(

@@ -89,7 +89,7 @@ class CommitAttempt:
     @property
     def left(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The offsets that are still to be stored."""
-        return {tp: self._offsets[tp] for tp in self._items.left}
+        return {tp: self._offsets[tp] for tp in self._items.remaining}
 
     @property
     def last_error(self) -> KafkaError | None:
@@ -103,7 +103,7 @@ class CommitAttempt:
 
     def is_done(self) -> bool:
         """Return whether nothing is left to store."""
-        return not self._items.left
+        return not self._items.remaining
 
     def find_state(self, tp: TopicPartition) -> PartitionState | None:
         """Return the state of a partition when the commit began, or None if it was not owned."""
@@ -111,12 +111,12 @@ class CommitAttempt:
 
     def skip_superseded(self, tps: Collection[TopicPartition]) -> None:
         """Skip partitions, because a later commit has stored them."""
-        self._items.drop(tps)
+        self._items.drop_items(tps)
 
     def refuse_partitions(self, errors: Mapping[TopicPartition, KafkaError]) -> None:
         """Record the final errors of partitions."""
         self._refused.update(errors)
-        self._items.drop(errors)
+        self._items.drop_items(errors)
 
     def settle_attempt(
         self, failed: Mapping[TopicPartition, KafkaError], *, renamed: bool
@@ -127,7 +127,7 @@ class CommitAttempt:
         the attempt was sent, so no error of the attempt is final.
         """
         self._failed, self._renamed = failed, renamed
-        return self._items.settle(
+        return self._items.record_errors(
             failed,
             refresh=self._commits.refresh_partition,
             refuse=self._final_error,
@@ -137,7 +137,7 @@ class CommitAttempt:
     def refuse_if_exhausted(self) -> None:
         """Refuse the partitions that are left, if the last permitted attempt has been made."""
         if self._retry.attempt >= self._attempts:
-            self.refuse_partitions({tp: self._failed[tp] for tp in self._items.left})
+            self.refuse_partitions({tp: self._failed[tp] for tp in self._items.remaining})
 
     def _final_error(self, tp: TopicPartition, error: KafkaError) -> bool:
         if not self._renamed:

@@ -200,7 +200,7 @@ class Commits:
         Raises the error with which the consumer has failed.
         """
         while not self._coordinator.membership.metadata.member_id:
-            self._supervisor.check()
+            self._supervisor.raise_failure()
             await self._renamed.wait()
 
     async def until_renamed(self, until: float) -> bool:
@@ -267,7 +267,7 @@ class Commits:
                 await self._look_up_topics(attempt.left)
                 while not attempt.is_done():
                     if check:
-                        self._supervisor.check()
+                        self._supervisor.raise_failure()
                     self._refuse_lost(attempt)
                     if not attempt.is_done() and self._awaits_name():
                         # The lock is not held here, because the group may wait for another commit.
@@ -309,7 +309,7 @@ class Commits:
         """Repeat attempts until the commit is done, or has to wait for an identity."""
         while not (attempt.is_done() or self._awaits_name()):
             if check:
-                self._supervisor.check()
+                self._supervisor.raise_failure()
             self._leave_out_superseded(attempt)
             self._refuse_lost(
                 attempt, is_member=bool(self._coordinator.membership.metadata.member_id)
@@ -442,8 +442,8 @@ class Commits:
 
         async def ask(left: list[TopicPartition]) -> Errors:
             results = await self.request_committed(left)
-            found.update(results.found)
-            return results.failed
+            found.update(results.found_values)
+            return results.errors
 
         await ask_within(
             timeout,
@@ -452,7 +452,7 @@ class Commits:
             self._make_retry(timeout),
             Scope.OFFSET_FETCH,
             refresh=self.refresh_partition,
-            check=self._supervisor.check,
+            check=self._supervisor.raise_failure,
             api="OffsetFetch",
             needed="committed offset",
             refusals=self._cluster.refusals,
@@ -517,7 +517,7 @@ class Commits:
 
     def refresh_partition(self, tp: TopicPartition, error: KafkaError) -> bool:
         """Look up the coordinator and the topic again; return whether the partition may exist."""
-        self._cluster.coordinators.forget("group", self.group_id)
+        self._cluster.coordinators.forget_coordinator("group", self.group_id)
         self._cluster.updater.request_update([tp.topic])
         return not self._cluster.metadata.lacks(*tp)
 

@@ -108,7 +108,7 @@ class InitialOffsets:
     async def _locate_partitions(self, states: Sequence[PartitionState]) -> None:
         generations = {state: state.generation for state in states}
         results = await self._commits.request_committed([state.tp for state in states])
-        found = results.found
+        found = results.found_values
         nothing = [
             state
             for state in states
@@ -125,7 +125,7 @@ class InitialOffsets:
                 state.group.keep_note(note_in(stored.metadata))
             if state.phase is not Phase.AWAITING or state.tp not in self._subscription:
                 continue  # The application has sought, or another member owns it by now.
-            error = results.failed.get(state.tp) or unclear.get(state.tp.topic)
+            error = results.errors.get(state.tp) or unclear.get(state.tp.topic)
             if error is not None:
                 self._on_error(state, error, Scope.OFFSET_FETCH)
             elif stored is not None:
@@ -157,8 +157,8 @@ class InitialOffsets:
             if tp not in asked
         ]
         results = await self._commits.request_committed(others)
-        stored = {tp: offset for tp, offset in results.found.items() if offset is not None}
-        return stored, {tp.topic: error for tp, error in results.failed.items()}
+        stored = {tp: offset for tp, offset in results.found_values.items() if offset is not None}
+        return stored, {tp.topic: error for tp, error in results.errors.items()}
 
     def _reset_position(
         self, state: PartitionState, siblings: Mapping[TopicPartition, OffsetAndMetadata]

@@ -108,7 +108,7 @@ def commit_errors(
     for tp, partition in _answers(response.topics, offsets, metadata):
         results.put_partition(tp, partition.error_code, "OffsetCommit", node_id, None)
     results.fail_missing(offsets, lambda tp: _left_out(tp, "OffsetCommit", node_id))
-    return results.failed
+    return results.errors
 
 
 def fetch_request(

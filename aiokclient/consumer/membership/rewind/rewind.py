@@ -139,11 +139,11 @@ class GroupRewinder:
         """Wait until all partitions in `left` are rewound, and record their offsets in `actual`."""
         retry = self._make_retry()
         while True:
-            self._supervisor.check()
+            self._supervisor.raise_failure()
             await asyncio.sleep(retry.pause_s())
             results = await self._commits.request_committed(left)
             self._require_cluster(cluster_id, left)
-            for tp, stored in results.found.items():
+            for tp, stored in results.found_values.items():
                 if stored is None:
                     continue
                 offset = rewind_requests.rewound_to(stored.metadata, request_id)
@@ -152,13 +152,13 @@ class GroupRewinder:
                     left.remove(tp)
             if not left:
                 return
-            for error in results.failed.values():
-                last.note(error)
+            for error in results.errors.values():
+                last.note_error(error)
                 decision = classify(error, Scope.OFFSET_FETCH)
                 if decision is Decision.FAIL:
                     raise error
                 if decision is Decision.REFRESH_AND_RETRY:
-                    self._cluster.coordinators.forget("group", self._commits.group_id)
+                    self._cluster.coordinators.forget_coordinator("group", self._commits.group_id)
 
     def _cause(self, left: Iterable[TopicPartition], last: LastAnswer) -> KafkaError | None:
         """Return why partitions were not rewound, if this member knows it.
@@ -168,12 +168,12 @@ class GroupRewinder:
         others = [self._commits.find_refusal(tp) for tp in left]
         if last.error is None:
             others.append(
-                self._cluster.calls.cause_to(Coordinator("group", self._commits.group_id))
+                self._cluster.calls.find_cause(Coordinator("group", self._commits.group_id))
             )
         for error in others:
             if error is not None:
-                last.note(error)
-        return last.error or self._cluster.last_error()
+                last.note_error(error)
+        return last.error or self._cluster.find_last_error()
 
     def _require_cluster(self, cluster_id: str | None, left: list[TopicPartition]) -> None:
         if self._is_elsewhere(cluster_id):
@@ -202,7 +202,7 @@ class GroupRewinder:
         group_id = self._commits.group_id
         retry = self._make_retry()
         while True:
-            self._supervisor.check()
+            self._supervisor.raise_failure()
             group = await self._describe(group_id, last)
             if group.group_state == STABLE:
                 break
@@ -227,7 +227,7 @@ class GroupRewinder:
             return error_for(group.error_code, api="DescribeGroups")
 
         async def before_retry(error: KafkaError) -> None:
-            last.note(error)
+            last.note_error(error)
 
         response = await self._cluster.request(
             DescribeGroupsRequest(groups=[group_id]),

@@ -55,7 +55,7 @@ class Thing(Lifecycle):
     def _abandon(self, error: ClosedError) -> None:
         self.log.append("abandon")
 
-    def _failed(self, error: BaseException) -> None:
+    def _on_failure(self, error: BaseException) -> None:
         self.log.append("failed")
 
     def _unretrieved(self) -> BaseException | None:

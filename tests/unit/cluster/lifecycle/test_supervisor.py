@@ -49,16 +49,16 @@ async def test_the_first_failure_is_kept_and_reported(caplog: pytest.LogCaptureF
     await supervisor.start()
     told: list[BaseException] = []
     failed = asyncio.Event()
-    supervisor.on_failure(lambda _: failed.set())
-    supervisor.on_failure(told.append)
-    end = supervisor.on_failure(told.append)
+    supervisor.add_failure_listener(lambda _: failed.set())
+    supervisor.add_failure_listener(told.append)
+    end = supervisor.add_failure_listener(told.append)
     end()
     for _ in range(2):
         supervisor.spawn(die, name="mortal")
     await failed.wait()
     assert told == [supervisor.failure]
     assert "mortal" in caplog.text
-    supervisor.on_failure(told.append)
+    supervisor.add_failure_listener(told.append)
     assert told == [supervisor.failure] * 2
     await supervisor.stop()
     assert len(told) == 2
@@ -214,7 +214,7 @@ async def test_a_callback_that_raises_counts_as_a_task_that_died(
         supervisor = Supervisor("test")
         await supervisor.start()
         failed = asyncio.Event()
-        supervisor.on_failure(lambda _, failed=failed: failed.set())  # type: ignore[misc]
+        supervisor.add_failure_listener(lambda _, failed=failed: failed.set())  # type: ignore[misc]
         begin(supervisor.callbacks, way)
         async with asyncio.timeout(10):
             await failed.wait()
@@ -249,7 +249,7 @@ async def test_a_failure_is_recorded_when_the_log_of_the_application_raises() ->
     supervisor = Supervisor("test")
     await supervisor.start()
     failed = asyncio.Event()
-    supervisor.on_failure(lambda _: failed.set())
+    supervisor.add_failure_listener(lambda _: failed.set())
     logger.addFilter(broken)
     try:
         supervisor.spawn(die, name="mortal")

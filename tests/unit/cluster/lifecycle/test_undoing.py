@@ -41,7 +41,7 @@ class Slow(Lifecycle):
         await self.ending.wait()
         self.log.append("done")
 
-    def _failed(self, error: BaseException) -> None:
+    def _on_failure(self, error: BaseException) -> None:
         self.opening.set()
 
 

@@ -89,7 +89,7 @@ async def test_topics_that_match_are_kept_when_all_are_read(
 ) -> None:
     serve(broker)
     client = await open_client()
-    client.updater.want("t0000001", "one")
+    client.updater.want_topic("t0000001", "one")
     client.updater.want_all("two", re.compile("t000012.").fullmatch)  # type: ignore[arg-type]
     client.updater.want_all("three", lambda name: name == "t0000005")
     with held_times() as times:

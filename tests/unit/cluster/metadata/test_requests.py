@@ -28,15 +28,15 @@ def identity(change: str = "accept", **options: Any) -> ClusterIdentity:
 @pytest.mark.parametrize("change", ["accept", "fail"])
 def test_no_broker_is_asked_before_the_cluster_is_known(change: str) -> None:
     made = identity(change)
-    made.doubt()
+    made.doubt_cluster()
     assert not made.doubts(1)
 
 
 @pytest.mark.parametrize("change", ["accept", "fail"])
 def test_bootstrap_servers_are_not_asked(change: str) -> None:
     made = identity(change)
-    made.adopt(MetadataResponse(cluster_id="c"))
-    made.doubt()
+    made.adopt_cluster(MetadataResponse(cluster_id="c"))
+    made.doubt_cluster()
     assert made.doubts(0)
     assert made.doubts(1)
     assert not made.doubts(-1)
@@ -44,19 +44,19 @@ def test_bootstrap_servers_are_not_asked(change: str) -> None:
 
 def test_brokers_are_asked_from_an_outage_to_the_next_metadata() -> None:
     made = identity()
-    made.adopt(MetadataResponse(cluster_id="c"))
+    made.adopt_cluster(MetadataResponse(cluster_id="c"))
     assert not made.doubts(1)
-    made.doubt()
+    made.doubt_cluster()
     assert made.doubts(1)
-    made.confirm()
+    made.confirm_cluster()
     assert not made.doubts(1)
 
 
 def test_brokers_are_always_asked_if_another_cluster_is_an_error() -> None:
     made = identity("fail")
-    made.adopt(MetadataResponse(cluster_id="c"))
+    made.adopt_cluster(MetadataResponse(cluster_id="c"))
     assert made.doubts(1)
-    made.confirm()
+    made.confirm_cluster()
     assert made.doubts(1)
 
 
@@ -81,7 +81,7 @@ def test_connections_carry_the_ids_only_when_a_rebootstrap_could_follow(
     found = identity(**options)
     assert found.checks is checks
     assert found.expected(1) is None, "the cluster is not known yet"
-    found.adopt(answer_of("c"))
+    found.adopt_cluster(answer_of("c"))
     assert found.expected(0) == (("c", 0) if checks else None)
     assert found.expected(-1) is None, "a bootstrap server may be any broker"
 
@@ -92,8 +92,8 @@ def test_only_a_broker_of_another_cluster_is_an_error() -> None:
     found = ClusterIdentity(config, cast(Any, requests))
     other = answer_of("d")
     assert found.compare(1, "b:9092", other) is None, "no cluster is known"
-    found.adopt(answer_of("c"))
-    found.adopt(answer_of(None))
+    found.adopt_cluster(answer_of("c"))
+    found.adopt_cluster(answer_of(None))
     assert found.cluster_id == "c"
     assert found.compare(1, "b:9092", answer_of("c")) is None
     assert found.compare(1, "b:9092", answer_of(None)) is None
@@ -110,13 +110,13 @@ def test_another_cluster_is_adopted_unless_that_must_fail(
 ) -> None:
     strict, lenient = identity("fail"), identity()
     for found in (strict, lenient):
-        found.adopt(answer_of("c"))
-        found.adopt(answer_of("c"))
+        found.adopt_cluster(answer_of("c"))
+        found.adopt_cluster(answer_of("c"))
     assert caplog.records == []
     with pytest.raises(ClusterChangedError) as caught:
-        strict.adopt(answer_of("d"))
+        strict.adopt_cluster(answer_of("d"))
     assert (caught.value.old_cluster_id, caught.value.new_cluster_id) == ("c", "d")
     assert strict.cluster_id == "c"
-    lenient.adopt(answer_of("d"))
+    lenient.adopt_cluster(answer_of("d"))
     assert lenient.cluster_id == "d"
     assert [record.__dict__["event"] for record in caplog.records] == ["cluster_changed"]

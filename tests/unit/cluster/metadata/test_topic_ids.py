@@ -37,7 +37,7 @@ def known(topic_id: uuid.UUID = ONE, partitions: int = 3) -> ClusterMetadata:
 def settle(
     ids: TopicIds, snapshot: ClusterMetadata, answer: MetadataResponse, *, complete: bool = True
 ) -> tuple[ClusterMetadata, list[str]]:
-    disputed = ids.settle(snapshot, answer)
+    disputed = ids.replace_disputed(snapshot, answer)
     return merged(snapshot, answer, complete=complete), disputed
 
 
@@ -68,7 +68,7 @@ def test_settle_takes_another_topic_when_the_known_one_is_doubted(all_of_them: b
     if all_of_them:
         ids.doubt_all(snapshot)
     else:
-        ids.doubt(ONE)
+        ids.doubt_topic_id(ONE)
     snapshot, disputed = settle(ids, snapshot, response(OTHER))
     assert not disputed
     assert snapshot.topics["orders"].topic_id == OTHER
@@ -79,7 +79,7 @@ def test_settle_takes_another_topic_when_the_known_one_is_doubted(all_of_them: b
 
 def test_settle_forgets_a_doubt_when_the_known_topic_is_named() -> None:
     ids, snapshot = TopicIds(), known()
-    ids.doubt(ONE)
+    ids.doubt_topic_id(ONE)
     settle(ids, snapshot, response(ONE, 3))
     assert settle(ids, snapshot, response(OTHER))[1] == ["orders"]
 
@@ -103,7 +103,7 @@ def test_settle_takes_all_when_the_cluster_has_another_id() -> None:
 def test_settle_disputes_nothing_when_a_broker_has_no_topic_ids(
     before: uuid.UUID, after: uuid.UUID
 ) -> None:
-    assert TopicIds().settle(known(before), response(after, 3)) == []
+    assert TopicIds().replace_disputed(known(before), response(after, 3)) == []
 
 
 @pytest.mark.parametrize("sign", ["an older epoch", "fewer partitions"])
@@ -116,7 +116,7 @@ def test_a_topic_without_id_is_another_one_when_all_answers_describe_it_as_older
         return answer
 
     def settled(answer: MetadataResponse) -> tuple[ClusterMetadata, list[str]]:
-        disputed = ids.settle(snapshot, answer)
+        disputed = ids.replace_disputed(snapshot, answer)
         return merged(snapshot, answer, complete=True, anew=ids.take_anew()), disputed
 
     ids, snapshot = TopicIds(), known(NO_ID)
@@ -156,19 +156,19 @@ def test_merged_takes_older_epochs_when_a_topic_without_id_was_gone() -> None:
 def test_settle_counts_again_when_the_cluster_has_another_id() -> None:
     ids, snapshot = TopicIds(), known(NO_ID)
     for _ in range(CONFIRMED - 1):
-        assert ids.settle(snapshot, response(NO_ID, 2)) == ["orders"]
+        assert ids.replace_disputed(snapshot, response(NO_ID, 2)) == ["orders"]
     elsewhere = response(NO_ID, 3, cluster="d")
-    assert ids.settle(snapshot, elsewhere) == []
+    assert ids.replace_disputed(snapshot, elsewhere) == []
     snapshot = merged(snapshot, elsewhere, complete=True)
     for _ in range(CONFIRMED - 1):
-        assert ids.settle(snapshot, response(NO_ID, 2, cluster="d")) == ["orders"]
-    assert ids.settle(snapshot, response(NO_ID, 2, cluster="d")) == []
+        assert ids.replace_disputed(snapshot, response(NO_ID, 2, cluster="d")) == ["orders"]
+    assert ids.replace_disputed(snapshot, response(NO_ID, 2, cluster="d")) == []
 
 
 def test_settle_disputes_again_when_the_cluster_has_another_id() -> None:
     ids, snapshot = TopicIds(), known()
-    assert ids.settle(snapshot, response(OTHER)) == ["orders"]
+    assert ids.replace_disputed(snapshot, response(OTHER)) == ["orders"]
     elsewhere = response(ONE, 3, cluster="d")
-    assert ids.settle(snapshot, elsewhere) == []
+    assert ids.replace_disputed(snapshot, elsewhere) == []
     snapshot = merged(snapshot, elsewhere, complete=True)
-    assert ids.settle(snapshot, response(OTHER, cluster="d")) == ["orders"]
+    assert ids.replace_disputed(snapshot, response(OTHER, cluster="d")) == ["orders"]

@@ -95,7 +95,7 @@ async def make(cluster: Cluster) -> AsyncIterator[Callable[..., Awaitable[Metada
             **options,
         }
         updater = MetadataUpdater(ClientConfig(**options), SystemClock(), cast(Any, cluster))
-        await updater.begin(MetadataResponse(brokers=cluster.brokers))
+        await updater.install_first(MetadataResponse(brokers=cluster.brokers))
         tasks.append(asyncio.create_task(updater.run()))
         return updater
 
@@ -149,7 +149,7 @@ async def test_a_refresh_waits_for_an_update_that_began_after_it(
 async def test_the_age_of_a_snapshot_is_bounded(cluster: Cluster, make: Make) -> None:
     cluster.leaders["orders"] = 1
     updater = await make(metadata_max_age_ms=10)
-    updater.want("orders", OWNER)
+    updater.want_topic("orders", OWNER)
     await cluster.until(4)
     assert cluster.asked[-1] == ["orders"]
 
@@ -194,7 +194,7 @@ async def test_a_leader_hint_is_reported(cluster: Cluster, make: Make) -> None:
 
 async def test_a_missing_topic_is_requested_until_it_exists(cluster: Cluster, make: Make) -> None:
     updater = await make()
-    updater.want("orders", OWNER)
+    updater.want_topic("orders", OWNER)
     await cluster.until(3)
     assert isinstance(updater.errors["orders"], UnknownTopicOrPartitionError)
     cluster.leaders["orders"] = 1
@@ -209,16 +209,16 @@ async def test_a_partition_without_a_leader_is_requested_again(
 ) -> None:
     cluster.leaders["orders"] = -1
     updater = await make()
-    updater.want("orders", OWNER)
+    updater.want_topic("orders", OWNER)
     await cluster.until(3)
     assert "no leader" in str(updater.errors["orders"])
 
 
 async def test_topics_without_interest_are_not_requested(cluster: Cluster, make: Make) -> None:
     updater = await make()
-    updater.want("orders", OWNER)
+    updater.want_topic("orders", OWNER)
     await cluster.until(2)
-    updater.unwant(OWNER)
+    updater.unwant_topics(OWNER)
     assert updater.errors == {}
     await updater.refresh(timeout=5)
     assert cluster.asked[-1] == []
@@ -227,8 +227,8 @@ async def test_topics_without_interest_are_not_requested(cluster: Cluster, make:
 
 async def test_creation_is_allowed_if_one_owner_allows_it(cluster: Cluster, make: Make) -> None:
     updater = await make()
-    updater.want("orders", OWNER)
-    updater.want("orders", object(), auto_create=True)
+    updater.want_topic("orders", OWNER)
+    updater.want_topic("orders", object(), auto_create=True)
     await cluster.until(1)
     assert all(cluster.created)
 
@@ -315,7 +315,7 @@ async def test_topics_requested_at_different_times_are_refreshed_together(
     """
     cluster.leaders["there"] = 1
     updater = await make()
-    updater.want("missing", OWNER)
+    updater.want_topic("missing", OWNER)
     for _ in range(10):
         async with asyncio.timeout(5):
             snapshot = await updater.refresh(["there", "missing"], timeout=5)
@@ -333,7 +333,7 @@ async def test_refresh_is_not_delayed_when_earlier_ones_found_nothing_new(
 ) -> None:
     cluster.leaders["orders"] = 1
     updater = await make(retry_backoff_ms=60_000, retry_backoff_max_ms=600_000)
-    updater.want("orders", OWNER)
+    updater.want_topic("orders", OWNER)
     for _ in range(20):
         await updater.refresh(topics, timeout=5)
 
@@ -351,7 +351,7 @@ async def test_wanted_topic_is_not_created_unless_its_owner_allows_it(
     cluster: Cluster, make: Make
 ) -> None:
     updater = await make()
-    updater.want("orders", OWNER)
+    updater.want_topic("orders", OWNER)
     await cluster.until(1)
     assert (cluster.asked[0], cluster.created[0]) == (["orders"], False)
 
@@ -360,7 +360,7 @@ async def test_error_of_a_topic_is_kept_until_the_topic_has_none(
     cluster: Cluster, make: Make
 ) -> None:
     updater = await make()
-    updater.want("orders", OWNER)
+    updater.want_topic("orders", OWNER)
     await cluster.until(2)
     assert isinstance(updater.errors["orders"], UnknownTopicOrPartitionError)
     cluster.leaders["orders"] = 1
@@ -371,7 +371,7 @@ async def test_error_of_a_topic_is_kept_until_the_topic_has_none(
 async def test_last_error_is_kept_until_an_update_succeeds(cluster: Cluster, make: Make) -> None:
     updater = await make()
     assert updater.last_error is None
-    updater.want("orders", OWNER)
+    updater.want_topic("orders", OWNER)
     cluster.leaders["orders"] = 1
     cluster.error = DisconnectedError("lost")
     await cluster.until(2)
@@ -387,13 +387,13 @@ async def test_hurry_requests_all_wanted_topics_without_any_backoff(
     cluster.leaders = {"orders": 1, "audit": 1}
     updater = await make(retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
     for topic in cluster.leaders:
-        updater.want(topic, OWNER)
+        updater.want_topic(topic, OWNER)
     cluster.error = DisconnectedError("lost")
     await cluster.until(1)
     cluster.error = None
     await asyncio.sleep(0.01)
     assert len(cluster.asked) == 1, "the next attempt waits for its backoff"
-    updater.hurry()
+    updater.request_full_update()
     async with asyncio.timeout(5):
         await cluster.until(2)
     assert sorted(cluster.asked[1] or ()) == ["audit", "orders"]
@@ -452,7 +452,7 @@ async def test_only_a_large_response_is_merged_in_a_thread(
     watched = Watched(nodes)
     config = ClientConfig(bootstrap_servers="b1:9092")
     updater = MetadataUpdater(config, SystemClock(), cast(Any, cluster))
-    await updater.begin(MetadataResponse(brokers=watched, topics=topics_with(*widths)))
+    await updater.install_first(MetadataResponse(brokers=watched, topics=topics_with(*widths)))
     assert len(updater.snapshot.brokers) == brokers
     assert len(updater.snapshot.topics) == len(widths)
     assert watched.is_read_elsewhere is elsewhere
@@ -492,69 +492,69 @@ def pacing() -> Pacing:
 
 
 def test_subject_may_be_requested_at_once_when_it_never_was() -> None:
-    assert pacing().earliest("t") == 0.0
+    assert pacing().find_earliest("t") == 0.0
 
 
 def test_delay_grows_up_to_the_maximum_while_responses_bring_nothing_new() -> None:
     found, now, delays = pacing(), 100.0, []
     for _ in range(6):
-        found.asked("t", now, settled=False)
-        delays.append(found.earliest("t") - now)
-        now = found.earliest("t")
+        found.record_request("t", now, settled=False)
+        delays.append(found.find_earliest("t") - now)
+        now = found.find_earliest("t")
     assert delays == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
 
 
 def test_subjects_have_delays_of_their_own() -> None:
     found = pacing()
-    found.asked("t", 100.0, settled=False)
-    found.asked("t", 101.0, settled=False)
-    found.asked("u", 101.0, settled=False)
-    assert (found.earliest("t"), found.earliest("u")) == (103.0, 102.0)
+    found.record_request("t", 100.0, settled=False)
+    found.record_request("t", 101.0, settled=False)
+    found.record_request("u", 101.0, settled=False)
+    assert (found.find_earliest("t"), found.find_earliest("u")) == (103.0, 102.0)
 
 
 def test_delay_follows_the_row_of_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
     lasting, short = DisconnectedError(), UnknownTopicOrPartitionError()
     monkeypatch.setattr(policy, "SHORT_DELAYS_S", {(Scope.METADATA, short.code): 0.25})
     subject = pacing()
-    subject.asked("a", 0.0, settled=False, error=lasting)
-    subject.asked("b", 0.0, settled=False, error=short)
-    assert (subject.earliest("a"), subject.earliest("b")) == (1.0, 0.25)
+    subject.record_request("a", 0.0, settled=False, error=lasting)
+    subject.record_request("b", 0.0, settled=False, error=short)
+    assert (subject.find_earliest("a"), subject.find_earliest("b")) == (1.0, 0.25)
 
 
 def test_delay_begins_again_when_a_response_was_new() -> None:
     found = pacing()
     for now in (100.0, 101.0, 103.0):
-        found.asked("t", now, settled=False)
-    found.asked("t", 107.0, settled=True)
-    assert found.earliest("t") <= 107.0
-    found.asked("t", 107.0, settled=False)
-    assert found.earliest("t") == 108.0
+        found.record_request("t", now, settled=False)
+    found.record_request("t", 107.0, settled=True)
+    assert found.find_earliest("t") <= 107.0
+    found.record_request("t", 107.0, settled=False)
+    assert found.find_earliest("t") == 108.0
 
 
 def test_delay_begins_again_when_the_subject_was_forgotten() -> None:
     found = pacing()
     for now in (100.0, 101.0, 103.0):
-        found.asked("t", now, settled=False)
-    found.forget("t")
-    assert found.earliest("t") <= 103.0
-    found.asked("t", 103.0, settled=False)
-    assert found.earliest("t") == 104.0
+        found.record_request("t", now, settled=False)
+    found.allow_request("t")
+    assert found.find_earliest("t") <= 103.0
+    found.record_request("t", 103.0, settled=False)
+    assert found.find_earliest("t") == 104.0
 
 
 @pytest.mark.parametrize(("later", "delay"), [(8.0, 4.0), (8.1, 1.0)])
 def test_delay_begins_again_when_the_last_request_was_long_ago(later: float, delay: float) -> None:
     found = pacing()
     for now in (100.0, 101.0):
-        found.asked("t", now, settled=False)
-    now = found.earliest("t") + later
-    found.asked("t", now, settled=False)
-    assert found.earliest("t") - now == pytest.approx(delay)
+        found.record_request("t", now, settled=False)
+    now = found.find_earliest("t") + later
+    found.record_request("t", now, settled=False)
+    assert found.find_earliest("t") - now == pytest.approx(delay)
 
 
 def test_subjects_that_are_no_longer_requested_take_no_memory() -> None:
     found = pacing()
     for number in range(5_000):
-        found.asked(f"t{number}", 20.0 * number, settled=False)
+        found.record_request(f"t{number}", 20.0 * number, settled=False)
     assert len(found._next) <= 1_001
-    found.asked("t4999", 20.0 * 4_999 + 1, settled=False)
-    assert found.earliest("t4999") == 20.0 * 4_999 + 3, "a recent subject keeps its delay"
+    found.record_request("t4999", 20.0 * 4_999 + 1, settled=False)
+    assert found.find_earliest("t4999") == 20.0 * 4_999 + 3, "a recent subject keeps its delay"

@@ -86,7 +86,7 @@ def test_last_answer_is_not_replaced_by_silence() -> None:
     first, lost, refused = ApiTimeoutError("a"), DisconnectedError(), NotCoordinatorError()
     kept = []
     for error in (first, lost, refused, DisconnectedError(), GroupAuthorizationError()):
-        last.note(error)
+        last.note_error(error)
         kept.append(last.error)
     assert kept[:4] == [first, lost, refused, refused]
     assert isinstance(kept[4], GroupAuthorizationError)
@@ -101,7 +101,7 @@ def test_last_answer_is_the_refusal_that_silence_has_as_its_cause() -> None:
         (strange := caused(ApiTimeoutError("a"), OSError()), strange),
     ]:
         last = LastAnswer()
-        last.note(error)
+        last.note_error(error)
         assert last.error is noted, error
     assert silent.__cause__ is refused
 
@@ -109,25 +109,25 @@ def test_last_answer_is_the_refusal_that_silence_has_as_its_cause() -> None:
 def test_progress_is_silent_since_the_first_request_after_an_answer() -> None:
     progress = CallProgress(GROUP, API)
     assert (progress.sent_to, progress.silent_since) == (None, None)
-    progress.sent(1, 10.0)
-    progress.failed(DisconnectedError())
-    progress.sent(2, 20.0)
+    progress.note_request(1, 10.0)
+    progress.note_failure(DisconnectedError())
+    progress.note_request(2, 20.0)
     assert (progress.sent_to, progress.silent_since) == (2, 10.0)
-    progress.failed(NotCoordinatorError())
+    progress.note_failure(NotCoordinatorError())
     assert progress.silent_since is None
     assert isinstance(progress.last.error, NotCoordinatorError)
-    progress.sent(3, 30.0)
+    progress.note_request(3, 30.0)
     assert progress.silent_since == 30.0
-    progress.succeeded()
+    progress.note_success()
     assert (progress.silent_since, progress.last.error) == (None, None)
 
 
 def test_adopted_error_counts_as_one_of_an_attempt_that_was_sent() -> None:
     call = attempts()
-    assert (call.sent, call.refusals, call.error) == (False, 0, None)
+    assert (call.was_sent, call.refusals, call.error) == (False, 0, None)
     error = NotCoordinatorError(broker=7)
     call.adopt(error)
-    assert (call.sent, call.node_id, call.refusals) == (True, 7, 1)
+    assert (call.was_sent, call.node_id, call.refusals) == (True, 7, 1)
     assert call.error is error
     assert call.cause is error
 
@@ -136,12 +136,12 @@ def test_error_gets_the_api_and_the_broker_of_the_attempt_unless_it_names_others
     call = attempts()
     call.node_id = 3
     plain = DisconnectedError()
-    call.met(plain)
+    call.record_error(plain)
     assert (plain.api, plain.broker, call.refusals) == ("ListGroups", 3, 0)
     named = NotCoordinatorError(api="FindCoordinator", broker=5)
-    call.met(named)
+    call.record_error(named)
     assert (named.api, named.broker, call.refusals) == ("FindCoordinator", 5, 1)
-    call.met(GroupAuthorizationError())
+    call.record_error(GroupAuthorizationError())
     assert call.refusals == 2
 
 
@@ -152,7 +152,7 @@ async def test_response_is_unanswered_until_it_arrives(outcome: str) -> None:
     unanswered: set[asyncio.Future[Any]] = set()
     call = attempts(unanswered)
     arriving: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    waiting = asyncio.ensure_future(call.response(arriving))
+    waiting = asyncio.ensure_future(call.await_response(arriving))
     await asyncio.sleep(0)
     assert unanswered == {arriving}
     if outcome == "response":
@@ -185,20 +185,20 @@ def test_cause_to_a_target_is_the_refusal_of_any_of_its_calls() -> None:
     silent, refused, elsewhere = (CallProgress(to, API) for to in (GROUP, GROUP, AnyBroker()))
     for call in (silent, refused, elsewhere):
         calls.add(call)
-    assert calls.cause_to(GROUP) is None
-    elsewhere.failed(GroupAuthorizationError())
-    assert calls.cause_to(GROUP) is None
-    silent.failed(lost := DisconnectedError())
-    assert calls.cause_to(GROUP) is lost
+    assert calls.find_cause(GROUP) is None
+    elsewhere.note_failure(GroupAuthorizationError())
+    assert calls.find_cause(GROUP) is None
+    silent.note_failure(lost := DisconnectedError())
+    assert calls.find_cause(GROUP) is lost
     try:
         raise NotCoordinatorError
     except NotCoordinatorError as error:
-        refused.failed(error)
-    found = calls.cause_to(GROUP)
+        refused.note_failure(error)
+    found = calls.find_cause(GROUP)
     assert isinstance(found, NotCoordinatorError)
     assert found.__traceback__ is None
     calls.remove(refused)
-    assert calls.cause_to(GROUP) is lost
+    assert calls.find_cause(GROUP) is lost
 
 
 def test_trouble_names_a_request_that_is_unanswered_or_refused() -> None:
@@ -209,15 +209,15 @@ def test_trouble_names_a_request_that_is_unanswered_or_refused() -> None:
     for each in (*others, call):
         calls.add(each)
     for other in others:
-        other.sent(1, 0.0)
-    assert calls.trouble(GROUP, {API}) is None
-    call.sent(4, clock.now)
+        other.note_request(1, 0.0)
+    assert calls.find_trouble(GROUP, {API}) is None
+    call.note_request(4, clock.now)
     clock.now += UNANSWERED_S - 0.5
-    assert calls.trouble(GROUP, {API}) is None
+    assert calls.find_trouble(GROUP, {API}) is None
     clock.now += 0.5
-    assert calls.trouble(GROUP, {API}) == "broker 4 has not answered OffsetCommit for 2 s"
-    call.failed(NotCoordinatorError("The broker moved."))
-    text = calls.trouble(GROUP, {API})
+    assert calls.find_trouble(GROUP, {API}) == "broker 4 has not answered OffsetCommit for 2 s"
+    call.note_failure(NotCoordinatorError("The broker moved."))
+    text = calls.find_trouble(GROUP, {API})
     assert text is not None
     assert text.startswith("the last error of OffsetCommit: ")
     assert not text.endswith(".")
@@ -237,9 +237,9 @@ def test_refusal_is_logged_when_it_has_been_repeated(
 ) -> None:
     caplog.set_level(logging.WARNING, logger="aiokclient")
     log = RefusalLog(ClientLog("aiokclient", "c", None), ManualClock())
-    log.note(error, times)
+    log.log_refusal(error, times)
     assert len(caplog.records) == lines
-    log.note(CoordinatorLoadInProgressError(api="Heartbeat"))
+    log.log_refusal(CoordinatorLoadInProgressError(api="Heartbeat"))
     assert len(caplog.records) == lines + 1, "each kind of refusal has its own line"
 
 

@@ -40,7 +40,7 @@ def ask(client: Client, node_id: int) -> asyncio.Task[Any]:
 
 
 def chosen(client: Client, **options: Any) -> set[int]:
-    return {client.cluster.brokers.choose(**options).node_id for _ in range(50)}
+    return {client.cluster.brokers.choose_pool(**options).node_id for _ in range(50)}
 
 
 def test_broker_with_the_fewest_requests_in_flight_is_chosen() -> None:
@@ -84,13 +84,13 @@ def test_avoided_broker_is_chosen_only_when_no_other_is_reachable() -> None:
         async with world.client() as client:
             await connect_all(client, 1, 2, 3)
             brokers = client.cluster.brokers
-            brokers.avoid(2)
+            brokers.avoid_broker(2)
             assert chosen(client) == {1, 3}
             assert chosen(client, unfit={1, 3}) == {2}
-            brokers.avoid(None)
+            brokers.avoid_broker(None)
             assert chosen(client) == {1, 2, 3}
             with pytest.raises(InvalidMetadataError, match="No broker is known"):
-                brokers.choose(unfit={-1, 1, 2, 3})
+                brokers.choose_pool(unfit={-1, 1, 2, 3})
 
     simulate(scenario, brokers=3)
 
@@ -142,18 +142,20 @@ def test_states_name_what_each_broker_does() -> None:
         async with world.client() as client:
             await connect_all(client, 1, 2)
             brokers = client.cluster.brokers
-            assert brokers.states() == {1: "connected", 2: "connected", 3: "not connected"}
+            assert brokers.list_states() == {1: "connected", 2: "connected", 3: "not connected"}
             world.network.refuse(world.address(2))
             world.cluster.disconnect()
             await client.request(ListGroupsRequest(), AnyBroker())
             await asyncio.sleep(2)
-            assert brokers.states()[2].startswith("disconnected 2 s ago: The connection failed: ")
+            assert brokers.list_states()[2].startswith(
+                "disconnected 2 s ago: The connection failed: "
+            )
             call = ask(client, 2)
             await asyncio.sleep(0.01)
-            assert brokers.states()[2].startswith("unreachable 0 s ago: ")
+            assert brokers.list_states()[2].startswith("unreachable 0 s ago: ")
             world.network.refuse(world.address(2), refused=False)
             await call
-            assert brokers.states()[2] == "connected"
+            assert brokers.list_states()[2] == "connected"
 
     simulate(scenario, brokers=3)
 
@@ -186,7 +188,7 @@ def test_outcomes_tell_what_came_of_connecting_to_each_broker() -> None:
     async def scenario(world: World) -> None:
         async with world.client(bootstrap_servers=world.address(1)) as client:
             await connect_all(client, 1)
-            outcomes = client.cluster.brokers.outcomes
+            outcomes = client.cluster.brokers.list_outcomes
             addresses = [world.address(broker) for broker in (1, 2, 3)]
             assert dict(outcomes()) == dict(
                 zip(addresses, ["connected", "not tried yet", "not tried yet"], strict=True)
@@ -228,8 +230,8 @@ async def test_client_is_healthy_after_one_of_its_idle_connections_was_cut(
     broker.handlers[ApiKey.LIST_GROUPS] = lambda *_: ListGroupsResponse()
     await client.request(ListGroupsRequest(), AnyBroker())
     assert client.is_reachable(1)
-    assert client.troubles() == []
-    assert client.brokers.states() == {1: "connected"}
+    assert client.list_troubles() == []
+    assert client.brokers.list_states() == {1: "connected"}
     assert events(caplog) == []
 
 

@@ -48,7 +48,9 @@ class Loop:
         self.refreshes = refreshes
 
     def settle(self, errors: Mapping[str, KafkaError]) -> float:
-        return self.items.settle(errors, refresh=self.refresh, refuse=self.refused.__setitem__)
+        return self.items.record_errors(
+            errors, refresh=self.refresh, refuse=self.refused.__setitem__
+        )
 
     def refresh(self, item: str, error: KafkaError) -> bool:
         self.refreshed.append(item)
@@ -59,7 +61,7 @@ def test_settle_keeps_only_items_with_retriable_errors() -> None:
     loop = Loop()
     denied = TopicAuthorizationError()
     delay_s = loop.settle({"c": NotLeaderOrFollowerError(), "b": denied})
-    assert loop.items.left == ["c"]
+    assert loop.items.remaining == ["c"]
     assert loop.refreshed == ["c"]
     assert loop.refused == {"b": denied}
     assert delay_s == 1.0
@@ -70,13 +72,13 @@ def test_settle_counts_one_attempt_whatever_the_number_of_errors() -> None:
     assert loop.settle(dict.fromkeys("abc", RequestTimedOutError())) == 1.0
     assert loop.settle(dict.fromkeys("abc", RequestTimedOutError())) == 2.0
     assert loop.settle({}) == 0.0
-    assert loop.items.left == []
+    assert loop.items.remaining == []
 
 
 def test_settle_refuses_an_item_that_was_looked_up_in_vain() -> None:
     loop = Loop(refreshes=False)
     loop.settle({"a": NotLeaderOrFollowerError()})
-    assert loop.items.left == []
+    assert loop.items.remaining == []
     assert loop.refreshed == list(loop.refused) == ["a"]
 
 
@@ -87,13 +89,13 @@ def test_settle_asks_whether_an_error_is_final_before_the_policy() -> None:
         Retry(200.0, Backoff(1.0, 8.0, jitter=0.0), StoppedClock()),
         Scope.ADMIN,
     )
-    items.settle(
+    items.record_errors(
         dict.fromkeys("ab", RequestTimedOutError()),
         refresh=lambda item, error: True,
         refuse=lambda item, error: refused.append(item),
         is_final=lambda item, error: item == "a",
     )
-    assert items.left == ["b"]
+    assert items.remaining == ["b"]
     assert refused == ["a"]
 
 
@@ -103,19 +105,19 @@ def test_settle_retries_an_item_without_delay_if_refuse_says_so() -> None:
         Retry(200.0, Backoff(1.0, 8.0, jitter=0.0), StoppedClock()),
         Scope.ADMIN,
     )
-    delay_s = items.settle(
+    delay_s = items.record_errors(
         dict.fromkeys("ab", TopicAuthorizationError()),
         refresh=lambda item, error: True,
         refuse=lambda item, error: item == "b",
     )
     assert delay_s == 0.0
-    assert items.left == ["b"]
+    assert items.remaining == ["b"]
 
 
 def test_drop_removes_items_that_need_no_further_attempt() -> None:
     loop = Loop()
-    loop.items.drop({"a", "c"})
-    assert loop.items.left == ["b"]
+    loop.items.drop_items({"a", "c"})
+    assert loop.items.remaining == ["b"]
     assert not loop.refused
 
 
@@ -126,9 +128,9 @@ def test_results_are_missing_only_without_a_value_and_an_error() -> None:
     results.put_partition(parts[1], 6, "ListOffsets", 1, 0)
     missing = KafkaError("missing")
     results.fail_missing(parts, lambda tp: missing)
-    assert results.found == {parts[0]: 7}
-    assert isinstance(results.failed[parts[1]], NotLeaderOrFollowerError)
-    assert results.failed[parts[2]] is missing
+    assert results.found_values == {parts[0]: 7}
+    assert isinstance(results.errors[parts[1]], NotLeaderOrFollowerError)
+    assert results.errors[parts[2]] is missing
 
 
 def test_failed_item_has_its_error_instead_of_its_value() -> None:
@@ -138,7 +140,7 @@ def test_failed_item_has_its_error_instead_of_its_value() -> None:
     results.put("b", None, 2)
     results.fail("a", denied)
     results.fail("c", denied)
-    assert (results.found, results.failed) == ({"b": 2}, {"a": denied, "c": denied})
+    assert (results.found_values, results.errors) == ({"b": 2}, {"a": denied, "c": denied})
 
 
 @pytest.mark.parametrize(("earlier", "logged_after"), [(0, 8), (4, 1), (1, 4)])
@@ -189,7 +191,7 @@ def test_settle_waits_for_the_longest_delay_of_the_items() -> None:
     for expected_s in (1.0, 2.0, 4.0, 8.0, 8.0):
         errors = {"a": NotLeaderOrFollowerError(), "b": TopicAuthorizationError()}
         assert loop.settle(errors) == expected_s
-    assert loop.items.left == ["a"]
+    assert loop.items.remaining == ["a"]
 
 
 PARTITION = TopicPartition("orders", 3)

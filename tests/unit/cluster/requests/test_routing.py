@@ -45,7 +45,7 @@ class LookupCluster:
     def updater(self) -> LookupCluster:
         return self
 
-    def learn(self, broker: Any) -> None:
+    def learn_broker(self, broker: Any) -> None:
         self.learned.append(broker)
 
     async def connect_any(self, request: Any) -> BrokerConnection:
@@ -76,7 +76,7 @@ def test_lookups_wait_longer_while_no_broker_responds() -> None:
             assert waits == pytest.approx([3.0, 6.0, 12.0, 24.0, 30.0])
             brokers.silent = False
             await locator.locate("group", "g")
-            locator.forget("group", "g")
+            locator.forget_coordinator("group", "g")
             brokers.silent = True
             assert await waited() == pytest.approx(3.0), "a response ends the silence"
 
@@ -115,13 +115,13 @@ def test_forget_drops_a_coordinator_only_when_it_is_the_given_broker() -> None:
             locator = CoordinatorLocator(cast(Any, cluster))
             node_id = await locator.locate("group", "g")
             assert [broker.node_id for broker in cluster.learned] == [node_id]
-            locator.forget("group", "g", node_id + 1)
-            assert locator.cached("group", "g") == node_id
-            locator.forget("group", "g", node_id)
-            assert locator.cached("group", "g") is None
+            locator.forget_coordinator("group", "g", node_id + 1)
+            assert locator.find_cached("group", "g") == node_id
+            locator.forget_coordinator("group", "g", node_id)
+            assert locator.find_cached("group", "g") is None
             await locator.locate_many("group", ["a", "b"])
-            locator.clear()
-            assert [locator.cached("group", key) for key in "ab"] == [None, None]
+            locator.forget_all()
+            assert [locator.find_cached("group", key) for key in "ab"] == [None, None]
 
     simulate(scenario)
 
@@ -138,7 +138,7 @@ def test_timeout_of_a_lookup_has_the_last_refusal_of_its_key_as_its_cause() -> N
                 await locator.locate_many("group", [keys[0]])  # The newest refusal now.
                 await locator.locate_many("group", keys[100:])
             await locator.locate_many("group", [keys[3]])
-            locator.forget("group", keys[3])
+            locator.forget_coordinator("group", keys[3])
             brokers.silent = True
 
             async def cause_of(*keys: str) -> BaseException | None:
@@ -185,7 +185,7 @@ def test_refusals_of_a_lookup_are_logged_at_once_unless_they_usually_end(
             await refused(GroupAuthorizationError)
             assert lines() == ["GROUP_AUTHORIZATION_FAILED"]
             await locator.locate("group", "g")
-            locator.clear()
+            locator.forget_all()
             await asyncio.sleep(40.0)  # Until a line like the first one is logged again.
             await refused(CoordinatorNotAvailableError)
             assert not lines(), "the success has ended the refusals before"
@@ -215,7 +215,7 @@ def test_key_that_is_missing_in_a_response_is_looked_up_again_later(code: int) -
             with world.cluster.alter(ApiKey.FIND_COORDINATOR, renamed):
                 found = await locator.locate_many("group", ["a", "b"])
             assert isinstance(found["b"], RefreshRetriableError)
-            cached = [locator.cached("group", key) is not None for key in "abc"]
+            cached = [locator.find_cached("group", key) is not None for key in "abc"]
             assert cached == [True, False, False]
             assert len(brokers.learned) == 1
             await locator.locate("group", "b")
@@ -239,7 +239,7 @@ def test_lookup_that_is_shared_is_repeated_after_the_first_caller_was_cancelled(
             first.cancel()
             with pytest.raises(RefreshRetriableError, match="returned no coordinator"):
                 await second
-            assert await locator.locate("group", "g") == locator.cached("group", "g")
+            assert await locator.locate("group", "g") == locator.find_cached("group", "g")
 
     simulate(scenario)
 
