@@ -288,7 +288,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         assert self._engine is not None
         return self._engine
 
-    def _reader(self) -> Reader:
+    def _request_reader(self) -> Reader:
         if self._closing is not None and self._engine is not None and not self._in_listener():
             # The request is refused, but it shows that earlier records have been processed.
             self._engine.in_progress.ask()
@@ -561,7 +561,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         require_count("max_records", limit)
         require_count("max_bytes", max_bytes)
         try:
-            return await self._reader().read(limit, seconds(timeout), max_bytes=max_bytes)
+            return await self._request_reader().read(limit, seconds(timeout), max_bytes=max_bytes)
         except asyncio.CancelledError as error:
             count_cancelled(error, self)
             raise
@@ -572,7 +572,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         Like `poll`, it loses no record when it is cancelled.
         """
         try:
-            records = await self._reader().read(1, seconds(timeout))
+            records = await self._request_reader().read(1, seconds(timeout))
         except asyncio.CancelledError as error:
             count_cancelled(error, self)
             raise

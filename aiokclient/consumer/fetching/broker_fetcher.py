@@ -558,10 +558,10 @@ class BrokerFetcher:
         except ResponseTooLargeError as error:
             self._unanswered_since = None
             self._session.on_loss()
-            self._session.limit_bytes(self._oversized.on_too_large(self._asked, error))
+            self._session.limit_size(self._oversized.on_too_large(self._asked, error))
         except KafkaError as error:
             self._session.on_loss()
-            await self._on_error(error)
+            await self._on_fetch_error(error)
 
     async def _fetch_in_session(
         self, connection: BrokerConnection, wanted: Mapping[TopicPartition, Wanted]
@@ -634,7 +634,7 @@ class BrokerFetcher:
         self.wake.set()
         self._moved.proceed()
 
-    async def _on_error(self, error: KafkaError) -> None:
+    async def _on_fetch_error(self, error: KafkaError) -> None:
         action = self._retry.failed(error, Scope.FETCH)
         self._routes.leave_replica(self.node_id)
         delay_s = action.delay_s

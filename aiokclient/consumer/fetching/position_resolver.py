@@ -160,7 +160,7 @@ class PositionResolver:
             state.confirm_position()
 
     def _failed(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
-        decision = self._backoff.on_failure(state, error, scope)
+        decision = self._backoff.on_request_failure(state, error, scope)
         if decision is Decision.REFRESH_AND_RETRY:
             self._cluster.updater.request_update([state.tp.topic])
         elif decision is not Decision.RETRY and self._subscription.concerns_all(error):

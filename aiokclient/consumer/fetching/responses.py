@@ -176,7 +176,7 @@ class PartitionResponses:
         assert error is not None
         if node_id != state.fetch.leader:
             state.fetch.rest_replica(self._cluster.clock.monotonic())
-        decision = self._backoff.on_failure(state, error, Scope.FETCH)
+        decision = self._backoff.on_request_failure(state, error, Scope.FETCH)
         if decision is Decision.REFRESH_AND_RETRY:
             self._cluster.updater.request_update([state.tp.topic])
         elif decision is not Decision.RETRY:

@@ -200,7 +200,7 @@ class FetchSession:
         self._advance_epoch(response.session_id, broken=strange or missing)
         return answers
 
-    def limit_bytes(self, max_bytes: int) -> None:
+    def limit_size(self, max_bytes: int) -> None:
         """Request at most this many bytes of records from now on."""
         self.options = self.options._replace(max_bytes=max_bytes)
 

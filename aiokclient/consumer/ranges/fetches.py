@@ -480,7 +480,7 @@ class RangeFetches:
         """The largest size of one fetch in bytes."""
         return self._sizes.largest
 
-    async def next(self) -> FetchedPart | None:
+    async def read_next(self) -> FetchedPart | None:
         """Return the next part with batches; None at the end of the range.
 
         A wait without progress takes at most `timeout_s` of the range request. Raises

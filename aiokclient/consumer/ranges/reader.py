@@ -43,7 +43,7 @@ async def read(
         while True:
             check()
             idle = False
-            part = await fetches.next()
+            part = await fetches.read_next()
             idle = fetches.idle
             if part is None:
                 return

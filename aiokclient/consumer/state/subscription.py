@@ -598,7 +598,9 @@ class PartitionBackoff:
         self.longest_s = self.backoff.maximum_s
         """Seconds until the next attempt after an error that is probably not temporary."""
 
-    def on_failure(self, state: PartitionState, error: KafkaError, scope: Scope) -> Decision:
+    def on_request_failure(
+        self, state: PartitionState, error: KafkaError, scope: Scope
+    ) -> Decision:
         """Delay the next request for a partition after an error; return the decision about it."""
         decision = classify(error, scope)
         delay_s = 0.0

@@ -271,7 +271,8 @@ class RecordBatch:
         limit: int,
     ) -> list[R]:
         content = self.buffer[HEADER_SIZE:]
-        data = bytes(decompress(self._attributes & CODEC_MASK, content, limit))
+        codec = self._attributes & CODEC_MASK
+        data = bytes(decompress(codec, content, limit) if codec else content)
         self.content_size = len(data)
         head = self._head(topic, partition, start_offset)
         source: bytes | memoryview = data

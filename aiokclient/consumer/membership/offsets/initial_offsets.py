@@ -203,7 +203,7 @@ class InitialOffsets:
         self._subscription.report_change()
 
     def _on_error(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
-        if self._backoff.on_failure(state, error, scope) is Decision.FAIL:
+        if self._backoff.on_request_failure(state, error, scope) is Decision.FAIL:
             self._coordinator.report_error(error)
 
 
