@@ -7,15 +7,15 @@ averaged over time here.
 
 `Metrics` is the registry. An instrument has a name, labels, and an owner: the client itself, or one
 producer, consumer, admin, or member of a group (`OwnMetrics`). `metrics()`, Prometheus, and
-OpenTelemetry read the instruments of the client, and those of the owners that `OwnMetrics.show`
-names, as one sum for all owners. Pushes (KIP-714) read the instruments of each owner. For that,
+OpenTelemetry read the instruments of the client, and those of its owners that `show_series` names,
+as one sum for all owners. Pushes (KIP-714) read the instruments of each owner. For that,
 `OwnMetrics.take_sample` copies the numbers of an owner at one moment, in the event loop. Everything
 else is done with that copy, a `Sample`, in the thread that encodes a push.
 
 The number of series is bounded. Metrics with many labels are either computed when they are read
-(`collect`), so that they contain only objects that still exist, or their owner removes them
-(`remove`). A metric by topic has at most `SERIES` topics. All other topics are counted together,
-under `OTHER`.
+(`collect_series`), so that they contain only objects that still exist, or their owner removes them
+(`remove_series`). A metric by topic has at most `SERIES` topics. All other topics are counted
+together, under `OTHER`.
 """
 
 from __future__ import annotations
@@ -409,11 +409,11 @@ class Sample:
         self._sums = sums
         self._read: dict[str, dict[Labels, Reading]] = {}
 
-    def has(self, key: str) -> bool:
+    def has_key(self, key: str) -> bool:
         """Return whether the owner has a key."""
         return key in self._counts or key in self._series or key in self._sums
 
-    def read(self, key: str) -> dict[Labels, Reading]:
+    def read_key(self, key: str) -> dict[Labels, Reading]:
         """Return the readings of a key by labels. May take long."""
         found = self._read.get(key)
         if found is None:
@@ -421,7 +421,7 @@ class Sample:
             found = {labels: counted(value) for labels, value in counts}
             found.update(series() if callable(series) else series)
             for part in self._sums.get(key, ()):
-                for labels, reading in self.read(part).items():
+                for labels, reading in self.read_key(part).items():
                     found[labels] = counted(found.get(labels, EMPTY).number + reading.number)
             self._read[key] = found
         return found
@@ -514,7 +514,7 @@ class OwnMetrics:
         """Return the histogram with this key, in seconds."""
         return cast(Histogram, _get(self._spreads.setdefault(key, {}), {}, Histogram))
 
-    def show(self, key: str, name: str, *, unit: str = "") -> None:
+    def show_series(self, key: str, name: str, *, unit: str = "") -> None:
         """Show the counters or the histogram of a key in `metrics()`, under this name.
 
         If several owners of a client show series with the same name and labels, their sum is shown.
@@ -523,7 +523,7 @@ class OwnMetrics:
         series = cast("dict[Labels, Counter | Histogram]", shown.setdefault(key, {}))
         self.shown.append(_Shown(name, unit, series))
 
-    def timed(self, key: str, time: Callable[[], float]) -> Timed:
+    def time_block(self, key: str, time: Callable[[], float]) -> Timed:
         """Return a context manager that adds the seconds spent in its body to a counter."""
         return Timed(self.counter(key), time)
 
@@ -566,11 +566,11 @@ class OwnMetrics:
         """
         self._forgetting.append(forget)
 
-    def end(self) -> None:
+    def end_owner(self) -> None:
         """End with the owner: its sums stay in `metrics()`. Synchronous, idempotent."""
         self.metrics.end_owner(self)
 
-    def update(self) -> None:
+    def update_values(self) -> None:
         """Count all events, so that values can be taken."""
         for update in self._updates:
             update()
@@ -581,7 +581,7 @@ class OwnMetrics:
         return sum(reading.total for _, reading in compute()) if compute is not None else 0
 
     def take_sample(self, *, again: bool | None, partitions: bool = True) -> Sample:
-        """Copy all values. Call `update` first. For `again`, see `Spread.take_reading`.
+        """Copy all values. Call `update_values` first. For `again`, see `Spread.take_reading`.
 
         The series of partitions are left out unless `partitions` is true.
         """
@@ -605,7 +605,7 @@ class OwnMetrics:
 
     def keep_topics(self, exists: Callable[[str], bool]) -> set[str]:
         """Forget the series of all topics that do not exist, and return these topics."""
-        self.update()
+        self.update_values()
         gone: set[str] = set()
         every: list[dict[Labels, Any]] = [*self._counters.values(), *self._spreads.values()]
         for series in every:
@@ -678,9 +678,9 @@ class Metrics:
 
     def keep_topics(self, exists: Callable[[str], bool]) -> None:
         """Remove the series of all topics that do not exist."""
-        self._update()
+        self._update_values()
         for counters in self._by_topic.values():
-            counters.keep(exists)
+            counters.keep_topics(exists)
         for shown in self._former:
             for _, _, series in shown:
                 _keep_topics(series, exists)
@@ -712,7 +712,7 @@ class Metrics:
         """Keep the sums of an owner that ends. Idempotent."""
         if own not in self._owners:
             return
-        own.update()
+        own.update_values()
         del self._owners[own]
         if own.shown:
             self._former.append(own.shown)
@@ -738,7 +738,7 @@ class Metrics:
                 else:
                     self.counter(name, unit=unit, **dict(labels)).add(instrument.value)
 
-    def collect(
+    def collect_series(
         self, name: str, source: Callable[[], Collected], *, unit: str = ""
     ) -> Callable[[], None]:
         """Compute the series of a gauge when they are read. Return a function that removes them.
@@ -768,23 +768,24 @@ class Metrics:
 
         return end
 
-    def _update(self) -> None:
+    def _update_values(self) -> None:
         for update in list(self._updates.values()):
             update()
         for own in list(self._owners):
-            own.update()
+            own.update_values()
 
-    def remove(self, **labels: object) -> None:
+    def remove_series(self, **labels: object) -> None:
         """Remove every instrument with all of these labels, for example those of one broker."""
         gone = set(_labels(labels))
         for key in [key for key in self._instruments if gone.issubset(key[1])]:
             del self._instruments[key]
 
-    def share(self, **labels: object) -> Callable[[], None]:
+    def share_labels(self, **labels: object) -> Callable[[], None]:
         """Return a function to call when the caller no longer uses instruments with these labels.
 
-        When all callers of `share` have called the function that they got, the instruments are
-        removed. This is for objects that end before their client, such as the consumers of a group.
+        When all callers of `share_labels` have called the function that they got, the instruments
+        are removed. This is for objects that end before their client, such as the consumers of a
+        group.
         """
         key, mine = _labels(labels), object()
         self._sharers.setdefault(key, {})[mine] = None
@@ -793,11 +794,11 @@ class Metrics:
             sharers = self._sharers.get(key, {})
             if sharers.pop(mine, self) is None and not sharers:
                 del self._sharers[key]
-                self.remove(**labels)
+                self.remove_series(**labels)
 
         return end
 
-    def discard(self, name: str, **labels: object) -> None:
+    def discard_series(self, name: str, **labels: object) -> None:
         """Remove the instrument with exactly this name and these labels, if it exists."""
         self._instruments.pop((name, _labels(labels)), None)
 
@@ -806,7 +807,7 @@ class Metrics:
 
         They are sorted by name and labels.
         """
-        self._update()
+        self._update_values()
         found: dict[tuple[str, Labels], MetricValue] = {}
         for (name, labels), (unit, instruments) in self._all_instruments(prefix).items():
             if _finite(value := _sum(instruments)):
@@ -886,7 +887,7 @@ class TopicCounters:
         self._counters: dict[str, Counter] = {}
 
     def of(self, topic: str) -> Counter:
-        """Return the counter of a topic. Do not store it, because `forget` may replace it."""
+        """Return the counter of a topic. Do not store it, because `forget_topic` may replace it."""
         if (counter := self._counters.get(topic)) is None:
             shown = topic if len(self._counters) < SERIES else OTHER
             counter = self._metrics.counter(self._name, unit=self._unit, topic=shown)
@@ -894,15 +895,15 @@ class TopicCounters:
                 self._counters[topic] = counter
         return counter
 
-    def forget(self, topic: str) -> None:
+    def forget_topic(self, topic: str) -> None:
         """Remove the series of a deleted topic. A topic that returns begins at zero."""
         if self._counters.pop(topic, None) is not None:
-            self._metrics.discard(self._name, topic=topic)
+            self._metrics.discard_series(self._name, topic=topic)
 
-    def keep(self, exists: Callable[[str], bool]) -> None:
+    def keep_topics(self, exists: Callable[[str], bool]) -> None:
         """Remove the series of topics that do not exist."""
         for topic in [topic for topic in self._counters if not exists(topic)]:
-            self.forget(topic)
+            self.forget_topic(topic)
 
 
 def _labels(labels: Mapping[str, object]) -> Labels:

@@ -111,7 +111,7 @@ class Admin(Lifecycle):
         attributes = (("client_rack", rack),) if rack else ()
         own_metrics = OwnMetrics(self._cluster.metrics, "admin", attributes=attributes)
         self._cluster.metrics.add_owner(own_metrics)
-        self._unsubscribe.append(own_metrics.end)
+        self._unsubscribe.append(own_metrics.end_owner)
 
     async def create_topics(
         self,

@@ -145,7 +145,7 @@ class ClusterClient:
         deadline = self._deadline()
         try:
             await self.supervisor.start()
-            self.telemetry.opened()
+            self.telemetry.on_open()
             self._watching = self._close_at_end()
             await anext(self._watching)
             settings = await self._make_settings(deadline)
@@ -370,7 +370,7 @@ class ClusterClient:
     def _on_snapshot(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
         self.brokers.update(new.brokers)
         if old.brokers is not new.brokers:
-            self._traffic.keep({*new.brokers})
+            self._traffic.keep_brokers({*new.brokers})
         if old.topics is not new.topics:
             self.metrics.keep_topics(new.exists)
             if self.events.heard:

@@ -530,7 +530,7 @@ class ConsumerEngine:
         self.read_lock.forget()
         self._stalls.close()
         self._gauges.close()
-        self._subscription.own_metrics.end()
+        self._subscription.own_metrics.end_owner()
         if self._follower is not None:
             self.cluster.updater.unwant_topics(self._follower.topics)
         if self.group is not None:

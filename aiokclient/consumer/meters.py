@@ -47,11 +47,11 @@ class ReadMeters:
         self._own = own_metrics
         self._records = own_metrics.counter("records")
         self._bytes = own_metrics.counter("bytes")
-        own_metrics.show("records", "consumer.records", unit="{record}")
-        own_metrics.show("topic.records", "consumer.topic.records", unit="{record}")
+        own_metrics.show_series("records", "consumer.records", unit="{record}")
+        own_metrics.show_series("topic.records", "consumer.topic.records", unit="{record}")
         self._noted: dict[str, int] = {}
         self._unpacked: dict[str, int] = {}
-        own_metrics.before_reading(self._count)
+        own_metrics.before_reading(self._count_records)
 
     def note_delivered(self, topic: str, count: int) -> None:
         """Note records that were delivered to the application."""
@@ -66,7 +66,7 @@ class ReadMeters:
         """Note the bytes of records that were unpacked for the application."""
         self._unpacked[topic] = self._unpacked.get(topic, 0) + size
 
-    def _count(self) -> None:
+    def _count_records(self) -> None:
         noted, self._noted = self._noted, {}
         unpacked, self._unpacked = self._unpacked, {}
         for topic, size in unpacked.items():
@@ -76,7 +76,7 @@ class ReadMeters:
             self._records.add(count)
             self._own.counter("topic.records", topic=topic).add(count)
 
-    def table(self, topic: str, table: Any, size: int) -> None:
+    def note_table(self, topic: str, table: Any, size: int) -> None:
         """Count the records of an Arrow table that was delivered, and the bytes of its batches."""
         self.note_delivered(topic, getattr(table, "num_rows", 0))
         self.note_unpacked(topic, size)
@@ -99,7 +99,7 @@ class FetchMeters:
         self._lags, self._leads = own.spread("lags.all"), own.spread("leads.all")
         self._noted: list[tuple[Counter, float | None, int, list[FetchedPartition]]] = []
         self._room = NOTED
-        own.before_reading(self._count)
+        own.before_reading(self._count_responses)
 
     def note_response(
         self,
@@ -112,9 +112,9 @@ class FetchMeters:
         self._noted.append((broker, seconds, throttle_ms, partitions))
         self._room -= 1 + len(partitions)
         if self._room <= 0:
-            self._count()
+            self._count_responses()
 
-    def _count(self) -> None:
+    def _count_responses(self) -> None:
         noted, self._noted, self._room = self._noted, [], NOTED
         if not noted:
             return
@@ -171,13 +171,13 @@ class ConsumerGauges:
         self._clock = clock
         self._labels = {} if group_id is None else {"group": group_id}
         self._ends = [
-            metrics.collect("consumer.lag", self._measure_lags, unit="{record}"),
-            metrics.collect("consumer.poll.age.seconds", self._measure_age, unit="s"),
-            metrics.collect("consumer.partitions", self._assigned),
+            metrics.collect_series("consumer.lag", self._measure_lags, unit="{record}"),
+            metrics.collect_series("consumer.poll.age.seconds", self._measure_age, unit="s"),
+            metrics.collect_series("consumer.partitions", self._assigned),
             metrics.gauge("consumer.buffer.bytes", unit="By").include(self._measure_buffer),
         ]
         if self._labels:
-            self._ends.append(metrics.share(**self._labels))
+            self._ends.append(metrics.share_labels(**self._labels))
 
     def close(self) -> None:
         """Remove the gauges."""

@@ -134,7 +134,7 @@ class Heartbeats:
             return
 
     async def _send(self, member: GroupMetadata, sent_at: float) -> None:
-        self._meters.heartbeat_sent(sent_at)
+        self._meters.on_heartbeat_sent(sent_at)
         try:
             response = await self._cluster.request(
                 requests.heartbeat(member),
@@ -152,7 +152,7 @@ class Heartbeats:
             if member == self.member and self._is_final(error):
                 self._handler.report_error(error)
             return
-        self._meters.heartbeat_answered(sent_at)
+        self._meters.on_heartbeat_answered(sent_at)
         if member != self.member:
             return
         event = CODES.get(response.error_code)

@@ -108,7 +108,7 @@ class MemberLifecycle(Lifecycle):
         )
         own_metrics.owner = self._engine
         self._cluster.metrics.add_owner(own_metrics)
-        self._unsubscribe.append(own_metrics.end)
+        self._unsubscribe.append(own_metrics.end_owner)
         self._membership = MembershipTask(self._engine, handler, self._anchor)
         self._supervisor.spawn(self._membership.run, name="membership")
         watch = LoopWatch(self._cluster.metrics, self._config.group_id, self._config.client_id)

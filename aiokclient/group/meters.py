@@ -27,11 +27,11 @@ class GroupMeters:
         """Return the whole seconds since that time, or -1 for None, as Kafka's clients do."""
         return -1.0 if at is None else float(int(self._clock.monotonic() - at))
 
-    def heartbeat_sent(self, now: float) -> None:
+    def on_heartbeat_sent(self, now: float) -> None:
         """Record that a heartbeat was sent."""
         self._heartbeat_at = now
 
-    def heartbeat_answered(self, sent_at: float) -> None:
+    def on_heartbeat_answered(self, sent_at: float) -> None:
         """Record the response to a heartbeat."""
         self.heartbeats.observe(self._clock.monotonic() - sent_at)
 

@@ -301,7 +301,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.broker = ConnectedBroker(node_id, host, port)
         self.closed = False
         traffic = Traffic(Metrics(), client_id) if traffic is None else traffic
-        self._meter = traffic.meter(node_id)
+        self._meter = traffic.get_meter(node_id)
         loop = asyncio.get_running_loop()
         self._now = loop.time
         self._pipeline = ClientPipeline(client_id)
@@ -340,7 +340,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def rename(self, node_id: int) -> None:
         """Set the broker id, once it is known which broker the bootstrap server is."""
         self.broker.rename(node_id)
-        self._meter = self.traffic.meter(node_id)
+        self._meter = self.traffic.get_meter(node_id)
 
     @property
     def connected(self) -> bool:
@@ -518,7 +518,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._one_way = True
             sent.written()
         size = sum(map(len, segments))
-        self._meter.written(self.broker, sent, size)
+        self._meter.count_request(self.broker, sent, size)
         if size <= JOINED:  # This does the same as `write_segments`, without a function call.
             transport.write(b"".join(segments))
         else:
@@ -541,7 +541,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         throttle_ms: int = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self._throttle(now, throttle_ms / 1000)
-        self._meter.answered(self.broker, sent, response, size, now, throttle_ms)
+        self._meter.count_response(self.broker, sent, response, size, now, throttle_ms)
         # Throttle before delivering the response, because its receiver may send a request.
         if self._draining and not self.in_flight:
             self.close()
@@ -568,7 +568,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             setup.end(self.reason)
         else:
             size = sum(map(len, segments))
-            self._meter.setup_written(size)
+            self._meter.count_setup_request(size)
             write_segments(transport, segments, size)
         return frame
 
@@ -593,7 +593,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _on_setup_frame(self, frame: Buffer) -> None:
         assert self._setup is not None
-        self._meter.setup_answered(len(frame))
+        self._meter.count_setup_response(len(frame))
         try:
             self._setup.frame_received(frame)
         except ProtocolError as error:
@@ -604,7 +604,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # No isinstance check: uvloop's TLS transport is not a subclass of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
-        self.traffic.opened()
+        self.traffic.count_opened()
         detach_in_forks(self)
         self._threshold = ReadThreshold.of(transport)
 
@@ -641,7 +641,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         error = ResponseTooLargeError(
             api=sent.api, broker=self.broker.node_id, size=frame.size, limit=frame.limit
         )
-        self.traffic.failed(self.broker, sent, error)
+        self.traffic.log_failure(self.broker, sent, error)
         sent.fail(error)
         return error
 
@@ -658,7 +658,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.close(error)
         self._transport = None
         self._break_cycles()
-        self.traffic.closed()
+        self.traffic.count_closed()
         if not self._released.done():
             self._released.set_result(None)
 
@@ -726,7 +726,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _fail(self, sent: PendingRequest, why: str) -> None:
         text = why.format(self._now() - sent.since)
         error = ApiTimeoutError(text, api=sent.api, broker=self.broker.node_id)
-        self.traffic.failed(self.broker, sent, error)
+        self.traffic.log_failure(self.broker, sent, error)
         sent.fail(error)
 
     # -- the end ----------------------------------------------------------------------------
@@ -765,7 +765,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             while queue:
                 sent = queue.popleft()
                 lost = self._disconnected(sent)
-                self.traffic.failed(self.broker, sent, lost)
+                self.traffic.log_failure(self.broker, sent, lost)
                 sent.fail(lost)
         for listener in list(self._close_listeners):
             listener(self, error)

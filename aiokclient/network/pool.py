@@ -596,9 +596,9 @@ class ConnectionPool:
     def _renewed(self, connection: BrokerConnection, seconds: float) -> None:
         """Count the outcome of another authentication."""
         if connection.closed:
-            connection.traffic.authentication_failed(again=True)
+            connection.traffic.count_failed_authentication(again=True)
         else:
-            connection.traffic.authenticated(seconds)
+            connection.traffic.count_authentication(seconds)
             self._authenticated(connection, again=True)
 
     # -- closing -----------------------------------------------------------------------------

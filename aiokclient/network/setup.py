@@ -299,7 +299,7 @@ class ConnectionSetup:
                 )
             elif settings.tls is not None:
                 # As in Java's client, TLS without SASL counts as an authentication in the metrics.
-                connection.traffic.authenticated(None)
+                connection.traffic.count_authentication(None)
             if cluster is not None and not checked and cluster.doubts(node_id):
                 await check_cluster(connection, pipeline, versions, cluster, settings.request_s)
             connection.ready(
@@ -329,11 +329,11 @@ class ConnectionSetup:
                 connection, pipeline, versions, sasl, login, self._timeout_s, self._progress
             )
         except KafkaError as error:
-            connection.traffic.authentication_failed(again=False)
+            connection.traffic.count_failed_authentication(again=False)
             sasl.on_outcome(login, error)
             raise
         sasl.on_outcome(login, None)
-        connection.traffic.authenticated(None)
+        connection.traffic.count_authentication(None)
         return lifetime_ms
 
     async def _connect(self, connection: BrokerConnection, address: Address) -> None:
@@ -361,7 +361,7 @@ class ConnectionSetup:
             raise diagnosis.closed_early(broker.address, tls is not None) from error
         except ssl.SSLError as error:
             assert contexts is not None
-            connection.traffic.authentication_failed(again=False)
+            connection.traffic.count_failed_authentication(again=False)
             raise diagnosis.tls_failure(broker.address, error, contexts.has_certificate) from error
         except TimeoutError as error:
             # If the kernel's timeout has passed, and not the client's, the text names no time.
@@ -448,7 +448,7 @@ class ConnectionSetup:
             # In TLS 1.3, the server rejects a client certificate after the client's handshake.
             if isinstance(error.__cause__, ssl.SSLError):
                 certificate = None if tls is None else tls.has_certificate
-                traffic.authentication_failed(again=False)
+                traffic.count_failed_authentication(again=False)
                 raise diagnosis.tls_failure(broker.address, error.__cause__, certificate) from error
             raise diagnosis.closed_early(broker.address, tls=False) from error
         try:

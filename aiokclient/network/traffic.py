@@ -115,11 +115,11 @@ class Meter:
         """The sizes of requests, also of those that set up a connection."""
         self._setup_responses = self._setup_bytes = 0
 
-    def update(self) -> None:
+    def update_values(self) -> None:
         """Count the bytes that were sent."""
         self._sent.value = self._sizes.total
 
-    def take(self, *, again: bool | None) -> MeterReading:
+    def take_reading(self, *, again: bool | None) -> MeterReading:
         """Return the measurements; see `Spread.take_reading`."""
         by_api = {api: each.take_reading(again=again) for api, each in self._by_api.items()}
         latencies, produced = merged(by_api.values()), by_api.get("Produce", EMPTY)
@@ -135,22 +135,22 @@ class Meter:
             Reading(produced.number, throttled.total, longest),
         )
 
-    def setup_written(self, size: int) -> None:
+    def count_setup_request(self, size: int) -> None:
         """Count a request that sets up a connection."""
         self._sizes.observe(size)
 
-    def setup_answered(self, size: int) -> None:
+    def count_setup_response(self, size: int) -> None:
         """Count the response to a request that sets up a connection."""
         self._setup_responses += 1
         self._setup_bytes += size
 
-    def written(self, broker: ConnectedBroker, sent: PendingRequest, size: int) -> None:
+    def count_request(self, broker: ConnectedBroker, sent: PendingRequest, size: int) -> None:
         """Count a request that was passed to the transport."""
         self._sizes.observe(size)
         if self._enabled(DEBUG):
             self.traffic.log_request(broker, sent.api, sent.version or 0, size)
 
-    def answered(
+    def count_response(
         self,
         broker: ConnectedBroker,
         sent: PendingRequest,
@@ -170,7 +170,7 @@ class Meter:
             self._throttle.observe(throttle_ms / 1000)
             if sent.api == "Produce":
                 self._throttled.observe(throttle_ms / 1000)
-            self.traffic.throttled(self.node_id, sent.api, throttle_ms)
+            self.traffic.on_throttle(self.node_id, sent.api, throttle_ms)
         if self._enabled(DEBUG):
             version = sent.version or 0
             self.traffic.log_response(broker, sent.api, version, size, seconds, response)
@@ -208,23 +208,23 @@ class Traffic:
         self.own_metrics = metrics.connections
         self._opened = self.own_metrics.counter("connections.opened")
         self._closed = self.own_metrics.counter("connections.closed")
-        metrics.before_reading(self._update)
-        self._offer()
+        metrics.before_reading(self._update_values)
+        self._offer_series()
 
-    def _offer(self) -> None:
+    def _offer_series(self) -> None:
         """Offer the metrics that are computed from the meters of all brokers."""
         own_metrics = self.own_metrics
         for key in ("authentications", "reauthentications"):
             own_metrics.counter(key)
             own_metrics.counter(f"{key}.failed")
         own_metrics.spread("reauthentications.seconds")
-        own_metrics.offer_series(self._take)
+        own_metrics.offer_series(self._take_series)
 
-    def _take(self, again: bool | None) -> SeriesByKey:
+    def _take_series(self, again: bool | None) -> SeriesByKey:
         """Return the series of all requests and responses, and of those by broker."""
         found, gone = dict(self._servers), []
         for meter in (*self._dropped, *self._meters.values()):
-            id_, taken = meter.node_id, meter.take(again=again)
+            id_, taken = meter.node_id, meter.take_reading(again=again)
             if id_ >= 0 and self._meters.get(id_) is not meter:
                 gone.append(taken)
             else:
@@ -254,19 +254,19 @@ class Traffic:
             "throttles": of_all("produce_throttles"),
         }
 
-    def _update(self) -> None:
+    def _update_values(self) -> None:
         for meter in self._meters.values():
-            meter.update()
+            meter.update_values()
 
-    def opened(self) -> None:
+    def count_opened(self) -> None:
         """Count a connection that was opened."""
         self._opened.add()
 
-    def closed(self) -> None:
+    def count_closed(self) -> None:
         """Count a connection that was closed."""
         self._closed.add()
 
-    def authenticated(self, again_s: float | None) -> None:
+    def count_authentication(self, again_s: float | None) -> None:
         """Count an authentication, which took `again_s` seconds if it repeated an earlier one."""
         if again_s is None:
             self.own_metrics.counter("authentications").add()
@@ -274,29 +274,29 @@ class Traffic:
             self.own_metrics.counter("reauthentications").add()
             self.own_metrics.spread("reauthentications.seconds").observe(again_s)
 
-    def authentication_failed(self, *, again: bool) -> None:
+    def count_failed_authentication(self, *, again: bool) -> None:
         """Count an authentication that failed."""
         self.own_metrics.counter(f"{'re' if again else ''}authentications.failed").add()
 
-    def meter(self, node_id: int) -> Meter:
+    def get_meter(self, node_id: int) -> Meter:
         """Return the metrics of a broker."""
         found = self._meters.get(node_id)
         if found is None:
             found = self._meters[node_id] = Meter(self, self._metrics, node_id)
         return found
 
-    def keep(self, brokers: set[int]) -> None:
+    def keep_brokers(self, brokers: set[int]) -> None:
         """Drop the metrics of all brokers except these."""
         for node_id in [node_id for node_id in self._meters if node_id not in brokers]:
             self._dropped.append(self._meters.pop(node_id))
-            self._metrics.remove(broker=_named(node_id))
+            self._metrics.remove_series(broker=_named(node_id))
         while len(self._dropped) > DROPPED:
             self._keep_sums(self._dropped.pop(0))
 
     def _keep_sums(self, meter: Meter) -> None:
         """Keep the sums of a meter that gets no further responses."""
         node_id = meter.node_id
-        last = meter.take(again=True).after(self._servers.get(node_id, UNUSED)).past()
+        last = meter.take_reading(again=True).after(self._servers.get(node_id, UNUSED)).past()
         if node_id < 0:
             self._servers[node_id] = last
         else:
@@ -304,7 +304,7 @@ class Traffic:
             requests = merged([requests, last.requests])
             self._gone = requests, merged([responses, last.responses])
 
-    def throttled(self, node_id: int, api: str, throttle_ms: int) -> None:
+    def on_throttle(self, node_id: int, api: str, throttle_ms: int) -> None:
         """Emit an event for a response with a throttle time."""
         if self._events is not None:
             broker = node_id if node_id >= 0 else None
@@ -360,7 +360,7 @@ class Traffic:
             },
         )
 
-    def failed(self, broker: ConnectedBroker, sent: PendingRequest, error: KafkaError) -> None:
+    def log_failure(self, broker: ConnectedBroker, sent: PendingRequest, error: KafkaError) -> None:
         """Log a request that gets no response."""
         if not self.enabled(DEBUG):
             return

@@ -115,7 +115,7 @@ class Engine:
         self.leaders.stop()
         self.cluster.updater.unwant_topics(self)
         self.accumulator.stop()
-        self.own_metrics.end()
+        self.own_metrics.end_owner()
         for sender in self.senders.values():
             sender.close()
         if self.transactions is not None:

@@ -52,28 +52,28 @@ class ProducerMeters:
         self._sizes = own.spread("sizes")
         self._plain = own.counter("plain.bytes")
         self._attempted = own.counter("attempted")
-        own.show("records", "producer.records.acknowledged", unit="{record}")
-        own.show("failed", "producer.records.failed", unit="{record}")
-        own.show("topic.records", "producer.topic.records", unit="{record}")
-        own.show("topic.failed", "producer.topic.failed", unit="{record}")
-        own.show("queued", "producer.queue.seconds", unit="s")
-        own.compute_series("sizes.average", self._average)
+        own.show_series("records", "producer.records.acknowledged", unit="{record}")
+        own.show_series("failed", "producer.records.failed", unit="{record}")
+        own.show_series("topic.records", "producer.topic.records", unit="{record}")
+        own.show_series("topic.failed", "producer.topic.failed", unit="{record}")
+        own.show_series("queued", "producer.queue.seconds", unit="s")
+        own.compute_series("sizes.average", self._average_size)
         # Like Kafka's clients, these count each attempt to send a record.
         own.sum_series("sent", "records", "attempted", "retried")
         own.sum_series("topic.sent", "topic.records", "topic.attempted", "topic.retried")
         self._topics: dict[str, _TopicMeters] = {}
         own.at_forgetting(self._topics.clear)
-        own.before_reading(self._count)
+        own.before_reading(self._count_batches)
 
-    def written(self, batch: QueuedBatch) -> None:
+    def count_written(self, batch: QueuedBatch) -> None:
         """Record a batch that was acknowledged, or that needs no acknowledgement."""
         noted = self._noted
         queued = batch.first_sent - batch.created
         noted.append((batch.topic, batch.count, batch.size, queued, batch.builder.size))
         if len(noted) >= NOTED:
-            self._count()
+            self._count_batches()
 
-    def _count(self) -> None:
+    def _count_batches(self) -> None:
         if not self._noted:
             return
         topics, counts, sizes, queued, plain = zip(*self._noted, strict=True)
@@ -85,19 +85,21 @@ class ProducerMeters:
         self._records.add(sum(counts))
         self._plain.add(sum(plain))
         for topic, (count, size, before) in _by_topic(topics, counts, sizes, plain).items():
-            meters = self._topics.get(topic) or self._topic(topic)
+            meters = self._topics.get(topic) or self._make_topic(topic)
             meters.records.value += count
             meters.acknowledged_bytes.value += size
             meters.bytes.value += size
             meters.plain.value += before
 
-    def _topic(self, topic: str) -> _TopicMeters:
+    def _make_topic(self, topic: str) -> _TopicMeters:
         records = self.own_metrics.counter("topic.records", topic=topic)
         acknowledged = self._acknowledged_bytes.of(topic)
-        made = self._topics[topic] = _TopicMeters(records, acknowledged, *self._sent_to(topic))
+        made = self._topics[topic] = _TopicMeters(
+            records, acknowledged, *self._byte_counters(topic)
+        )
         return made
 
-    def _sent_to(self, topic: str) -> tuple[Counter, Counter]:
+    def _byte_counters(self, topic: str) -> tuple[Counter, Counter]:
         """Return the counters of the bytes that were sent to a topic, compressed and plain.
 
         The other counters of the topic are created, too, as in Kafka's clients.
@@ -109,7 +111,7 @@ class ProducerMeters:
             "topic.plain.bytes", topic=topic
         )
 
-    def _average(self) -> list[tuple[Labels, Reading]]:
+    def _average_size(self) -> list[tuple[Labels, Reading]]:
         return [((), Reading(self._sent_records, self._plain.value))]
 
     @property
@@ -117,13 +119,13 @@ class ProducerMeters:
         """The number of records in all attempts."""
         return self._records.value + self._attempted.value + self._retried.value
 
-    def retried(self, batch: QueuedBatch) -> None:
+    def count_retried(self, batch: QueuedBatch) -> None:
         """Count the records of a batch that is sent again."""
         self._count_attempt(batch)
         self._retried.add(batch.count)
         self.own_metrics.counter("topic.retried", topic=batch.topic).add(batch.count)
 
-    def failed(self, batch: QueuedBatch) -> None:
+    def count_failed(self, batch: QueuedBatch) -> None:
         """Record a batch that failed, unless it was never sent."""
         if batch.attempt:
             self._queued.observe(batch.first_sent - batch.created)
@@ -140,11 +142,11 @@ class ProducerMeters:
         self._batches.observe(batch.size)
         self._sizes.observe(plain / batch.count)
         self._plain.add(plain)
-        compressed_bytes, plain_bytes = self._sent_to(batch.topic)
+        compressed_bytes, plain_bytes = self._byte_counters(batch.topic)
         compressed_bytes.add(batch.size)
         plain_bytes.add(plain)
 
-    def lost(self, batch: DeliveryBatch) -> None:
+    def count_lost(self, batch: DeliveryBatch) -> None:
         """Count the records that are still in a failed batch as failed."""
         self._failed.add(batch.unretrieved)
         self.own_metrics.counter("topic.failed", topic=batch.topic).add(batch.unretrieved)

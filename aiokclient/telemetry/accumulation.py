@@ -58,7 +58,7 @@ class AcceptedValues:
 class Accumulation:
     """The values from which the differences of one client are taken. It began at `began_ms`.
 
-    `measure` may be called in a thread, while no other method is called.
+    `measure_points` may be called in a thread, while no other method is called.
     """
 
     def __init__(self, began_ms: int) -> None:
@@ -73,7 +73,7 @@ class Accumulation:
         """The number of series whose last accepted values are kept."""
         return len(self._accepted)
 
-    def follow(self, delta: bool) -> None:
+    def follow_temporality(self, delta: bool) -> None:
         """Measure from the last accepted push if `delta`, otherwise from the beginning.
 
         If `delta` has just become false, the beginning is the last push that was accepted before.
@@ -82,12 +82,12 @@ class Accumulation:
             self._origins = dict(self._accepted)
         self._delta = delta
 
-    def measure(self, points: Iterable[Point]) -> list[Measurement]:
+    def measure_points(self, points: Iterable[Point]) -> list[Measurement]:
         """Return the values to push for these points."""
         bases = self._accepted if self._delta else self._origins
-        return [self._measured(point, bases) for point in points]
+        return [self._measure_point(point, bases) for point in points]
 
-    def _measured(self, point: Point, bases: dict[SeriesKey, _Base]) -> Measurement:
+    def _measure_point(self, point: Point, bases: dict[SeriesKey, _Base]) -> Measurement:
         if point.kind in (PointKind.GAUGE, PointKind.GAUGE_INT):
             return Measurement(point, point.value, self._begin.time_ms)
         base = bases.get((point.name, point.labels, point.source), self._begin)
@@ -96,7 +96,7 @@ class Accumulation:
             return Measurement(point, point.value, base.time_ms)
         return Measurement(point, value, base.time_ms)
 
-    def accept(self, values: AcceptedValues) -> None:
+    def accept_values(self, values: AcceptedValues) -> None:
         """Record that the brokers have these values."""
         new = values.bases
         for key in new:
@@ -106,7 +106,7 @@ class Accumulation:
             while len(bases) > MOST_SERIES:
                 del bases[next(iter(bases))]
 
-    def forget(self, topics: frozenset[str]) -> None:
+    def forget_topics(self, topics: frozenset[str]) -> None:
         """Forget the series of ended topics. If such a topic returns, its series begin at zero."""
         for bases in (self._accepted, self._origins):
             for key in [key for key in bases if topics.intersection(_topics(key[1]))]:

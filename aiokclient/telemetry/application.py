@@ -37,7 +37,7 @@ class ApplicationMetrics:
         self._metrics: dict[tuple[str, Labels], ApplicationMetric] = {}
         self._watchers: dict[object, Callable[[ApplicationMetric], None]] = {}
 
-    def register(self, name: Any, source: Any, labels: Mapping[str, str], unit: Any) -> None:
+    def register_metric(self, name: Any, source: Any, labels: Mapping[str, str], unit: Any) -> None:
         """Add a metric, or replace the one with the same name and labels."""
         if not isinstance(name, str) or not name or not isinstance(unit, str):
             raise ArgumentTypeError(
@@ -57,7 +57,7 @@ class ApplicationMetrics:
         for watcher in list(self._watchers.values()):
             watcher(metric)
 
-    def watch(self, watcher: Callable[[ApplicationMetric], None]) -> Callable[[], None]:
+    def watch_metrics(self, watcher: Callable[[ApplicationMetric], None]) -> Callable[[], None]:
         """Call `watcher(metric)` for each metric, and for those that are registered later.
 
         Return a function that ends these calls.
@@ -72,7 +72,7 @@ class ApplicationMetrics:
 
         return end
 
-    def unregister(self, name: str) -> None:
+    def unregister_metrics(self, name: str) -> None:
         """Remove all metrics with this name."""
         given: Any = name
         if not isinstance(given, str):
@@ -80,7 +80,7 @@ class ApplicationMetrics:
         for key in [key for key in self._metrics if key[0] == name]:
             del self._metrics[key]
 
-    def drop(self, metric: ApplicationMetric) -> None:
+    def drop_metric(self, metric: ApplicationMetric) -> None:
         """Remove a metric that must not be read again."""
         if self._metrics.get((metric.name, metric.labels)) is metric:
             del self._metrics[metric.name, metric.labels]
@@ -99,17 +99,17 @@ class ApplicationPoints:
         self._warned: set[str] = set()
         """The names of metrics for which a warning was logged. There are at most `WARNINGS`."""
 
-    def collect(self, wanted: Container[str] | None) -> list[Point]:
+    def collect_points(self, wanted: Container[str] | None) -> list[Point]:
         """Return the points of all wanted metrics that can be read. None means all metrics."""
         points = []
         for metric in self._metrics:
             if wanted is None or metric.name in wanted:
-                point = self._point(metric)
+                point = self._read_metric(metric)
                 if point is not None:
                     points.append(point)
         return points
 
-    def _point(self, metric: ApplicationMetric) -> Point | None:
+    def _read_metric(self, metric: ApplicationMetric) -> Point | None:
         name, labels, unit, source = metric
         began = self._clock.monotonic()
         try:
@@ -125,19 +125,19 @@ class ApplicationPoints:
             value = float(number)  # type: ignore[arg-type]
         except (Exception, CancelledError) as error:
             # The function may read the result of a cancelled future, which raises CancelledError.
-            self._warn("The metric %s is missing from a push: %r.", metric, error)
+            self._warn_once("The metric %s is missing from a push: %r.", metric, error)
             return None
         seconds = self._clock.monotonic() - began
         if seconds > LONGEST_S:
-            self._metrics.drop(metric)
+            self._metrics.drop_metric(metric)
             text = "The metric %s is not pushed any more: its function took %.0f ms, not 10 ms."
-            self._warn(text, metric, seconds * 1000)
+            self._warn_once(text, metric, seconds * 1000)
             return None
         if not math.isfinite(value):
             return None
         return Point(name, PointKind.GAUGE, value, labels, unit=unit)
 
-    def _warn(self, text: str, metric: ApplicationMetric, why: object) -> None:
+    def _warn_once(self, text: str, metric: ApplicationMetric, why: object) -> None:
         if metric.name not in self._warned and len(self._warned) < WARNINGS:
             self._warned.add(metric.name)
             extra = {"event": "telemetry_metric_left_out", "metric": metric.name}

@@ -4,14 +4,14 @@
     metrics of each owner ───────┼──▶ samples ──▶ rows of the table ──▶ points
     metrics of the application ──┘
 
-The rows of the table (`table.py`) say how each metric is computed. `take` copies all numbers in the
-event loop, at one moment. The points are computed from these samples in the thread that encodes
-them, because this may take long.
+The rows of the table (`table.py`) say how each metric is computed. `take_metrics` copies all
+numbers in the event loop, at one moment. The points are computed from these samples in the thread
+that encodes them, because this may take long.
 
 Sums are cumulative since the object began. Rates, averages, and largest values concern the time
 since the last push that a broker has accepted. The collector therefore keeps the samples that it
 has taken last, and `restart` makes them the beginning of the next time span. Observations between
-the calls of `take` and `restart` belong to the next time span.
+the calls of `take_metrics` and `restart` belong to the next time span.
 """
 
 from __future__ import annotations
@@ -63,11 +63,15 @@ class Collected(NamedTuple):
     most: int
     """An upper estimate of the number of points."""
     ended_topics: frozenset[str] = frozenset()
-    """Topics that have ended since the last `take`. If one returns, its series begin at zero."""
+    """Topics that have ended since the last call. If one returns, its series begin at zero."""
 
     def compute_points(self) -> list[Point]:
         """Return all points. May take long, and may be called in any thread."""
-        return self.application if self.client is None else self.client.compute() + self.application
+        return (
+            self.application
+            if self.client is None
+            else self.client.compute_points() + self.application
+        )
 
 
 class ClientCollector:
@@ -101,9 +105,9 @@ class ClientCollector:
         self._left_out = 0
         self._is_left_out = False
         metrics.are_collected = True
-        self._offer(metrics.connections)
+        self._offer_series(metrics.connections)
 
-    def _offer(self, connections: OwnMetrics) -> None:
+    def _offer_series(self, connections: OwnMetrics) -> None:
         """Add the metrics that belong to no producer, consumer, or admin."""
         connections.gauge("start", lambda: self._metrics.began_ms)
         connections.compute_series("left.out", lambda: [((), counted(self._left_out))])
@@ -111,19 +115,19 @@ class ClientCollector:
         connections.compute_series("threads.calls", lambda: _pools(0))
         connections.compute_series("threads.waiting", lambda: _pools(1))
 
-    def take(self, wanted: Container[str]) -> Collected:
+    def take_metrics(self, wanted: Container[str]) -> Collected:
         """Take the metrics whose names are wanted, all at one moment. Synchronous."""
-        self._lag.begin()
+        self._lag.begin_timer()
         owners = self._metrics.owners
         every = [self._metrics.connections, *owners]
         for own in every:
-            own.update()
+            own.update_values()
         partitions = self._has_room_for_partitions(owners)
         taken = [own.take_sample(again=self._again, partitions=partitions) for own in every]
         self._again, self._taken_at = True, self._clock.monotonic()
         self._samples = {sample.number: sample for sample in taken}
         self._ended = self._metrics.ended_owners
-        application = self._application.collect(wanted)
+        application = self._application.collect_points(wanted)
         self._points = points = ClientPoints(
             taken[0],
             taken[1:],
@@ -136,11 +140,11 @@ class ClientCollector:
         gone = self._metrics.take_ended_topics()
         return Collected(points, application, points.most + len(application), gone)
 
-    def collect(self, wanted: Container[str]) -> list[Point]:
+    def collect_points(self, wanted: Container[str]) -> list[Point]:
         """Take the metrics whose names are wanted, and return their points at once."""
-        return self.take(wanted).compute_points()
+        return self.take_metrics(wanted).compute_points()
 
-    def present(
+    def read_rows(
         self, own: OwnMetrics, rows: Sequence[Row]
     ) -> Iterator[tuple[Row, Labels, float | HistogramValue]]:
         """Yield the values of these rows, none of which may depend on a time span.
@@ -148,7 +152,7 @@ class ClientCollector:
         `own` are the metrics of an owner, or of the connections. The call does not change the next
         push, so tools that read the values may call it at any time.
         """
-        own.update()
+        own.update_values()
         partitions = any("partition" in row.labels for row in rows)
         sample, connections = own.take_sample(again=None, partitions=partitions), None
         for row in rows:
@@ -156,28 +160,28 @@ class ClientCollector:
                 yield row, (), self._lag.value
             elif not sample.membership or sample.membership in row.groups:
                 source = sample
-                if not sample.has(row.key):
+                if not sample.has_key(row.key):
                     connections = connections or self._metrics.connections.take_sample(again=None)
                     source = connections
-                for labels, reading in source.read(row.key).items():
+                for labels, reading in source.read_key(row.key).items():
                     yield row, labels, compute(row, NOTHING._replace(now=reading), None, 1.0)
 
-    def application(self) -> list[Point]:
+    def read_application(self) -> list[Point]:
         """Return the points of the metrics that the application has registered. Synchronous."""
-        return self._application.collect(None)
+        return self._application.collect_points(None)
 
     def watch_loop(self) -> None:
-        """Measure the lag of the event loop from now on, as after a call of `take`."""
-        self._lag.begin()
+        """Measure the lag of the event loop from now on, as after a call of `take_metrics`."""
+        self._lag.begin_timer()
 
     def restart(self) -> None:
-        """Begin a new time span at the last `take`. Call it when all that it took was accepted."""
+        """Begin a new time span at the last `take_metrics`. Call it when all of it was accepted."""
         self._began, self._before, self._again = self._taken_at, self._samples, False
         self._metrics.drop_owners(self._ended)
 
     def close(self) -> None:
         """Stop measuring the event loop. Synchronous, idempotent."""
-        self._lag.end()
+        self._lag.end_timer()
         self._metrics.are_collected = False
 
     def _has_room_for_partitions(self, owners: list[OwnMetrics]) -> bool:
@@ -256,10 +260,10 @@ def compute(row: Row, change: Change, other: Change | None, seconds: float) -> f
 
 def changes(sample: Sample, before: Sample | None, key: str) -> list[tuple[Labels, Change]]:
     """Return the changes since an earlier sample of the same object, by labels."""
-    earlier = {} if before is None else before.read(key)
+    earlier = {} if before is None else before.read_key(key)
     return [
         (labels, _change(reading, earlier.get(labels, EMPTY)))
-        for labels, reading in sample.read(key).items()
+        for labels, reading in sample.read_key(key).items()
     ]
 
 
@@ -336,21 +340,21 @@ class ClientPoints:
             found += sum(row.name in self._wanted for row in SHARED_ROWS[kind])
         return found
 
-    def compute(self) -> list[Point]:
+    def compute_points(self) -> list[Point]:
         """Compute the points. Call it once, in any thread."""
         points: list[Point] = []
         series = further = 0
         counts = COUNT in self._wanted
-        for sample, rows, resource in self._tasks():
+        for sample, rows, resource in self._sample_rows():
             for row in rows:
                 if row.name == COUNT:
                     continue
                 before = len(points)
                 if row.name in self._wanted:
-                    points += self._points(sample, row, resource)
+                    points += self._points_of(sample, row, resource)
                     count = len(points) - before
                 else:
-                    count = sum(1 for _ in self._values(sample, row)) if counts else 0
+                    count = sum(1 for _ in self._values_of(sample, row)) if counts else 0
                 series += count
                 further += 0 if "partition" in row.labels else count
         self.further = further
@@ -360,7 +364,7 @@ class ClientPoints:
                 points.append(Point(COUNT, PointKind.GAUGE, float(series), (), resource, number))
         return points
 
-    def _tasks(self) -> Iterator[tuple[Sample, Sequence[Row], Labels]]:
+    def _sample_rows(self) -> Iterator[tuple[Sample, Sequence[Row], Labels]]:
         """Yield all samples, with their rows and attributes."""
         for child in self._children:
             rows = rows_of(child.kind, child.membership, self._partitions)
@@ -368,29 +372,31 @@ class ClientPoints:
         for kind, resource in _sharers(self._children):
             yield self._connections, SHARED_ROWS[kind], resource
 
-    def _points(self, sample: Sample, row: Row, resource: Labels) -> Iterator[Point]:
+    def _points_of(self, sample: Sample, row: Row, resource: Labels) -> Iterator[Point]:
         kind = KINDS.get(row.way, PointKind.GAUGE)
-        for labels, value in self._values(sample, row):
+        for labels, value in self._values_of(sample, row):
             yield Point(row.name, kind, value, labels, resource, sample.number)
 
-    def _values(self, sample: Sample, row: Row) -> Iterator[tuple[Labels, float | HistogramValue]]:
+    def _values_of(
+        self, sample: Sample, row: Row
+    ) -> Iterator[tuple[Labels, float | HistogramValue]]:
         if row.way is Way.HISTOGRAM:
             yield (), self._lag
             return
         divisors: dict[Labels, Change] = {}
         if row.divisor:
-            divisors = dict(self._read(sample, row.divisor, row.labels))
-        for labels, change in self._read(sample, row.key, row.labels):
+            divisors = dict(self._read_changes(sample, row.divisor, row.labels))
+        for labels, change in self._read_changes(sample, row.key, row.labels):
             yield labels, compute(row, change, divisors.get(labels), self._seconds)
 
-    def _read(
+    def _read_changes(
         self, sample: Sample, key: str, names: tuple[str, ...]
     ) -> Sequence[tuple[Labels, Change]]:
         """Return the changes of a key in this time span.
 
         If the object does not measure the key, the changes are those of the connections.
         """
-        source = sample if sample.has(key) else self._connections
+        source = sample if sample.has_key(key) else self._connections
         found = changes(source, self._before.get(source.number), key)
         return found if found or names else [((), NOTHING)]
 
@@ -437,13 +443,13 @@ class LoopLag:
         """The lags, in milliseconds."""
         return HistogramValue(*self._histogram.buckets, self._histogram.total)
 
-    def begin(self) -> None:
+    def begin_timer(self) -> None:
         """Measure from now on."""
         self._unread = 0
         if self._timer is None:
             self._tick_later(asyncio.get_running_loop())
 
-    def end(self) -> None:
+    def end_timer(self) -> None:
         """Stop measuring. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
@@ -451,9 +457,9 @@ class LoopLag:
 
     def _tick_later(self, loop: asyncio.AbstractEventLoop) -> None:
         due = loop.time() + TICK_S
-        self._timer = loop.call_at(due, self._tick, loop, due)
+        self._timer = loop.call_at(due, self._on_tick, loop, due)
 
-    def _tick(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+    def _on_tick(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         lag = max(loop.time() - due, 0.0)
         self._histogram.observe(lag * 1000)
         if lag >= HELD_S:

@@ -50,7 +50,7 @@ class Collector(CollectorBase):
     def __init__(self, *clients: MeasuredClient) -> None:
         self._series = SeriesOfClients()
         for client in clients:
-            self._series.add(client)
+            self._series.add_client(client)
 
     def describe(self) -> Iterable[Metric]:
         """Return one metric that is never collected, so that a registry takes one collector only.
@@ -63,7 +63,7 @@ class Collector(CollectorBase):
     def collect(self) -> Iterable[Metric]:
         """Return all metrics. May be called in any thread."""
         families: dict[str, Metric] = {}
-        for name, series in self._series.read().items():
+        for name, series in self._series.read_series().items():
             family = _family(name, series[0])
             if families.setdefault(family.name, family) is not family:
                 continue  # A name of the application differs only in characters that are replaced.

@@ -50,11 +50,11 @@ class Encoding:
         """Whether `encode` must be called in a thread."""
         return self._collected.most > INLINE_POINTS or not is_loaded()
 
-    def encode(self) -> Payloads:
+    def encode_metrics(self) -> Payloads:
         """Compute, encode, and compress the metrics. This may be called in any thread."""
         return make_payloads(
             self._collected.compute_points(),
-            self._accumulation.measure,
+            self._accumulation.measure_points,
             self._time_ms,
             delta=self._subscription.delta,
             max_bytes=self._max_bytes,
@@ -100,35 +100,35 @@ class Pushes:
         while len(self._payloads) > 1:
             self._payloads.pop()
 
-    def follow(self, subscription: Subscription) -> None:
+    def follow_subscription(self, subscription: Subscription) -> None:
         """Begin a new subscription."""
         if self._collector is None:
-            self._collector = self._client.collector()
+            self._collector = self._client.make_collector()
         self._limit = UNLIMITED
         self._payloads.clear()
-        self._accumulation.follow(subscription.delta)
+        self._accumulation.follow_temporality(subscription.delta)
 
-    def take(self, subscription: Subscription) -> Encoding:
+    def take_metrics(self, subscription: Subscription) -> Encoding:
         """Take all metrics now. Return the object that encodes them.
 
-        Call `follow` first.
+        Call `follow_subscription` first.
         """
         assert self._collector is not None
         self._payloads.clear()
         self._taken_ms = self._clock.time_ms()
-        collected = self._collector.take(subscription.names)
+        collected = self._collector.take_metrics(subscription.names)
         if collected.ended_topics:
-            self._accumulation.forget(collected.ended_topics)
+            self._accumulation.forget_topics(collected.ended_topics)
         return Encoding(
             collected,
             self._accumulation,
             subscription,
             self._taken_ms,
             min(subscription.max_bytes, self._limit),
-            self._codec(subscription),
+            self._choose_codec(subscription),
         )
 
-    def encoded(self, made: Payloads) -> Payload:
+    def add_payloads(self, made: Payloads) -> Payload:
         """Add encoded payloads, and return the first one."""
         self._payloads.extend(made.payloads)
         for counter, count in (
@@ -141,18 +141,18 @@ class Pushes:
                 self._metrics.counter(counter).add(int(count))
         return self._payloads[0]
 
-    def accepted(self) -> None:
+    def on_accepted(self) -> None:
         """Record that a broker has accepted the next payload."""
         payload = self._payloads.popleft()
-        self._accumulation.accept(payload.values)
+        self._accumulation.accept_values(payload.values)
         if not self._payloads and self._collector is not None:
             self._collector.restart()
 
-    def discard(self) -> None:
+    def discard_payloads(self) -> None:
         """Forget the payloads. The payloads that are taken next contain their values."""
         self._payloads.clear()
 
-    def shrink(self) -> None:
+    def shrink_limit(self) -> None:
         """Forget the payloads. Limit later ones to half the size of the one that was refused.
 
         The limit is never below `LEAST_BYTES`.
@@ -161,11 +161,11 @@ class Pushes:
         self._limit = max(min(self._limit, refused) // 2, LEAST_BYTES)
         self._payloads.clear()
 
-    def switch(self, subscription: Subscription) -> None:
+    def switch_codec(self, subscription: Subscription) -> None:
         """Use the next compression, because brokers refuse the present one."""
-        self._refused_codecs.add(self._codec(subscription))
+        self._refused_codecs.add(self._choose_codec(subscription))
 
-    def _codec(self, subscription: Subscription) -> Compression:
+    def _choose_codec(self, subscription: Subscription) -> Compression:
         """Return the first accepted compression that no broker has refused, or Compression.NONE."""
         usable = (each for each in subscription.codecs if each not in self._refused_codecs)
         return next(usable, Compression.NONE)

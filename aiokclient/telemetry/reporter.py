@@ -89,10 +89,10 @@ class ReportingClient(Protocol):
     def is_forked(self) -> bool:
         """Whether this is the copy of a client in a forked process."""
 
-    def collector(self) -> ClientCollector:
+    def make_collector(self) -> ClientCollector:
         """Return the source of the metrics. It is created at the first call."""
 
-    def announced(self) -> bool:
+    def has_announced(self) -> bool:
         """Return whether a connected broker announces the telemetry requests. Synchronous."""
 
     async def connect(self, preferred: int | None, avoided: int | None) -> BrokerConnection | None:
@@ -156,17 +156,17 @@ class Reporter:
         self._last_error: Exception | None = None
         self._effects: dict[ReporterEffect, Callable[[], Awaitable[ReporterEvent | None] | None]]
         self._effects = {
-            ReporterEffect.DELAY: self._delay,
-            ReporterEffect.WAIT: self._wait,
-            ReporterEffect.SPREAD: self._spread,
+            ReporterEffect.DELAY: self._delay_first,
+            ReporterEffect.WAIT: self._wait_interval,
+            ReporterEffect.SPREAD: self._spread_push,
             ReporterEffect.WAIT_LONG: lambda: self._wait_for(FORBIDDEN_S),
-            ReporterEffect.AVOID: self._avoid,
-            ReporterEffect.SHRINK: self._shrink,
-            ReporterEffect.SWITCH: self._switch,
-            ReporterEffect.FORGET: self._forget,
-            ReporterEffect.ASK: self._ask,
-            ReporterEffect.PUSH: self._push,
-            ReporterEffect.TERMINATE: self._terminate,
+            ReporterEffect.AVOID: self._avoid_broker,
+            ReporterEffect.SHRINK: self._shrink_pushes,
+            ReporterEffect.SWITCH: self._switch_codec,
+            ReporterEffect.FORGET: self._forget_subscription,
+            ReporterEffect.ASK: self._request_subscription,
+            ReporterEffect.PUSH: self._push_payload,
+            ReporterEffect.TERMINATE: self._push_last,
         }
 
     # -- for the client ---------------------------------------------------------------------
@@ -182,7 +182,7 @@ class Reporter:
             return f"ended: {self._failure}"
         return self._state.value
 
-    def opened(self) -> None:
+    def on_open(self) -> None:
         """Start to follow the connections, in the current context. Synchronous."""
         self._context = contextvars.copy_context()
 
@@ -192,8 +192,8 @@ class Reporter:
             return
         if self._task is not None:
             self._wake.set()
-        elif self._client.announced():
-            self._begin()
+        elif self._client.has_announced():
+            self._start_task()
 
     async def instance_id(self, timeout: float) -> UUID:
         """Return the client instance id, which is requested immediately if it is unknown.
@@ -209,7 +209,7 @@ class Reporter:
         if self._id is not None:
             return self._id
         if self._failure is not None:
-            raise self._refusal() from self._failure
+            raise self._waiters_error() from self._failure
         if timeout <= 0:
             raise ApiTimeoutError("The client instance id is not known yet.")
         waiter: asyncio.Future[UUID] = asyncio.get_running_loop().create_future()
@@ -217,7 +217,7 @@ class Reporter:
         self._wanted = True
         self._wake.set()
         if self._task is None:
-            self._begin()
+            self._start_task()
         try:
             async with asyncio.timeout(None if timeout == math.inf else timeout) as patience:
                 return await waiter
@@ -255,34 +255,38 @@ class Reporter:
 
     # -- the task ---------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def _start_task(self) -> None:
         loop = asyncio.get_running_loop()
         self._task = new_task(
-            loop, self._run(), name="client: telemetry", context=self._context.copy()
+            loop, self._run_task(), name="client: telemetry", context=self._context.copy()
         )
-        self._task.add_done_callback(self._ended)
+        self._task.add_done_callback(self._on_task_end)
 
-    async def _run(self) -> None:
+    async def _run_task(self) -> None:
         try:
             event: ReporterEvent | None = None
             while self._state is not ReporterState.CLOSED and not self._client.is_forked:
-                event = await self._apply(await self._next() if event is None else event)
+                event = await self._apply_event(
+                    await self._wait_for_event() if event is None else event
+                )
         except Exception as error:
-            self._die(error)
+            self._end_with_error(error)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
             # Only KeyboardInterrupt or SystemExit is possible. The event loop raises it itself.
             task.exception()
         elif not self._closing and not loop_ends(task.get_loop()):
-            self._die(IllegalStateError("The task of client metrics was cancelled from outside."))
+            self._end_with_error(
+                IllegalStateError("The task of client metrics was cancelled from outside.")
+            )
 
-    def _die(self, error: Exception) -> None:
+    def _end_with_error(self, error: Exception) -> None:
         self._failure, self._dead = error, True
         self._state = ReporterState.CLOSED
-        self._forget()
-        self._fail_waiters(self._refusal())
-        self._warn(
+        self._forget_subscription()
+        self._fail_waiters(self._waiters_error())
+        self._warn_once(
             "died",
             "client metrics are not pushed any more, because their task has failed: %r",
             error,
@@ -290,7 +294,7 @@ class Reporter:
             extra={"event": "telemetry_died"},
         )
 
-    async def _apply(self, event: ReporterEvent) -> ReporterEvent | None:
+    async def _apply_event(self, event: ReporterEvent) -> ReporterEvent | None:
         """Make the transition of an event. Return the event that follows from it, or None."""
         row = TABLE.get((self._state, event))
         if row is None:
@@ -302,10 +306,10 @@ class Reporter:
             following = outcome if outcome is None else await outcome
         return following
 
-    async def _next(self) -> ReporterEvent:
+    async def _wait_for_event(self) -> ReporterEvent:
         """Wait for the next event from outside."""
         while True:
-            event = self._outside()
+            event = self._find_event()
             if event is not None:
                 return event
             self._wake.clear()
@@ -316,14 +320,14 @@ class Reporter:
             except TimeoutError:
                 pass
 
-    def _outside(self) -> ReporterEvent | None:
+    def _find_event(self) -> ReporterEvent | None:
         if self._closing:
             return ReporterEvent.CLOSING
         if self._wanted:
             self._wanted = False
             return ReporterEvent.WANTED
         if self._state is ReporterState.SEARCHING:
-            return ReporterEvent.FOUND if self._client.announced() else None
+            return ReporterEvent.FOUND if self._client.has_announced() else None
         if self._clock.monotonic() >= self._due:
             self._due = math.inf
             return ReporterEvent.DUE
@@ -334,16 +338,16 @@ class Reporter:
     def _wait_for(self, seconds: float) -> None:
         self._due = max(self._clock.monotonic() + seconds, self._throttled_until)
 
-    def _delay(self) -> None:
+    def _delay_first(self) -> None:
         self._wait_for(self._clock.rng.uniform(0, DELAY_S))
 
-    def _wait(self) -> None:
+    def _wait_interval(self) -> None:
         seconds = self._interval_s
         if self._waiters and self._event is ReporterEvent.LOST:
             seconds = min(seconds, self._backoff.delay(self._attempts, self._clock.rng))
         self._wait_for(seconds)
 
-    def _spread(self) -> None:
+    def _spread_push(self) -> None:
         self._wait_for(self._interval_s * self._clock.rng.uniform(*SPREAD))
 
     @property
@@ -359,32 +363,32 @@ class Reporter:
 
     # -- what a refusal changes -------------------------------------------------------------
 
-    def _avoid(self) -> None:
+    def _avoid_broker(self) -> None:
         self._avoided, self._node_id = self._node_id, None
 
-    def _shrink(self) -> None:
-        self._pushes.shrink()
+    def _shrink_pushes(self) -> None:
+        self._pushes.shrink_limit()
 
-    def _switch(self) -> None:
+    def _switch_codec(self) -> None:
         if self._subscription is not None:
-            self._pushes.switch(self._subscription)
+            self._pushes.switch_codec(self._subscription)
 
-    def _forget(self) -> None:
+    def _forget_subscription(self) -> None:
         if self._subscription is not None:
             self._subscription = None
-            self._pushes.discard()
+            self._pushes.discard_payloads()
 
     # -- the requests -----------------------------------------------------------------------
 
-    async def _ask(self) -> ReporterEvent | None:
+    async def _request_subscription(self) -> ReporterEvent | None:
         """Request the subscription. Returns None if the client is closed meanwhile."""
         request = GetTelemetrySubscriptionsRequest(client_instance_id=self._id or UUID(int=0))
-        outcome = await self._exchange(request, at_least_s=0.0)
+        outcome = await self._exchange_messages(request, at_least_s=0.0)
         if not isinstance(outcome, Response):
             return outcome
         if self._id is None:
             if outcome.client_instance_id.int in NO_IDS:
-                self._warn("no id", "a broker has returned no client instance id")
+                self._warn_once("no id", "a broker has returned no client instance id")
                 return ReporterEvent.LOST
             self._learn_id(outcome.client_instance_id)
         new = subscription_of(outcome)
@@ -392,11 +396,13 @@ class Reporter:
         if not new.names:
             return ReporterEvent.UNSUBSCRIBED
         if new.shortened:
-            self._warn("shortened", "some prefixes of a subscription to client metrics are ignored")
+            self._warn_once(
+                "shortened", "some prefixes of a subscription to client metrics are ignored"
+            )
         if new == self._subscription:
             return ReporterEvent.UNCHANGED
         self._subscription = new
-        self._pushes.follow(new)
+        self._pushes.follow_subscription(new)
         return ReporterEvent.SUBSCRIBED
 
     def _learn_id(self, instance_id: UUID) -> None:
@@ -406,44 +412,46 @@ class Reporter:
             if not waiter.done():
                 waiter.set_result(instance_id)
 
-    async def _push(self) -> ReporterEvent | None:
+    async def _push_payload(self) -> ReporterEvent | None:
         """Push the next payload. Returns None if the client is closed meanwhile."""
         subscription = self._subscription
         if subscription is None:
             return ReporterEvent.OUTDATED
-        payload = self._pushes.next or await self._take(subscription, last=False)
+        payload = self._pushes.next or await self._take_payload(subscription, last=False)
         if payload is None:
             return None
-        outcome = await self._exchange(self._request(subscription, payload), at_least_s=FINISH_S)
+        outcome = await self._exchange_messages(
+            self._push_request(subscription, payload), at_least_s=FINISH_S
+        )
         if isinstance(outcome, Response):
-            self._pushes.accepted()
+            self._pushes.on_accepted()
             return ReporterEvent.ACCEPTED
         if outcome is not ReporterEvent.TOO_LARGE:
             # The next push contains the values of this one, and what has changed since.
-            self._pushes.discard()
+            self._pushes.discard_payloads()
         return outcome
 
-    async def _terminate(self) -> ReporterEvent:
+    async def _push_last(self) -> ReporterEvent:
         """Push the metrics for the last time. `close` limits the time for which this may wait."""
         subscription = self._subscription
         if subscription is not None and self._id is not None:
-            payload = await self._take(subscription, last=True)
+            payload = await self._take_payload(subscription, last=True)
             while payload is not None:
                 # Metrics that do not fit into one push go first, in pushes before the last one. A
                 # broker may refuse these, because they come too early. It never refuses the last.
                 is_last = self._pushes.is_last
-                message = self._request(subscription, payload, terminating=is_last)
-                outcome = await self._exchange(message, at_least_s=math.inf)
+                message = self._push_request(subscription, payload, terminating=is_last)
+                outcome = await self._exchange_messages(message, at_least_s=math.inf)
                 if is_last or outcome is None:
                     break
                 if isinstance(outcome, Response):
-                    self._pushes.accepted()
+                    self._pushes.on_accepted()
                 else:
                     self._pushes.keep_only_next()
                 payload = self._pushes.next
         return ReporterEvent.DONE
 
-    def _request(
+    def _push_request(
         self, subscription: Subscription, payload: Payload, *, terminating: bool = False
     ) -> PushTelemetryRequest:
         assert self._id is not None
@@ -455,31 +463,33 @@ class Reporter:
             metrics=payload.data,
         )
 
-    async def _take(self, subscription: Subscription, *, last: bool) -> Payload | None:
+    async def _take_payload(self, subscription: Subscription, *, last: bool) -> Payload | None:
         """Take the metrics at this moment, and return the first payload.
 
         Returns None if the client is closed meanwhile, unless this is for the last push.
         """
-        encoding = self._pushes.take(subscription)
+        encoding = self._pushes.take_metrics(subscription)
         if not encoding.takes_long:
-            return self._pushes.encoded(encoding.encode())
-        thread = threads.run(encoding.encode)
-        if not await self._settled(thread, at_least_s=math.inf if last else 0.0):
+            return self._pushes.add_payloads(encoding.encode_metrics())
+        thread = threads.run(encoding.encode_metrics)
+        if not await self._wait_for_future(thread, at_least_s=math.inf if last else 0.0):
             return None
-        return self._pushes.encoded(thread.result())
+        return self._pushes.add_payloads(thread.result())
 
-    async def _exchange(self, message: Request[R], at_least_s: float) -> R | ReporterEvent | None:
+    async def _exchange_messages(
+        self, message: Request[R], at_least_s: float
+    ) -> R | ReporterEvent | None:
         """Send a request. Return the response, or the event that says why there is none.
 
         After the client is closed, continue to wait for the response for `at_least_s` seconds. If
         there is none by then, return None.
         """
         try:
-            connection = await self._connection()
+            connection = await self._find_connection()
             if connection is None:
                 return None if self._closing else ReporterEvent.MISSING
             sent = connection.send(message, timeout_s=self._request_s)
-            if not await self._settled(sent, at_least_s):
+            if not await self._wait_for_future(sent, at_least_s):
                 return None
             response: Any = sent.result()
         except UnsupportedVersionError as error:
@@ -489,7 +499,9 @@ class Reporter:
             self._last_error = error
             self._node_id = None
             self._attempts += 1
-            self._warn("lost", "no broker has responded to %s: %s", message.api_key.api_name, error)
+            self._warn_once(
+                "lost", "no broker has responded to %s: %s", message.api_key.api_name, error
+            )
             return ReporterEvent.LOST
         self._attempts = 0
         self._node_id = connection.broker.node_id
@@ -500,16 +512,16 @@ class Reporter:
         if refusal is None:
             answer: R = response
             return answer
-        return self._refused(response.error_code, refusal, message.api_key.api_name)
+        return self._on_refusal(response.error_code, refusal, message.api_key.api_name)
 
-    def _refused(self, code: int, error: KafkaError, api: str) -> ReporterEvent:
+    def _on_refusal(self, code: int, error: KafkaError, api: str) -> ReporterEvent:
         error.api, error.broker = api, self._node_id
         self._last_error = error
         event = event_of(code)
         # A changed subscription is an operator's intention, and makes every client ask so soon that
         # brokers may throttle it. One line is enough for both.
         usual = event in (ReporterEvent.OUTDATED, ReporterEvent.POSTPONED)
-        self._warn(
+        self._warn_once(
             "changed" if usual else code,
             "broker %s has refused %s with %s (%d). %s",
             self._node_id,
@@ -521,17 +533,17 @@ class Reporter:
         )
         if event is ReporterEvent.REFUSED:
             self._failure = error
-            self._fail_waiters(self._refusal())
+            self._fail_waiters(self._waiters_error())
         return event
 
-    async def _connection(self) -> BrokerConnection | None:
-        found = await self._connected(self._client.connect(self._node_id, self._avoided))
+    async def _find_connection(self) -> BrokerConnection | None:
+        found = await self._wait_for_connection(self._client.connect(self._node_id, self._avoided))
         if found is None and self._waiters and not self._closing:
             async with asyncio.timeout(self._request_s):
-                found = await self._connected(self._client.connect_any())
+                found = await self._wait_for_connection(self._client.connect_any())
         return found
 
-    async def _connected(
+    async def _wait_for_connection(
         self, connecting: Coroutine[Any, Any, BrokerConnection | None]
     ) -> BrokerConnection | None:
         """Return a connection, or None if there is none.
@@ -540,9 +552,9 @@ class Reporter:
         """
         task = new_task(asyncio.get_running_loop(), connecting, name="client: connect to push")
         task.add_done_callback(retrieved)
-        return task.result() if await self._settled(task, LAST_PUSH_S) else None
+        return task.result() if await self._wait_for_future(task, LAST_PUSH_S) else None
 
-    async def _settled(self, future: asyncio.Future[Any], at_least_s: float) -> bool:
+    async def _wait_for_future(self, future: asyncio.Future[Any], at_least_s: float) -> bool:
         """Wait for a future, and return whether it is done. If it is not, cancel it.
 
         After the client is closed, continue to wait for `at_least_s` seconds.
@@ -574,7 +586,7 @@ class Reporter:
 
     # -- errors -----------------------------------------------------------------------------
 
-    def _refusal(self) -> Exception:
+    def _waiters_error(self) -> Exception:
         """Return the error for calls that wait for the id, after it can no longer become known."""
         if self._dead or self._failure is None:
             return IllegalStateError("The reporter of client metrics has failed. See the log.")
@@ -585,7 +597,7 @@ class Reporter:
             if not waiter.done():
                 waiter.set_exception(error)
 
-    def _warn(self, key: object, text: str, *args: object, **more: Any) -> None:
+    def _warn_once(self, key: object, text: str, *args: object, **more: Any) -> None:
         """Log a warning, or a line of another `level`, once for each key."""
         if key not in self._warned:
             self._warned.add(key)

@@ -105,7 +105,7 @@ class ClientSeries:
         # After the end of the loop, any thread may take series. No call waits for this lock: taking
         # calls functions of the application, which may read the series themselves.
         self._taking = threading.Lock()
-        client._observe_with(self._found)
+        client._observe_with(self._on_cluster)
 
     @property
     def is_gone(self) -> bool:
@@ -126,10 +126,10 @@ class ClientSeries:
 
     @property
     def last(self) -> list[Series]:
-        """The series that `take` has taken last, without the label `client_id`."""
+        """The series that `take_series` has taken last, without the label `client_id`."""
         return self._last
 
-    def take(self) -> threading.Event | None:
+    def take_series(self) -> threading.Event | None:
         """Take the series. If the event loop runs in another thread, let that thread take them.
 
         In the latter case, return an event that is set when they are taken. Otherwise, return None.
@@ -139,20 +139,20 @@ class ClientSeries:
         if client is None or loop is None:
             return None
         if _get_running_loop() is loop:
-            self._take(in_loop=True)
+            self._take_series(in_loop=True)
         elif loop.is_running() and threading.get_ident() != client._thread:
-            return self._take_in(loop)
+            return self._take_in_loop(loop)
         elif threading.get_ident() == client._thread or loop.is_closed():
-            self._take(in_loop=False)
+            self._take_series(in_loop=False)
         return None
 
-    def _take_in(self, loop: asyncio.AbstractEventLoop) -> threading.Event | None:
+    def _take_in_loop(self, loop: asyncio.AbstractEventLoop) -> threading.Event | None:
         """Let the event loop take the series."""
         taken = threading.Event()
 
         def take() -> None:
             try:
-                self._take(in_loop=True)
+                self._take_series(in_loop=True)
             finally:
                 taken.set()
 
@@ -162,36 +162,36 @@ class ClientSeries:
             return None  # The loop was closed in the meantime.
         return taken
 
-    def _take(self, *, in_loop: bool) -> None:
+    def _take_series(self, *, in_loop: bool) -> None:
         if not self._taking.acquire(blocking=False):
             return  # The reader gets the series that were taken last.
         try:
             if self._cluster is not None:
-                self._last = self._current(*self._cluster, in_loop=in_loop)
+                self._last = self._read_series(*self._cluster, in_loop=in_loop)
         except Exception:  # A client that is failing or closing may not be able to measure.
             return
         finally:
             self._taking.release()
 
-    def _found(self, cluster: MeasuredCluster) -> None:
+    def _on_cluster(self, cluster: MeasuredCluster) -> None:
         """Read the metrics of this cluster client from now on, even after it is closed."""
         self._cluster = cluster.metrics, cluster.make_collector()
         self._client_id = cluster.config.client_id
         self._known, self._ended = {}, {}
-        self._watch(cluster)
+        self._watch_application(cluster)
 
-    def _watch(self, cluster: MeasuredCluster) -> None:
+    def _watch_application(self, cluster: MeasuredCluster) -> None:
         registered, log = self._registered, cluster.make_log("telemetry")
         if registered is not None:
-            self._unwatch = cluster.application_metrics.watch(partial(registered, log))
+            self._unwatch = cluster.application_metrics.watch_metrics(partial(registered, log))
 
-    def end(self) -> None:
+    def end_watch(self) -> None:
         """Stop following the metrics of the application. Synchronous, idempotent."""
         self._registered = None
         if self._unwatch is not None:
             self._unwatch()
 
-    def _current(
+    def _read_series(
         self,
         metrics: Metrics,
         collector: ClientCollector,
@@ -201,13 +201,13 @@ class ClientSeries:
         if in_loop:
             collector.watch_loop()
         series = [_own(value) for value in metrics.values()]
-        series += self._added(collector, metrics)
-        for point in collector.application():
+        series += self._read_pushed(collector, metrics)
+        for point in collector.read_application():
             labels = tuple(sorted((*point.resource, *point.labels)))
             series.append(Series(point.name, KINDS[point.kind], labels, point.value, point.unit))
         return series
 
-    def _added(self, collector: ClientCollector, metrics: Metrics) -> list[Series]:
+    def _read_pushed(self, collector: ClientCollector, metrics: Metrics) -> list[Series]:
         """Return the series of the metrics that only pushes have."""
         present = dict.fromkeys((metrics.connections, *metrics.owners))
         for gone in [one for one in self._known if one not in present]:
@@ -242,7 +242,7 @@ def _of(collector: ClientCollector, own: OwnMetrics) -> Iterable[Series]:
     if not rows:
         return
     resource = own.resource
-    for row, labels, value in collector.present(own, rows):
+    for row, labels, value in collector.read_rows(own, rows):
         kind = "gauge" if row.way.name in ("GAUGE", "INT") else "counter"
         if isinstance(value, HistogramValue):
             kind = "histogram"
@@ -270,26 +270,28 @@ class SeriesOfClients:
         self._clients: dict[ClientSeries, None] = {}
         self._names: dict[ClientSeries, tuple[str, int]] = {}
 
-    def add(self, client: MeasuredClient, registered: Registered | None = None) -> ClientSeries:
+    def add_client(
+        self, client: MeasuredClient, registered: Registered | None = None
+    ) -> ClientSeries:
         """Read the series of this client from now on. See `ClientSeries` for `registered`."""
         series = ClientSeries(client, registered)
         with self._lock:
             self._clients[series] = None
         return series
 
-    def remove(self, series: ClientSeries) -> None:
+    def remove_series(self, series: ClientSeries) -> None:
         """Stop reading these series."""
-        series.end()
+        series.end_watch()
         with self._lock:
             self._clients.pop(series, None)
             self._names.pop(series, None)
 
-    def read(self) -> dict[str, list[Series]]:
+    def read_series(self) -> dict[str, list[Series]]:
         """Return the series by name. A client that no longer exists is included one last time."""
         with self._lock:
             clients = {client: client.is_gone for client in self._clients}
         until = time.monotonic() + WAIT_S
-        for taken in [client.take() for client in clients]:
+        for taken in [client.take_series() for client in clients]:
             if taken is not None:
                 taken.wait(max(until - time.monotonic(), 0.0))
         found: dict[str, list[Series]] = {}
@@ -298,15 +300,15 @@ class SeriesOfClients:
             read = client.last
             if read and id(client.source) not in seen:
                 seen[id(client.source)] = None
-                label = (CLIENT_ID, self._name(client))
+                label = (CLIENT_ID, self._label_of(client))
                 for each in read:
                     labels = tuple(sorted((*each.labels, label)))
                     found.setdefault(each.name, []).append(each._replace(labels=labels))
             if is_gone:
-                self.remove(client)
+                self.remove_series(client)
         return found
 
-    def _name(self, client: ClientSeries) -> str:
+    def _label_of(self, client: ClientSeries) -> str:
         """Return the label of a client, which stays the same.
 
         It is the client id. If other clients have the same id, a number follows, as in "name-2".

@@ -63,7 +63,7 @@ class Pushed:
     """The points that a client would push now."""
 
     def __init__(self, client: Any) -> None:
-        self.points = client._cluster.make_collector().collect(NamePrefixes([""]))
+        self.points = client._cluster.make_collector().collect_points(NamePrefixes([""]))
 
     def value(self, name: str, **labels: str) -> Any:
         """Return the only value with this name and these labels."""
@@ -443,7 +443,7 @@ async def test_producing_more_records_measures_no_more_often(cluster: EmbeddedCl
                 for _ in range(records):
                     producer.send("orders", b"x" * 100, partition=0)
                 await producer.flush()
-            counts.append(calls["ProducerMeters.written"])
+            counts.append(calls["ProducerMeters.count_written"])
             assert sum(calls.values()) < 20, calls
         assert counts == [1, 1]
 

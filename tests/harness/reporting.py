@@ -100,7 +100,7 @@ class FakeCollector:
         self.restarted = 0
         self.error: Exception | None = None
 
-    def take(self, wanted: Container[str]) -> Collected:
+    def take_metrics(self, wanted: Container[str]) -> Collected:
         if self.error is not None:
             raise self.error
         self.collected += 1
@@ -179,7 +179,7 @@ def simulate_reports(
 ) -> None:
     """Run a scenario on brokers that receive metrics. If `subscribed`, they request all metrics."""
     pushed, fake = Pushed(), FakeCollector(more)
-    collector = "aiokclient.cluster.client.ClusterClient.collector"
+    collector = "aiokclient.cluster.client.ClusterClient.make_collector"
     monkeypatch.setattr(collector, lambda client: fake)
 
     async def run(world: World) -> None:

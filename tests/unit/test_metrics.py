@@ -78,7 +78,7 @@ def test_instruments_are_removed_by_label() -> None:
     metrics.counter("sent", broker=1, topic="a").add()
     metrics.counter("sent", broker=2, topic="a").add()
     metrics.counter("sent")
-    metrics.remove(broker=1)
+    metrics.remove_series(broker=1)
     assert list(metrics.snapshot()) == ["sent", "sent{broker=2,topic=a}"]
 
 
@@ -89,7 +89,7 @@ def test_a_snapshot_is_json_whatever_it_holds() -> None:
     metrics.gauge("age", lambda: None)
     metrics.gauge("left", lambda: math.inf)
     metrics.gauge("ratio", lambda: math.nan)
-    metrics.collect("lag", lambda: [({"partition": 0}, 7), ({"partition": 1}, None)])
+    metrics.collect_series("lag", lambda: [({"partition": 0}, 7), ({"partition": 1}, None)])
     shown = metrics.snapshot()
     assert list(shown) == ["lag{partition=0}", "latency", "sent{topic=t}"]
     assert json.loads(json.dumps(shown, allow_nan=False)) == shown
@@ -99,7 +99,7 @@ def test_values_have_name_labels_kind_and_unit() -> None:
     metrics = Metrics()
     metrics.counter("sent.bytes", unit="By", topic="t").add(2)
     metrics.gauge("sent.age", lambda: 1.5, unit="s")
-    metrics.collect("lag", lambda: [({"partition": 0}, 7)], unit="{record}")
+    metrics.collect_series("lag", lambda: [({"partition": 0}, 7)], unit="{record}")
     assert metrics.values("sent") == [
         MetricValue("sent.age", {}, "gauge", "s", 1.5),
         MetricValue("sent.bytes", {"topic": "t"}, "counter", "By", 2),
@@ -110,8 +110,8 @@ def test_values_have_name_labels_kind_and_unit() -> None:
 
 def test_collected_series_when_two_owners_have_the_same_show_the_larger_until_one_ends() -> None:
     metrics = Metrics()
-    end = metrics.collect("lag", lambda: [({"partition": 0}, 9)])
-    metrics.collect("lag", lambda: [({"partition": 0}, 7)])
+    end = metrics.collect_series("lag", lambda: [({"partition": 0}, 9)])
+    metrics.collect_series("lag", lambda: [({"partition": 0}, 7)])
     assert metrics.snapshot() == {"lag{partition=0}": 9}
     end()
     end()
@@ -126,7 +126,7 @@ def test_topics_beyond_the_limit_share_a_series_and_forgotten_ones_go_away() -> 
     shown = metrics.snapshot()
     assert len(shown) == SERIES + 1
     assert shown[f"sent{{topic={OTHER}}}"] == 50
-    sent.forget("t0")
+    sent.forget_topic("t0")
     metrics.keep_topics(lambda topic: topic in ("t1", "t2"))
     assert sorted(metrics.snapshot()) == [
         f"sent{{topic={OTHER}}}",
@@ -150,7 +150,7 @@ def test_a_snapshot_in_a_notebook_is_a_table_with_everything_escaped() -> None:
 
 def test_series_that_several_share_go_away_with_the_last_of_them() -> None:
     metrics = Metrics()
-    first, second = metrics.share(group="g"), metrics.share(group="g")
+    first, second = metrics.share_labels(group="g"), metrics.share_labels(group="g")
     metrics.counter("rebalances", group="g").add()
     metrics.counter("rebalances", group="other").add()
     first()
@@ -202,10 +202,10 @@ def test_owners_count_what_they_noted_before_values_are_read() -> None:
 
 def producer_of(metrics: Metrics) -> OwnMetrics:
     own = OwnMetrics(metrics, "producer")
-    own.show("records", "sent")
-    own.show("topic.records", "topic.sent")
+    own.show_series("records", "sent")
+    own.show_series("topic.records", "topic.sent")
     own.histogram("queued")
-    own.show("queued", "queue.seconds")
+    own.show_series("queued", "queue.seconds")
     metrics.add_owner(own)
     return own
 
@@ -217,8 +217,8 @@ def test_what_several_owners_show_is_their_sum_also_after_they_have_ended() -> N
         own.counter("records").add(2)
         own.counter("topic.records", topic="t").add(number)
         own.histogram("queued").observe(0.25)
-        own.end()
-        own.end()
+        own.end_owner()
+        own.end_owner()
         own.counter("records").add(1)  # The last events may be counted late.
     live = producer_of(metrics)
     live.counter("topic.records", topic="t").add(1)
@@ -248,11 +248,11 @@ def test_topics_beyond_the_limit_share_a_series_if_several_owners_show_them() ->
 
 def test_owners_that_end_are_kept_for_the_next_push_if_metrics_are_pushed() -> None:
     metrics = Metrics()
-    producer_of(metrics).end()
+    producer_of(metrics).end_owner()
     assert metrics.owners == []
     metrics.are_collected = True
     own = producer_of(metrics)
-    own.end()
+    own.end_owner()
     assert metrics.owners == metrics.ended_owners == [own]
     metrics.drop_owners(metrics.ended_owners)
     assert metrics.owners == []

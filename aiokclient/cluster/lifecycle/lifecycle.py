@@ -235,7 +235,9 @@ class Lifecycle:
         name and labels is replaced. Raises ArgumentTypeError for any other argument.
         """
         self._check()
-        self._cluster.application_metrics.register(name, fn_or_instrument, labels or {}, unit)
+        self._cluster.application_metrics.register_metric(
+            name, fn_or_instrument, labels or {}, unit
+        )
 
     def unregister_metric(self, name: str) -> None:
         """Stop pushing the metrics of the application with this name. Synchronous.
@@ -243,7 +245,7 @@ class Lifecycle:
         Does nothing if no metric has this name.
         """
         self._check()
-        self._cluster.application_metrics.unregister(name)
+        self._cluster.application_metrics.unregister_metrics(name)
 
     def _observe_with(self, observe: Callable[[ClusterClient], None]) -> None:
         """Call `observe(cluster)` at each start, and now if the client has started. Synchronous."""

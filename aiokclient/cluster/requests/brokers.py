@@ -693,11 +693,11 @@ class ReporterConnections:
         """Whether this is the copy of a client in a forked process."""
         return self._cluster.supervisor.forked
 
-    def collector(self) -> ClientCollector:
+    def make_collector(self) -> ClientCollector:
         """Return the source of the metrics. Synchronous."""
         return self._cluster.make_collector()
 
-    def announced(self) -> bool:
+    def has_announced(self) -> bool:
         """Return whether a connected broker announces the telemetry requests. Synchronous."""
         return bool(self._list_pools())
 

@@ -141,7 +141,7 @@ class ArrowTables:
                         self._take(fetch, part, found)
                     if found.table is not None:
                         size = sum(fetch.batches[index].size for index in part[: found.used])
-                        reader.meters.table(fetch.state.tp.topic, found.table, size)
+                        reader.meters.note_table(fetch.state.tp.topic, found.table, size)
                         return found.table
                 else:
                     fetch.rewind()

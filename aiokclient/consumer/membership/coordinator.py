@@ -227,14 +227,16 @@ class ConsumerCoordinator:
         gone = [tp for tp in nothing if tp not in self._subscription]
         if gone:
             raise self.commits.not_assigned(gone)
-        with self._subscription.own_metrics.timed("commit.seconds", self._cluster.clock.monotonic):
+        with self._subscription.own_metrics.time_block(
+            "commit.seconds", self._cluster.clock.monotonic
+        ):
             await self.commits.commit(offsets, timeout, covered(what))
 
     async def committed(
         self, tps: Sequence[TopicPartition], timeout: float
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the committed offset of each partition, or None if there is none."""
-        with self._subscription.own_metrics.timed(
+        with self._subscription.own_metrics.time_block(
             "committed.seconds", self._cluster.clock.monotonic
         ):
             stored = await self.commits.fetch_committed(tps, timeout)

@@ -709,7 +709,7 @@ class Accumulator:
             limit.note_written(batch.builder.size)
         batch.acknowledge(base_offset, append_time, log_start)
         self._failures.written(batch)
-        self.meters.written(batch)
+        self.meters.count_written(batch)
         self.forget(batch)
 
     def fail(self, batch: QueuedBatch, error: KafkaError) -> None:
@@ -725,7 +725,7 @@ class Accumulator:
         self.pending.pop(batch, None)
         if batch.done:
             return
-        self.meters.failed(batch)
+        self.meters.count_failed(batch)
         holders = batch.fail_records(batch.with_partition(self.categorized(error)))
         if batch.moved:
             self._failures.moved(batch)
@@ -734,7 +734,7 @@ class Accumulator:
 
     def report(self, failed: DeliveryBatch) -> None:
         """Count and report the records of a batch that has just failed."""
-        self.meters.lost(failed)
+        self.meters.count_lost(failed)
         self._failures.failed(failed)
 
     def categorized(self, error: KafkaError) -> KafkaError:

@@ -309,7 +309,7 @@ class Responses:
         self._metrics.counter("producer.retries", error=name).add()
         meters = self._accumulator.meters
         meters.own_metrics.counter("retries", error=name).add()
-        meters.retried(batch)
+        meters.count_retried(batch)
 
     # -- splitting
 

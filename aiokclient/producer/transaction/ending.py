@@ -369,7 +369,7 @@ class TransactionMeters:
     def __init__(self, own_metrics: OwnMetrics) -> None:
         self._own_metrics = own_metrics
         self._durations: dict[str, Histogram] = {}
-        own_metrics.show("transactions", "producer.transactions")
+        own_metrics.show_series("transactions", "producer.transactions")
 
     def count_end(self, outcome: TransactionOutcome | None) -> None:
         """Count a transaction that ended."""
@@ -382,12 +382,12 @@ class TransactionMeters:
         if histogram is None:
             key = f"{call}.seconds"
             histogram = self._durations[call] = self._own_metrics.histogram(key)
-            self._own_metrics.show(key, f"producer.transaction.{key}", unit="s")
+            self._own_metrics.show_series(key, f"producer.transaction.{key}", unit="s")
         histogram.observe(seconds)
 
     def time_block(self, name: str, clock: Clock) -> Timed:
         """Return a context manager that adds the duration of its block to a counter."""
-        return self._own_metrics.timed(name, clock.monotonic)
+        return self._own_metrics.time_block(name, clock.monotonic)
 
     def count_restart(self) -> None:
         """Count a restart."""

@@ -111,7 +111,7 @@ def instrument(
         tracing = ProducerTracing(spans, cast(type[TracedProducer], kind))
     elif hasattr(kind, "tracked"):
         tracing = ConsumerTracing(spans, cast(type[TracedConsumer], kind))
-    undo: list[Callable[[], None]] = [bridge.add(x)]
+    undo: list[Callable[[], None]] = [bridge.add_client(x)]
     if tracing is not None:
         methods |= tracing.methods()
     undo.append(with_methods(x, methods))

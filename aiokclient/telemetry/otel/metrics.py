@@ -54,23 +54,23 @@ class MetricBridge:
         If one of them is read again, a new collection has begun.
         """
 
-    def add(self, client: MeasuredClient) -> Callable[[], None]:
+    def add_client(self, client: MeasuredClient) -> Callable[[], None]:
         """Observe the metrics of a client from now on. Return a function that ends that."""
         for name, description in DESCRIPTIONS.items():
-            self._make(name, description)
-        series = self._series.add(client, self._registered)
-        return partial(self._series.remove, series)
+            self._make_instruments(name, description)
+        series = self._series.add_client(client, self._on_registered)
+        return partial(self._series.remove_series, series)
 
-    def _registered(self, log: ClientLog, metric: ApplicationMetric) -> None:
+    def _on_registered(self, log: ClientLog, metric: ApplicationMetric) -> None:
         """Make the instruments of an application's metric. Log a warning if the SDK refuses it."""
         try:
-            self._make(metric.name, _described(metric))
+            self._make_instruments(metric.name, _described(metric))
         except Exception as error:
             text = "OpenTelemetry refuses the metric %s: %s"
             extra = {"event": "telemetry_metric_left_out", "metric": metric.name}
             log.warning(text, metric.name, error, extra=extra)
 
-    def _make(self, name: str, description: Description) -> None:
+    def _make_instruments(self, name: str, description: Description) -> None:
         """Make the instruments of a metric unless they exist."""
         with self._making:
             if name in self._made:
@@ -82,7 +82,7 @@ class MetricBridge:
                 if description.kind == "counter"
                 else self._meter.create_observable_gauge
             )
-            create(name, [partial(self._observe, name, name, _value)], *description[1:])
+            create(name, [partial(self._observe_part, name, name, _value)], *description[1:])
             return
         parts: tuple[tuple[str, Part, str], ...] = (
             (f"{name}.bucket", _buckets, ""),
@@ -90,10 +90,10 @@ class MetricBridge:
             (f"{name}.sum", _sum, description.unit),
         )
         for instrument, part, unit in parts:
-            callback = partial(self._observe, instrument, name, part)
+            callback = partial(self._observe_part, instrument, name, part)
             self._meter.create_observable_counter(instrument, [callback], unit, description.text)
 
-    def _observe(
+    def _observe_part(
         self, instrument: str, name: str, part: Part, options: CallbackOptions
     ) -> Iterable[Observation]:
         with self._reading:
@@ -103,7 +103,7 @@ class MetricBridge:
             self._answered.add(instrument)
             snapshot = self._snapshot
         if begins:
-            snapshot = self._series.read()
+            snapshot = self._series.read_series()
             with self._reading:
                 self._snapshot = snapshot
         series = snapshot.get(name, [])

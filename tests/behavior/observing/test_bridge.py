@@ -50,7 +50,7 @@ def pushed_sums(client: Any) -> dict[str, float]:
     A metric of the connections is pushed once for each kind of client, and is counted only once.
     """
     sums: dict[str, Counter[str]] = {}
-    for point in client._cluster.make_collector().collect(NamePrefixes([""])):
+    for point in client._cluster.make_collector().collect_points(NamePrefixes([""])):
         if point.kind is not PointKind.SUM or any(part in point.name for part in TIMES):
             continue
         if point.name.endswith("consumed.total") and not point.labels:

@@ -219,7 +219,7 @@ def test_bug_of_telemetry_is_one_warning_and_the_client_goes_on(
 def test_reporter_can_be_cancelled_at_every_suspension(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run = Reporter._run
+    run = Reporter._run_task
     count = wanted = 0
 
     async def interrupted(self: Reporter) -> None:
@@ -235,7 +235,7 @@ def test_reporter_can_be_cancelled_at_every_suspension(
         assert task is not None
         await watched(run(self), suspended)
 
-    monkeypatch.setattr(Reporter, "_run", interrupted)
+    monkeypatch.setattr(Reporter, "_run_task", interrupted)
 
     async def scenario(reports: Reports) -> None:
         async with Producer(**reports.options()) as producer:

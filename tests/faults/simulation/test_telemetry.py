@@ -269,7 +269,9 @@ def test_first_pushes_of_a_thousand_clients_are_spread_over_the_interval(
 ) -> None:
     """The clients are started together, as after the start of a cluster."""
     fake = FakeCollector()
-    monkeypatch.setattr("aiokclient.cluster.client.ClusterClient.collector", lambda client: fake)
+    monkeypatch.setattr(
+        "aiokclient.cluster.client.ClusterClient.make_collector", lambda client: fake
+    )
     first: dict[str, float] = {}
     asked: dict[str, float] = {}
 

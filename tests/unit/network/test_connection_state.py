@@ -111,7 +111,7 @@ def test_renamed_connection_counts_for_its_broker(connect: Connect) -> None:
         connection, _ = connect(traffic=traffic)
         connection.rename(7)
         assert connection.broker.node_id == 7
-        assert connection._meter is traffic.meter(7)
+        assert connection._meter is traffic.get_meter(7)
         connection.close()
 
     in_virtual_time(main)

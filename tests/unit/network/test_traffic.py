@@ -49,7 +49,7 @@ class Link:
 
 
 def series(traffic: Traffic, key: str) -> dict[Any, Reading]:
-    found = traffic._take(None)[key]
+    found = traffic._take_series(None)[key]
     return dict(found() if callable(found) else found)
 
 
@@ -139,7 +139,7 @@ async def test_sums_remain_when_brokers_leave_the_cluster(count: int) -> None:
     for link in links:
         await link.exchange()
     before = {key: series(traffic, key) for key in ("requests", "responses")}
-    traffic.keep(set())
+    traffic.keep_brokers(set())
     assert nodes(traffic, "node.requests") == {}
     for key, sums in before.items():
         (known,), (found,) = sums.values(), series(traffic, key).values()
@@ -163,7 +163,7 @@ async def test_sums_of_a_bootstrap_server_remain_when_its_connections_are_not_us
             link.connection.close()
         expected = {f"node-{-number - 1}": turn + 1 for number in range(DROPPED + 2)}
         assert nodes(traffic, "node.requests") == expected
-        traffic.keep(set())
+        traffic.keep_brokers(set())
         assert nodes(traffic, "node.requests") == expected
     (requests,) = series(traffic, "requests").values()
     assert requests.number == 2 * (DROPPED + 2)
@@ -183,12 +183,12 @@ async def test_open_connections_are_those_that_were_opened_and_not_closed() -> N
 
 async def test_logins_are_counted_apart_from_their_repetitions() -> None:
     traffic = Traffic(Metrics(), "test")
-    traffic.authenticated(None)
+    traffic.count_authentication(None)
     for seconds in (0.5, 0.0):
-        traffic.authenticated(seconds)
-    traffic.authentication_failed(again=False)
-    traffic.authentication_failed(again=True)
-    traffic.authentication_failed(again=True)
+        traffic.count_authentication(seconds)
+    traffic.count_failed_authentication(again=False)
+    traffic.count_failed_authentication(again=True)
+    traffic.count_failed_authentication(again=True)
     value = traffic.own_metrics.counter
     assert value("authentications").value == 1
     assert value("reauthentications").value == 2

@@ -51,14 +51,14 @@ def exchange(
     version: int | None = 3,
 ) -> None:
     broker, sent = ConnectedBroker(meter.node_id, "host", 9092), request(message, version)
-    meter.written(broker, sent, size)
+    meter.count_request(broker, sent, size)
     answered = ListGroupsResponse() if response is None else response
-    meter.answered(broker, sent, answered, answer, sent.since + latency_s, throttle_ms)
+    meter.count_response(broker, sent, answered, answer, sent.since + latency_s, throttle_ms)
 
 
 def reading(traffic: Traffic, key: str, again: bool | None = None) -> dict[str, Reading]:
     """Return the readings of a key by node, or by "" for those of all nodes."""
-    found = traffic.own_metrics.take_sample(again=again).read(key)
+    found = traffic.own_metrics.take_sample(again=again).read_key(key)
     return {dict(labels).get("node_id", ""): each for labels, each in found.items()}
 
 
@@ -71,11 +71,11 @@ def counts(traffic: Traffic, key: str) -> tuple[float, float]:
 def test_requests_and_responses_are_counted_with_their_bytes(
     metrics: Metrics, traffic: Traffic
 ) -> None:
-    meter = traffic.meter(1)
-    assert traffic.meter(1) is meter
-    meter.setup_written(70)
-    meter.setup_answered(30)
-    meter.setup_answered(5)
+    meter = traffic.get_meter(1)
+    assert traffic.get_meter(1) is meter
+    meter.count_setup_request(70)
+    meter.count_setup_response(30)
+    meter.count_setup_response(5)
     exchange(meter, 100, 20)
     exchange(meter, 200, 40)
     assert counts(traffic, "requests") == (3, 370)
@@ -89,8 +89,8 @@ def test_requests_and_responses_are_counted_with_their_bytes(
 
 
 def test_latencies_are_those_of_requests_that_do_not_set_up_a_connection(traffic: Traffic) -> None:
-    meter = traffic.meter(1)
-    meter.setup_answered(30)
+    meter = traffic.get_meter(1)
+    meter.count_setup_response(30)
     exchange(meter, latency_s=0.25)
     exchange(meter, latency_s=0.5)
     assert reading(traffic, "node.latencies")["node-1"][:3] == (2, 0.75, 0.5)
@@ -99,8 +99,8 @@ def test_latencies_are_those_of_requests_that_do_not_set_up_a_connection(traffic
 def test_metrics_of_bootstrap_servers_have_their_own_name(
     metrics: Metrics, traffic: Traffic
 ) -> None:
-    exchange(traffic.meter(-1), 100)
-    exchange(traffic.meter(0), 200)
+    exchange(traffic.get_meter(-1), 100)
+    exchange(traffic.get_meter(0), 200)
     snapshot = metrics.snapshot()
     assert snapshot["client.sent.bytes{broker=bootstrap}"] == 100
     assert snapshot["client.sent.bytes{broker=0}"] == 200
@@ -109,7 +109,7 @@ def test_metrics_of_bootstrap_servers_have_their_own_name(
 def test_throttles_of_produce_responses_are_measured_with_those_that_are_zero(
     metrics: Metrics, traffic: Traffic
 ) -> None:
-    meter = traffic.meter(1)
+    meter = traffic.get_meter(1)
     assert reading(traffic, "throttles")[""] == Reading(0, 0, -math.inf, math.inf)
     exchange(meter, message=ProduceRequest())
     assert reading(traffic, "throttles")[""][:3] == (1, 0, 0.0)
@@ -124,49 +124,51 @@ def test_throttles_of_produce_responses_are_measured_with_those_that_are_zero(
 
 
 def test_extremes_of_a_reading_are_repeated_only_if_it_was_not_accepted(traffic: Traffic) -> None:
-    exchange(traffic.meter(1), 100, latency_s=0.5, throttle_ms=300, message=ProduceRequest())
+    exchange(traffic.get_meter(1), 100, latency_s=0.5, throttle_ms=300, message=ProduceRequest())
     for again, largest in ((None, 100), (False, 100), (True, 100), (False, -math.inf)):
-        assert traffic.own_metrics.take_sample(again=again).read("requests")[()].largest == largest
-    exchange(traffic.meter(1), 100, latency_s=0.5, throttle_ms=300, message=ProduceRequest())
+        assert (
+            traffic.own_metrics.take_sample(again=again).read_key("requests")[()].largest == largest
+        )
+    exchange(traffic.get_meter(1), 100, latency_s=0.5, throttle_ms=300, message=ProduceRequest())
     sample = traffic.own_metrics.take_sample(again=False)
-    assert sample.read("throttles")[()].largest == 0.3
-    assert sample.read("latencies.Produce")[()].largest == 0.5
+    assert sample.read_key("throttles")[()].largest == 0.3
+    assert sample.read_key("latencies.Produce")[()].largest == 0.5
     sample = traffic.own_metrics.take_sample(again=False)
-    assert sample.read("throttles")[()].largest == -math.inf
-    assert sample.read("latencies.Produce")[()].largest == -math.inf
+    assert sample.read_key("throttles")[()].largest == -math.inf
+    assert sample.read_key("latencies.Produce")[()].largest == -math.inf
 
 
 def test_authentications_are_counted_by_kind(traffic: Traffic) -> None:
     keys = ("authentications", "reauthentications")
     all_keys = [*keys, *(f"{key}.failed" for key in keys)]
     sample = traffic.own_metrics.take_sample(again=None)
-    assert [sample.read(key) for key in all_keys] == [{(): Reading(0, 0)}] * 4
-    assert sample.has("reauthentications.seconds")
-    traffic.authenticated(None)
-    traffic.authenticated(0.0)
-    traffic.authenticated(2.0)
-    traffic.authentication_failed(again=False)
+    assert [sample.read_key(key) for key in all_keys] == [{(): Reading(0, 0)}] * 4
+    assert sample.has_key("reauthentications.seconds")
+    traffic.count_authentication(None)
+    traffic.count_authentication(0.0)
+    traffic.count_authentication(2.0)
+    traffic.count_failed_authentication(again=False)
     for _ in range(4):
-        traffic.authentication_failed(again=True)
+        traffic.count_failed_authentication(again=True)
     sample = traffic.own_metrics.take_sample(again=None)
-    assert [sample.read(key)[()].number for key in all_keys] == [1, 2, 1, 4]
-    assert sample.read("reauthentications.seconds")[()][:2] == (2, 2.0)
+    assert [sample.read_key(key)[()].number for key in all_keys] == [1, 2, 1, 4]
+    assert sample.read_key("reauthentications.seconds")[()][:2] == (2, 2.0)
 
 
 def test_sums_stay_when_a_broker_leaves_and_its_late_responses_count(
     metrics: Metrics, traffic: Traffic
 ) -> None:
-    left = traffic.meter(0)
+    left = traffic.get_meter(0)
     exchange(left, 100, 20)
-    exchange(traffic.meter(1), 200, 40)
-    traffic.keep({1})
+    exchange(traffic.get_meter(1), 200, 40)
+    traffic.keep_brokers({1})
     exchange(left, 1000, 10)
     assert set(reading(traffic, "node.requests")) == {"node-1"}
     assert counts(traffic, "requests") == (3, 1300)
     assert counts(traffic, "responses") == (3, 70 + 3 * PREFIX)
     assert "client.sent.bytes{broker=0}" not in metrics.snapshot()
     # The broker returns with measurements of its own.
-    exchange(traffic.meter(0), 7)
+    exchange(traffic.get_meter(0), 7)
     assert reading(traffic, "node.requests")["node-0"][:2] == (1, 7)
     assert counts(traffic, "requests") == (4, 1307)
 
@@ -174,40 +176,40 @@ def test_sums_stay_when_a_broker_leaves_and_its_late_responses_count(
 def test_only_the_meters_of_the_brokers_that_left_last_count_late_responses(
     traffic: Traffic,
 ) -> None:
-    meters = [traffic.meter(node_id) for node_id in range(DROPPED + 1)]
+    meters = [traffic.get_meter(node_id) for node_id in range(DROPPED + 1)]
     assert DROPPED == 16
     for meter in meters:
         exchange(meter, 100, 20)
         others = {each.node_id for each in meters if each.node_id > meter.node_id}
-        traffic.keep(others)
+        traffic.keep_brokers(others)
     exchange(meters[0], 5000)
     assert counts(traffic, "requests") == (17, 1700)
     assert counts(traffic, "responses") == (17, 340 + 17 * PREFIX)
     exchange(meters[1], 5000)
     assert counts(traffic, "requests") == (18, 6700)
     # The sums of two meters that get no further responses are added.
-    exchange(traffic.meter(99), 3)
-    traffic.keep(set())
+    exchange(traffic.get_meter(99), 3)
+    traffic.keep_brokers(set())
     assert counts(traffic, "requests") == (19, 6703)
     assert reading(traffic, "node.requests") == {}
 
 
 def test_sums_of_a_bootstrap_server_stay_in_its_own_series(traffic: Traffic) -> None:
-    exchange(traffic.meter(-1), 100, latency_s=0.5)
-    traffic.keep(set())
+    exchange(traffic.get_meter(-1), 100, latency_s=0.5)
+    traffic.keep_brokers(set())
     assert reading(traffic, "node.requests")["node--1"][:2] == (1, 100)
-    exchange(traffic.meter(-1), 11)
+    exchange(traffic.get_meter(-1), 11)
     assert reading(traffic, "node.requests")["node--1"][:2] == (2, 111)
-    traffic.keep(set())
+    traffic.keep_brokers(set())
     for node_id in range(DROPPED):
-        traffic.meter(node_id)
-    traffic.keep(set())
+        traffic.get_meter(node_id)
+    traffic.keep_brokers(set())
     found = reading(traffic, "node.requests")
     assert set(found) == {"node--1"}
     assert found["node--1"] == Reading(2, 111), "a past time span has no extremes"
     assert counts(traffic, "requests") == (2, 111)
     assert reading(traffic, "node.latencies")["node--1"][:2] == (2, 0.75)
-    exchange(traffic.meter(-1), 9)
+    exchange(traffic.get_meter(-1), 9)
     assert reading(traffic, "node.requests")["node--1"][:2] == (3, 120)
 
 
@@ -217,7 +219,7 @@ async def test_a_throttle_is_an_event_with_its_broker(
 ) -> None:
     hub = EventHub(SystemClock())
     reader = hub.read()
-    meter = Traffic(metrics, "test", events=hub).meter(node_id)
+    meter = Traffic(metrics, "test", events=hub).get_meter(node_id)
     exchange(meter)
     exchange(meter, throttle_ms=250)
     event = await asyncio.wait_for(anext(reader), 10)
@@ -245,7 +247,7 @@ def wire(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 def test_the_wire_log_has_the_request_and_its_response(
     traffic: Traffic, wire: pytest.LogCaptureFixture, node_id: int, named: str, shown: str
 ) -> None:
-    exchange(traffic.meter(node_id), 100, 20)
+    exchange(traffic.get_meter(node_id), 100, 20)
     asked, answered = wire.records
     assert f"ListGroups v3 to {shown}: request of 100 bytes" in asked.getMessage()
     text = f"ListGroups v3 from {shown}: response of 20 bytes after 0.250 s"
@@ -259,8 +261,8 @@ def test_the_wire_log_has_the_request_and_its_response(
 def test_the_wire_log_shows_version_0_as_it_is(
     traffic: Traffic, wire: pytest.LogCaptureFixture
 ) -> None:
-    exchange(traffic.meter(1), version=0)
-    exchange(traffic.meter(1), version=None)
+    exchange(traffic.get_meter(1), version=0)
+    exchange(traffic.get_meter(1), version=None)
     assert [record.__dict__["version"] for record in wire.records] == [0, 0, 0, 0]
 
 
@@ -269,7 +271,7 @@ def test_the_wire_log_has_a_request_without_response(
     traffic: Traffic, wire: pytest.LogCaptureFixture, version: int | None, shown: str
 ) -> None:
     broker = ConnectedBroker(1, "host", 9092)
-    traffic.failed(broker, request(version=version), DisconnectedError("gone"))
+    traffic.log_failure(broker, request(version=version), DisconnectedError("gone"))
     [record] = wire.records
     text = f"ListGroups v{shown} to broker 1 (host:9092): no response: DisconnectedError"
     assert record.getMessage().endswith(text)
@@ -280,8 +282,8 @@ def test_nothing_is_logged_above_the_level_debug(
     traffic: Traffic, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "aiokclient.wire")
-    exchange(traffic.meter(1))
-    traffic.failed(ConnectedBroker(1, "host", 9092), request(), DisconnectedError("gone"))
+    exchange(traffic.get_meter(1))
+    traffic.log_failure(ConnectedBroker(1, "host", 9092), request(), DisconnectedError("gone"))
     assert caplog.records == []
 
 
@@ -304,7 +306,7 @@ def of_topics(*codes: int) -> MetadataResponse:
 def test_the_wire_log_names_the_errors_in_a_response(
     traffic: Traffic, wire: pytest.LogCaptureFixture, response: Any, error: str | None
 ) -> None:
-    exchange(traffic.meter(1), response=response)
+    exchange(traffic.get_meter(1), response=response)
     assert wire.records[-1].__dict__["error"] == error
     assert wire.records[-1].getMessage().endswith(f" s, {error}" if error else " s")
 
@@ -319,5 +321,5 @@ def test_the_wire_log_searches_a_limited_part_of_a_large_response(
     assert STRUCTS == 2000
     codes = [0] * topics
     codes[at] = 9001
-    exchange(traffic.meter(1), response=of_topics(*codes))
+    exchange(traffic.get_meter(1), response=of_topics(*codes))
     assert wire.records[-1].__dict__["error"] == ("9001" if found else None)

@@ -54,13 +54,13 @@ class World:
         self.application = ApplicationMetrics()
         self.child = OwnMetrics(self.metrics, kind, membership, attributes=ATTRIBUTES)
         self.metrics.add_owner(self.child)
-        self.end = self.child.end
+        self.end = self.child.end_owner
         self.collector = ClientCollector(
             self.metrics, self.application, self.clock, ClientLog("aiokclient.telemetry", "client")
         )
 
     def points(self) -> list[Point]:
-        return self.collector.collect(EVERYTHING)
+        return self.collector.collect_points(EVERYTHING)
 
     def value(self, name: str, **labels: str) -> Any:
         points = [p for p in self.points() if (p.name, dict(p.labels)) == (P + name, labels)]
@@ -187,7 +187,7 @@ async def test_points_are_those_of_the_moment_when_they_were_taken(world: World)
     quantity, spread = world.child.counter("failed"), world.child.spread("batches")
     quantity.add(5)
     spread.observe(5)
-    taken = world.collector.take(EVERYTHING)
+    taken = world.collector.take_metrics(EVERYTHING)
     quantity.add(1)
     spread.observe(6)
     world.clock.now += 5
@@ -201,14 +201,14 @@ async def test_children_with_the_same_attributes_have_sums_of_their_own(world: W
     twin = OwnMetrics(world.metrics, "producer", attributes=ATTRIBUTES)
     world.metrics.add_owner(twin)
     sums = Accumulation(0)
-    sums.follow(True)
+    sums.follow_temporality(True)
     found = []
     for number in (100, 10):
         world.child.counter("failed").add(number)
         twin.counter("failed").add(1)
         points = [p for p in world.points() if p.name == f"{P}producer.record.error.total"]
-        found.append([measured.value for measured in sums.measure(points)])
-        sums.accept(AcceptedValues(points, 0))
+        found.append([measured.value for measured in sums.measure_points(points)])
+        sums.accept_values(AcceptedValues(points, 0))
     assert found == [[100, 1], [10, 1]]
 
 
@@ -217,30 +217,30 @@ async def test_a_sum_continues_when_the_attributes_change() -> None:
     consumer = OwnMetrics(world.metrics, "consumer", "classic", owner=member)
     world.metrics.add_owner(consumer)
     sums = Accumulation(0)
-    sums.follow(True)
+    sums.follow_temporality(True)
     name = f"{P}consumer.fetch.manager.records.consumed.total"
     found = []
     for member_id, count in (("m1", 10), ("m2", 15)):
         member.attributes["group_member_id"] = member_id
         consumer.counter("records").add(count)
         points = [p for p in world.points() if p.name == name and p.resource[0][1] == member_id]
-        found.append([measured.value for measured in sums.measure(points)])
-        sums.accept(AcceptedValues(points, 0))
+        found.append([measured.value for measured in sums.measure_points(points)])
+        sums.accept_values(AcceptedValues(points, 0))
     assert found == [[10], [15]]
     world.collector.close()
 
 
 async def test_a_topic_that_returns_is_counted_from_zero(world: World) -> None:
     sums = Accumulation(0)
-    sums.follow(True)
+    sums.follow_temporality(True)
     found = []
     for count in (3, 5):
         world.child.counter("topic.failed", topic="t").add(count)
-        taken = world.collector.take({f"{P}producer.topic.record.error.total"})
-        sums.forget(taken.ended_topics)
+        taken = world.collector.take_metrics({f"{P}producer.topic.record.error.total"})
+        sums.forget_topics(taken.ended_topics)
         points = taken.compute_points()
-        found.append([measured.value for measured in sums.measure(points)])
-        sums.accept(AcceptedValues(points, 0))
+        found.append([measured.value for measured in sums.measure_points(points)])
+        sums.accept_values(AcceptedValues(points, 0))
         world.metrics.keep_topics(lambda topic: False)
     assert found == [[3], [5]]
 
@@ -283,18 +283,18 @@ class TestApplicationMetrics:
         gauge.set(4)
         histogram.observe(0.5)
         metrics = world.application
-        metrics.register("shop.sold", counter, {"shop": "north"}, "")
-        metrics.register("shop.open", gauge, {}, "")
-        metrics.register("shop.waits", histogram, {}, "s")
-        metrics.register("shop.staff", lambda: 7, {}, "")
+        metrics.register_metric("shop.sold", counter, {"shop": "north"}, "")
+        metrics.register_metric("shop.open", gauge, {}, "")
+        metrics.register_metric("shop.waits", histogram, {}, "s")
+        metrics.register_metric("shop.staff", lambda: 7, {}, "")
         found = {p.name: p for p in world.points() if p.name.startswith("shop.")}
         assert found["shop.sold"] == Point("shop.sold", PointKind.SUM, 3.0, (("shop", "north"),))
         assert found["shop.open"][1:3] == (PointKind.GAUGE, 4.0)
         assert found["shop.waits"].value == HistogramValue((1.0,), (1, 0), 0.5)
         assert found["shop.waits"].unit == "s"
         assert found["shop.staff"][1:3] == (PointKind.GAUGE, 7.0)
-        metrics.unregister("shop.sold")
-        metrics.unregister("shop.unknown")
+        metrics.unregister_metrics("shop.sold")
+        metrics.unregister_metrics("shop.unknown")
         assert {p.name for p in world.points()}.isdisjoint({"shop.sold"})
 
     async def test_a_function_that_raises_is_left_out_with_one_warning(
@@ -303,12 +303,12 @@ class TestApplicationMetrics:
         def broken() -> float:
             raise ZeroDivisionError
 
-        world.application.register("app.broken", broken, {}, "")
-        world.application.register("app.text", lambda: "seven", {}, "")
+        world.application.register_metric("app.broken", broken, {}, "")
+        world.application.register_metric("app.text", lambda: "seven", {}, "")
         cancelled = asyncio.get_running_loop().create_future()
         cancelled.cancel()
-        world.application.register("app.cancelled", cancelled.result, {}, "")
-        world.application.register("app.fine", lambda: 1, {}, "")
+        world.application.register_metric("app.cancelled", cancelled.result, {}, "")
+        world.application.register_metric("app.fine", lambda: 1, {}, "")
         for _ in range(3):
             names = [p.name for p in world.points() if p.name.startswith("app.")]
             assert names == ["app.fine"]
@@ -325,7 +325,7 @@ class TestApplicationMetrics:
             world.clock.now += 0.011
             return 1.0
 
-        world.application.register("app.slow", slow, {}, "")
+        world.application.register_metric("app.slow", slow, {}, "")
         assert not any(p.name == "app.slow" for p in world.points())
         assert not any(p.name == "app.slow" for p in world.points())
         assert len(calls) == 1
@@ -334,13 +334,13 @@ class TestApplicationMetrics:
 
     async def test_a_metric_that_is_not_wanted_is_not_read(self, world: World) -> None:
         calls: list[int] = []
-        world.application.register("app.unwanted", lambda: len(calls), {}, "")
-        world.application.register("app.read", lambda: calls.append(1) or 0, {}, "")
-        found = world.collector.collect({"app.unwanted"})
+        world.application.register_metric("app.unwanted", lambda: len(calls), {}, "")
+        world.application.register_metric("app.read", lambda: calls.append(1) or 0, {}, "")
+        found = world.collector.collect_points({"app.unwanted"})
         assert [(p.name, p.value) for p in found] == [("app.unwanted", 0.0)]
         assert not calls
 
     @pytest.mark.parametrize(("name", "source"), [("", int), (3, int), ("x", 5), ("x", None)])
     async def test_anything_else_is_refused(self, world: World, name: Any, source: Any) -> None:
         with pytest.raises(TypeError):
-            world.application.register(name, source, {}, "")
+            world.application.register_metric(name, source, {}, "")

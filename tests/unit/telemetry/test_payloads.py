@@ -39,57 +39,59 @@ def made(points: list[Point], *, delta: bool = True, **more: Any) -> Payloads:
 
 def test_deltas_count_from_the_last_accepted_push() -> None:
     sums = Accumulation(1_000)
-    sums.follow(True)
-    assert [m[1:] for m in sums.measure([sum_of(3)])] == [(3, 1_000)]
-    assert [m[1:] for m in sums.measure([sum_of(5)])] == [(5, 1_000)]
-    sums.accept(AcceptedValues([sum_of(5)], 2_000))
-    assert [m[1:] for m in sums.measure([sum_of(5.5)])] == [(0.5, 2_000)]
-    assert [m[1:] for m in sums.measure([sum_of(9, TOPIC)])] == [(9, 1_000)]
+    sums.follow_temporality(True)
+    assert [m[1:] for m in sums.measure_points([sum_of(3)])] == [(3, 1_000)]
+    assert [m[1:] for m in sums.measure_points([sum_of(5)])] == [(5, 1_000)]
+    sums.accept_values(AcceptedValues([sum_of(5)], 2_000))
+    assert [m[1:] for m in sums.measure_points([sum_of(5.5)])] == [(0.5, 2_000)]
+    assert [m[1:] for m in sums.measure_points([sum_of(9, TOPIC)])] == [(9, 1_000)]
     # A sum that became smaller belongs to a new metric.
-    assert [m[1:] for m in sums.measure([sum_of(2)])] == [(2, 2_000)]
+    assert [m[1:] for m in sums.measure_points([sum_of(2)])] == [(2, 2_000)]
 
 
 def test_a_sum_goes_on_when_the_attributes_of_its_object_change() -> None:
     sums = Accumulation(1_000)
-    sums.follow(True)
-    sums.accept(AcceptedValues([sum_of(5)], 2_000))
+    sums.follow_temporality(True)
+    sums.accept_values(AcceptedValues([sum_of(5)], 2_000))
     joined = sum_of(6)._replace(resource=(("group_id", "g"), ("group_member_id", "m")))
-    assert [m[1:] for m in sums.measure([joined])] == [(1, 2_000)]
-    assert [m[1:] for m in sums.measure([joined._replace(source=2)])] == [(6, 1_000)]
+    assert [m[1:] for m in sums.measure_points([joined])] == [(1, 2_000)]
+    assert [m[1:] for m in sums.measure_points([joined._replace(source=2)])] == [(6, 1_000)]
 
 
 def test_cumulative_sums_begin_again_when_the_temporality_changes() -> None:
     sums = Accumulation(1_000)
-    sums.follow(False)
-    sums.accept(AcceptedValues([sum_of(5)], 2_000))
-    assert [m[1:] for m in sums.measure([sum_of(6)])] == [(6, 1_000)]
-    sums.follow(True)
-    assert [m[1:] for m in sums.measure([sum_of(8)])] == [(3, 2_000)]
-    sums.accept(AcceptedValues([sum_of(8)], 3_000))
-    sums.follow(True)
-    sums.follow(False)
-    sums.accept(AcceptedValues([sum_of(10)], 4_000))
-    assert [m[1:] for m in sums.measure([sum_of(12)])] == [(4, 3_000)]
+    sums.follow_temporality(False)
+    sums.accept_values(AcceptedValues([sum_of(5)], 2_000))
+    assert [m[1:] for m in sums.measure_points([sum_of(6)])] == [(6, 1_000)]
+    sums.follow_temporality(True)
+    assert [m[1:] for m in sums.measure_points([sum_of(8)])] == [(3, 2_000)]
+    sums.accept_values(AcceptedValues([sum_of(8)], 3_000))
+    sums.follow_temporality(True)
+    sums.follow_temporality(False)
+    sums.accept_values(AcceptedValues([sum_of(10)], 4_000))
+    assert [m[1:] for m in sums.measure_points([sum_of(12)])] == [(4, 3_000)]
 
 
 def test_deltas_of_histograms() -> None:
     sums = Accumulation(1_000)
-    sums.follow(True)
-    sums.accept(AcceptedValues([histogram(1, 2, 3, total=9.0)], 2_000))
-    (found,) = sums.measure([histogram(1, 4, 3, total=12.0)])
+    sums.follow_temporality(True)
+    sums.accept_values(AcceptedValues([histogram(1, 2, 3, total=9.0)], 2_000))
+    (found,) = sums.measure_points([histogram(1, 4, 3, total=12.0)])
     assert found.value == HistogramValue((1.0, 2.0), (0, 2, 0), 3.0)
-    (found,) = sums.measure([histogram(0, 4, 3, total=12.0)])
+    (found,) = sums.measure_points([histogram(0, 4, 3, total=12.0)])
     assert found.value == HistogramValue((1.0, 2.0), (0, 4, 3), 12.0)
 
 
 def test_number_of_kept_series_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accumulation, "MOST_SERIES", 10)
     sums = Accumulation(0)
-    sums.follow(True)
+    sums.follow_temporality(True)
     for turn in range(5):
-        sums.accept(AcceptedValues([sum_of(1, name=f"{turn} {n}") for n in range(5)], 1))
+        sums.accept_values(AcceptedValues([sum_of(1, name=f"{turn} {n}") for n in range(5)], 1))
     assert sums.series == 10
-    assert [m.value for m in sums.measure([sum_of(1, name="4 0"), sum_of(1, name="0 0")])] == [0, 1]
+    assert [
+        m.value for m in sums.measure_points([sum_of(1, name="4 0"), sum_of(1, name="0 0")])
+    ] == [0, 1]
 
 
 @pytest.mark.parametrize("delta", [True, False])

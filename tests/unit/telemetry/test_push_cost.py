@@ -72,7 +72,7 @@ async def test_metrics_of_a_hundred_topics_of_a_consumer_are_taken_quickly(clust
             if count == len(tps):
                 break
         for _ in range(3):
-            seconds, taken = held(collector.take, NamePrefixes([""]))
+            seconds, taken = held(collector.take_metrics, NamePrefixes([""]))
             assert seconds < LIMIT_S
             points = await asyncio.to_thread(taken.compute_points)
             collector.restart()
@@ -92,7 +92,7 @@ async def test_metrics_of_a_hundred_topics_of_a_producer_are_taken_quickly(clust
         for _ in range(3):
             sent = [producer.send(tp.topic, b"x", partition=tp.partition) for tp in tps]
             await producer.gather(sent)
-            seconds, taken = held(collector.take, NamePrefixes([""]))
+            seconds, taken = held(collector.take_metrics, NamePrefixes([""]))
             assert seconds < LIMIT_S
             points = await asyncio.to_thread(taken.compute_points)
             collector.restart()
@@ -147,7 +147,7 @@ class FakeClient:
     def __init__(self, collector: ClientCollector) -> None:
         self._collector = collector
 
-    def collector(self) -> ClientCollector:
+    def make_collector(self) -> ClientCollector:
         return self._collector
 
 
@@ -166,7 +166,7 @@ class Pushing:
         self.pushes = Pushes(clock, Metrics(), FakeClient(self.collector), since_ms=clock.time_ms())
         names = NamePrefixes([""])
         self.subscription = Subscription(1, 1.0, names, True, 1 << 24, (Compression.NONE,))
-        self.pushes.follow(self.subscription)
+        self.pushes.follow_subscription(self.subscription)
         self.child.gauge("assigned", lambda: TOPICS * width)
         self.child.offer_partitions(lambda again: {"lags": self.lags, "lag": self.lags})
         self.turn = 0
@@ -186,11 +186,13 @@ class Pushing:
         for topic in self.topics():
             self.child.counter("topic.records", topic=topic).add(1)
             self.child.spread("topic.fetches", topic=topic).observe(1)
-        payload = self.pushes.encoded(self.pushes.take(self.subscription).encode())
+        payload = self.pushes.add_payloads(
+            self.pushes.take_metrics(self.subscription).encode_metrics()
+        )
         if self.accepted:
-            self.pushes.accepted()
+            self.pushes.on_accepted()
         else:
-            self.pushes.discard()
+            self.pushes.discard_payloads()
         self.metrics.keep_topics(lambda topic: False)
         return payload.series
 

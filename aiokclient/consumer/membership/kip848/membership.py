@@ -336,11 +336,11 @@ class Kip848Membership:
                 name, self._make_subscription(), self._assignment.report_owned(), self._version
             )
             sent_at = self._clock.monotonic()
-            self._meters.heartbeat_sent(sent_at)
+            self._meters.on_heartbeat_sent(sent_at)
             timeout_s = self._schedule.attempt_timeout_s(request_s)
             self._is_unanswered = True
             answer = await self._connection.send(request, timeout_s)
-            self._meters.heartbeat_answered(sent_at)
+            self._meters.on_heartbeat_answered(sent_at)
             self._note_known()
         except KafkaError as error:
             self._builder.forget_sent()

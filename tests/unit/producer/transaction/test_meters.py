@@ -29,7 +29,7 @@ def owned_by_a_producer() -> OwnMetrics:
 
 
 def pushed(own_metrics: OwnMetrics, key: str) -> dict[Any, float]:
-    readings = own_metrics.take_sample(again=None).read(key)
+    readings = own_metrics.take_sample(again=None).read_key(key)
     return {labels: reading.total for labels, reading in readings.items()}
 
 
