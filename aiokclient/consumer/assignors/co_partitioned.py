@@ -71,7 +71,7 @@ class CoPartitioned(Assignor):
 
         Raises AssignmentFailedError if no member subscribes to all of the topics that were given.
         """
-        units = {unit.shown: unit for unit in self._units(cluster, members)}
+        units = {unit.shown: unit for unit in self._make_units(cluster, members)}
         given = self.by.assign(
             AssignmentCluster({name: unit.racks(cluster) for name, unit in units.items()}),
             {name: _shown(name, member, units.values()) for name, member in members.items()},
@@ -87,7 +87,7 @@ class CoPartitioned(Assignor):
         holdings = {name: Holding(one.owned, one.generation_id) for name, one in members.items()}
         return without_transfers(all_given, holdings)
 
-    def _units(
+    def _make_units(
         self, cluster: AssignmentCluster, members: Mapping[str, MemberSubscription]
     ) -> Iterator[_Unit]:
         able = subscribers(cluster, members)

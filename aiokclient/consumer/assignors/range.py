@@ -45,7 +45,7 @@ class Range(Assignor):
             _match_racks(topics)
         given: dict[str, list[TopicPartition]] = {member: [] for member in members}
         for topic in topics:
-            topic.deal(lambda member, index: True)
+            topic.deal_partitions(lambda member, index: True)
             for member, indexes in topic.given.items():
                 given[member] += [TopicPartition(topic.name, index) for index in indexes]
         return {member: MemberAssignment(tuple(sorted(given[member]))) for member in members}
@@ -66,21 +66,21 @@ class _TopicShares:
         on = frozenset(rack for rack in members.values() if rack is not None)
         self.uses_racks = uses_racks(on, self.racks)
 
-    def room(self, member: str) -> int:
+    def count_room(self, member: str) -> int:
         return self._share + (self._larger > 0) - len(self.given[member])
 
-    def fits(self, member: str, index: int) -> bool:
+    def is_near(self, member: str, index: int) -> bool:
         rack = self.members[member]
         return rack is None or rack in self.racks[index]
 
-    def give(self, member: str, indexes: Iterable[int]) -> None:
+    def give_partitions(self, member: str, indexes: Iterable[int]) -> None:
         for index in indexes:
             del self.left[index]
             self.given[member].append(index)
         if len(self.given[member]) > self._share:
             self._larger -= 1
 
-    def deal(self, may: Callable[[str, int], bool]) -> None:
+    def deal_partitions(self, may: Callable[[str, int], bool]) -> None:
         """Assign remaining partitions to the members, in order, up to the share of each one.
 
         `may(member, index)` returns whether the member may be assigned that partition.
@@ -90,8 +90,8 @@ class _TopicShares:
                 return
             fitting = (index for index in self.left if may(member, index))
             # A member that gets nothing must not use up one of the larger shares.
-            if taken := list(islice(fitting, max(0, self.room(member)))):
-                self.give(member, taken)
+            if taken := list(islice(fitting, max(0, self.count_room(member)))):
+                self.give_partitions(member, taken)
 
 
 def _match_racks(topics: Iterable[_TopicShares]) -> None:
@@ -102,7 +102,7 @@ def _match_racks(topics: Iterable[_TopicShares]) -> None:
         if len(group) > 1:
             _match_together(group)
         elif group[0].uses_racks:
-            group[0].deal(group[0].fits)
+            group[0].deal_partitions(group[0].is_near)
 
 
 def _match_together(topics: list[_TopicShares]) -> None:
@@ -110,9 +110,11 @@ def _match_together(topics: list[_TopicShares]) -> None:
     members = list(topics[0].members)
     for index in range(len(topics[0].racks)):
         for member in members:
-            if all(topic.fits(member, index) and topic.room(member) > 0 for topic in topics):
+            if all(
+                topic.is_near(member, index) and topic.count_room(member) > 0 for topic in topics
+            ):
                 for topic in topics:
-                    topic.give(member, [index])
-                if not any(topic.room(member) > 0 for topic in topics):
+                    topic.give_partitions(member, [index])
+                if not any(topic.count_room(member) > 0 for topic in topics):
                     members.remove(member)
                 break

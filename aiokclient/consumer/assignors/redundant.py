@@ -59,7 +59,7 @@ class Redundant(Sticky):
         holdings = {name: read_holding(member.user_data) for name, member in members.items()}
         copies = _Copies(cluster, members, holdings)
         copies.keep(self.copies)
-        copies.fill(self.copies)
+        copies.fill_copies(self.copies)
         copies.level()
         return {name: MemberAssignment(tuple(sorted(copies.held[name]))) for name in members}
 
@@ -88,26 +88,26 @@ class _Copies:
             for name in [name for name in had if name in able][:copies]:
                 self.held[name][partition] = None
 
-    def fill(self, copies: int) -> None:
+    def fill_copies(self, copies: int) -> None:
         for partition in self._partitions:
             able = self._able[partition.topic]
             without = [name for name in able if partition not in self.held[name]]
             missing = min(copies, len(able)) - (len(able) - len(without))
             if missing > 0:
-                for name in sorted(without, key=self._load)[:missing]:
+                for name in sorted(without, key=self._count_load)[:missing]:
                     self.held[name][partition] = None
 
     def level(self) -> None:
         order = list(self.held)
         while order:
-            order.sort(key=self._load)
+            order.sort(key=self._count_load)
             if not self._give_one(order[-1], order):
                 order.pop()
 
     def _give_one(self, source: str, order: Sequence[str]) -> bool:
         have = self.held[source]
         for target in order:
-            if self._load(target) + 2 > self._load(source):
+            if self._count_load(target) + 2 > self._count_load(source):
                 return False
             fitting = [
                 partition
@@ -123,5 +123,5 @@ class _Copies:
                 return True
         return False
 
-    def _load(self, name: str) -> int:
+    def _count_load(self, name: str) -> int:
         return len(self.held[name])

@@ -31,7 +31,7 @@ class _ListenerCall:
         self.running = True
         self.task = asyncio.current_task()
 
-    def returned(self) -> None:
+    def end_call(self) -> None:
         """Record that the call has returned, so that its tasks are ordinary tasks from now on."""
         self.running = False
 
@@ -55,7 +55,7 @@ class ListenerCalls:
         try:
             yield
         finally:
-            call.returned()
+            call.end_call()
             self.running_count -= 1
             _calls.reset(token)
 

@@ -347,7 +347,7 @@ class Kip848Membership:
             if not self._connection.was_answered:
                 self._note_known()  # The coordinator may have executed the heartbeat.
             if membership == member.memberships:
-                self._on_error(error)
+                self._handle_error(error)
             return
         if membership == member.memberships:
             self._on_response(answer, sent_at)
@@ -372,8 +372,8 @@ class Kip848Membership:
         self.apply_event(Kip848Event.ASSIGNED if differs else Kip848Event.CONFIRMED)
         self._parts.coordinator.on_identity_changed()
 
-    def _on_error(self, error: KafkaError) -> None:
-        action = self._connection.on_failure(error)
+    def _handle_error(self, error: KafkaError) -> None:
+        action = self._connection.handle_failure(error)
         self._schedule.delay_until(self._clock.monotonic() + action.delay_s)
         event = event_of(self._member.state, error.code)
         if event is None and action.decision is Decision.RECOVER:
@@ -502,7 +502,7 @@ class HeartbeatConnection:
         """
         self._retry.succeeded()
 
-    def on_failure(self, error: KafkaError) -> Action:
+    def handle_failure(self, error: KafkaError) -> Action:
         """Return the action for a failed attempt, and forget a coordinator that has moved.
 
         Synchronous.
@@ -530,7 +530,7 @@ class HeartbeatConnection:
                 return None
             except KafkaError as error:
                 failure = error
-                action = self.on_failure(error)
+                action = self.handle_failure(error)
                 if error.code in CODES or not action.again:
                     # The coordinator removes the member anyway when its session times out.
                     extra = {"event": "group_leave_failed"}

@@ -127,7 +127,7 @@ class InitialOffsets:
                 continue  # The application has sought, or another member owns it by now.
             error = results.errors.get(state.tp) or unclear.get(state.tp.topic)
             if error is not None:
-                self._on_error(state, error, Scope.OFFSET_FETCH)
+                self._handle_error(state, error, Scope.OFFSET_FETCH)
             elif stored is not None:
                 epoch = -1 if stored.leader_epoch is None else stored.leader_epoch
                 state.start_at_committed(stored.offset, epoch)
@@ -199,10 +199,10 @@ class InitialOffsets:
                 state.retry.succeeded()
                 self._subscription.withhold([state], Withheld.INITIAL_OFFSET, False)
             else:
-                self._on_error(state, error, Scope.OFFSET_COMMIT)
+                self._handle_error(state, error, Scope.OFFSET_COMMIT)
         self._subscription.report_change()
 
-    def _on_error(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
+    def _handle_error(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
         if self._backoff.on_request_failure(state, error, scope) is Decision.FAIL:
             self._coordinator.report_error(error)
 
