@@ -369,7 +369,8 @@ class Reader:
         # An earlier request may have ended early without yielding.
         until = self._yielded + YIELD_INTERVAL_S
         state = self.exposed_state()
-        if state is not None and self._subscription.is_shared(state.tp):
+        # Without a group, no partition can be assigned to another consumer.
+        if self._group is not None and state is not None and self._subscription.is_shared(state.tp):
             until = min(until, self._subscription.get_confirmed_until())
         return max(until - self._time(), 0.0)
 
@@ -401,7 +402,7 @@ class Reader:
             if not self._chunks and not self._unpack_chunk():
                 return None
             chunk = self._chunks[0]
-            if chunk.left:
+            if chunk.delivered < len(chunk.records):
                 return chunk
             self._pass_chunk(chunk)
             if self._time() - self._yielded >= YIELD_INTERVAL_S:

@@ -142,11 +142,6 @@ class Chunk:
         """Whether the chunk may be delivered: no seek, pause, or revocation has followed."""
         return self.generation == self.state.generation and self.state.flowing
 
-    @property
-    def left(self) -> int:
-        """The number of records that are not delivered."""
-        return len(self.records) - self.delivered
-
     def take(self, most: int, size: int, *, first: bool) -> tuple[list[RawRecord], int]:
         """Take at most `most` records of at most `size` bytes. Return them and their size.
 

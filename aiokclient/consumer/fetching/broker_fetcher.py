@@ -114,7 +114,8 @@ class BrokerRequests:
         With `once`, the request uses no session, and the broker does not wait for records.
         """
         version = session.version(wanted, connection.broker.version_of(FetchRequest))
-        rack_id = "" if self._routes.hides_rack(wanted) else None
+        hides_rack = bool(self.options.rack_id) and self._routes.hides_rack(wanted)
+        rack_id = "" if hides_rack else None
         make = session.without_session if once else session.request
         request = make(wanted, version, rack_id=rack_id)
         self._count.add()
@@ -161,7 +162,7 @@ class EmptyResponses:
 
         There is no pause if `wanted` contains anything that the last request, `known`, did not.
         """
-        if self.until <= self._clock.monotonic():
+        if self.until == -math.inf or self.until <= self._clock.monotonic():
             return False
         return all(known.get(tp) is want for tp, want in wanted.items())
 
@@ -290,9 +291,10 @@ class MovedPositions:
 
         Call it before the next request on the main connection, which includes the same partitions.
         """
-        until = self._clock.monotonic() + LONGEST_S
-        while self._sent and await self._answered.wait(until):
-            pass
+        if self._sent:
+            until = self._clock.monotonic() + LONGEST_S
+            while self._sent and await self._answered.wait(until):
+                pass
 
     async def _run(self) -> None:
         try:

@@ -120,7 +120,8 @@ class PartitionResponses:
 
     def keep_fetch(self, fetch: PartitionFetch) -> None:
         """Buffer the batches of a partition."""
-        fetch.state.fetch.replica_delivers(self._cluster.clock.monotonic())
+        if fetch.state.fetch.preferred >= 0:
+            fetch.state.fetch.replica_delivers(self._cluster.clock.monotonic())
         self._buffer.add(fetch)
 
     def on_out_of_range(self, state: PartitionState, node_id: int, offset: int) -> None:

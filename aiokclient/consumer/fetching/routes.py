@@ -42,20 +42,16 @@ class Routes:
         self._callbacks = callbacks
         self._uses_racks = bool(config.client_rack)
         self._preferred_s = config.metadata_max_age_ms / 1000
-        self._open = False
+        self.is_open = False
+        """Whether fetching is permitted."""
 
     def permit_fetching(self) -> None:
         """Permit fetching from now on."""
-        self._open = True
+        self.is_open = True
 
     def stop_fetching(self) -> None:
         """Stop all fetching."""
-        self._open = False
-
-    @property
-    def is_open(self) -> bool:
-        """Whether fetching is permitted."""
-        return self._open
+        self.is_open = False
 
     def find_node(self, state: PartitionState, now: float) -> int:
         """Return the broker to fetch a partition from, -1 if there is none."""
@@ -72,7 +68,7 @@ class Routes:
         """Return whether any partition is fetched from the broker, paused ones included."""
         now = self._cluster.clock.monotonic()
         states = self._subscription.partitions.values()
-        return self._open and any(self.find_node(state, now) == node_id for state in states)
+        return self.is_open and any(self.find_node(state, now) == node_id for state in states)
 
     def topics_of(self, node_id: int) -> list[str]:
         """Return the topics with a partition that is fetched from the broker."""
