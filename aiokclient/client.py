@@ -51,7 +51,7 @@ class Client(Parent):
     """
 
     def __init__(self, *wrong: Never, **options: Unpack[ClientOptions]) -> None:
-        ClientConfig.hide(options)
+        ClientConfig.hide_options(options)
         refuse_positional("Client", wrong)
         super().__init__(ClientConfig.build(options))
         self._ranges: RangeConnections | None = None

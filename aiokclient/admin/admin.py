@@ -100,7 +100,7 @@ class Admin(Lifecycle):
     def __init__(
         self, *wrong: Never, client: Parent | None = None, **options: Unpack[AdminOptions]
     ) -> None:
-        AdminConfig.hide(options)
+        AdminConfig.hide_options(options)
         refuse_positional("Admin", wrong)
         shared = config_of(client)
         super().__init__(AdminConfig.build(options, client=shared), client)

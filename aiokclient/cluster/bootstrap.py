@@ -292,7 +292,7 @@ class Bootstrap:
                 everything.cancel()
                 return
             except KafkaError as error:
-                explained, advised = await pool.explained(error)
+                explained, advised = await pool.explain_error(error)
                 delay = self._on_server_failure(pool, explained, retry, advised)
                 if self._is_login_refused():
                     everything.cancel()
@@ -338,7 +338,7 @@ class Bootstrap:
                     timeout_s = self._config.request_timeout_ms / 1000
                     response = await connection.send(request, timeout_s=timeout_s)
                     if not response.error_code:
-                        pool.confirm()
+                        pool.mark_confirmed()
 
     def _on_server_failure(
         self, pool: ConnectionPool, error: KafkaError, retry: Retry, advised: bool

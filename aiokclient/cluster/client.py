@@ -337,7 +337,7 @@ class ClusterClient:
         )
 
     async def _read_files(self, tls: TlsContexts, deadline: float) -> None:
-        began, job = self.clock.monotonic(), threads.Job(tls.load)
+        began, job = self.clock.monotonic(), threads.Job(tls.load_files)
         try:
             async with asyncio.timeout_at(deadline):
                 await threads.run_blocking(job)

@@ -400,7 +400,7 @@ class ClientConfig(LoginConfig):
         have.
         """
         options = dict(options)
-        cls.hide(options)
+        cls.hide_options(options)
         known, shared = _fields(cls), {}
         if client is not None:
             shared = {name: getattr(client, name) for name in _fields(ClientConfig)}
@@ -467,7 +467,7 @@ class ClientConfig(LoginConfig):
         raise AssertionError  # `raise_any` always raises here.
 
     @classmethod
-    def hide(cls, options: Any, *others: type[ClientConfig]) -> None:
+    def hide_options(cls, options: Any, *others: type[ClientConfig]) -> None:
         """Hide the secrets in a dict of keyword options, in place.
 
         Callers do this before anything that can raise, because tracebacks show variables.
@@ -483,7 +483,7 @@ class ClientConfig(LoginConfig):
         If the properties cannot be read, the error is returned instead, so that the caller can
         raise it where no secret is in a local variable.
         """
-        cls.hide(options)
+        cls.hide_options(options)
         return source if isinstance(source, Exception) else hidden_properties(source, *_names(cls))
 
 

@@ -57,11 +57,11 @@ class Kind(Protocol):
     @property
     def allowed(self) -> str: ...
 
-    def check(self, value: Any) -> Any:
+    def check_value(self, value: Any) -> Any:
         """Return the value in its normal form. Raises ValueError if it is not allowed."""
         ...
 
-    def read(self, text: str) -> Any:
+    def parse_text(self, text: str) -> Any:
         """Return the value of a text. Raises ValueError if it is not allowed."""
         ...
 
@@ -81,7 +81,7 @@ class Integer:
         limits = f"from {self.least} to {self.most}"
         return f"an integer {limits}" + (", or None" if self.optional else "")
 
-    def check(self, value: Any) -> int | None:
+    def check_value(self, value: Any) -> int | None:
         if value is None and self.optional:
             return None
         if isinstance(value, float) and value.is_integer():
@@ -92,9 +92,9 @@ class Integer:
             raise ValueError
         return value
 
-    def read(self, text: str) -> int | None:
+    def parse_text(self, text: str) -> int | None:
         try:
-            return self.check(int(text))
+            return self.check_value(int(text))
         except ValueError:
             raise ValueError from None
 
@@ -112,16 +112,16 @@ class Number:
     def allowed(self) -> str:
         return f"a number from {self.least} to {self.most}"
 
-    def check(self, value: Any) -> float:
+    def check_value(self, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError
         if not self.least <= value <= self.most:
             raise ValueError
         return float(value)
 
-    def read(self, text: str) -> float:
+    def parse_text(self, text: str) -> float:
         try:
-            return self.check(float(text))
+            return self.check_value(float(text))
         except ValueError:
             raise ValueError from None
 
@@ -144,7 +144,7 @@ class Choice(Generic[T]):
         names = [repr(spellings[0]) for _, spellings in self.meanings]
         return f"one of {', '.join(names[:-1])} and {names[-1]}"
 
-    def check(self, value: Any) -> T:
+    def check_value(self, value: Any) -> T:
         if isinstance(value, str):
             value = value.strip().lower()
         for meaning, spellings in self.meanings:
@@ -153,8 +153,8 @@ class Choice(Generic[T]):
                     return meaning
         raise ValueError
 
-    def read(self, text: str) -> T:
-        return self.check(text)
+    def parse_text(self, text: str) -> T:
+        return self.check_value(text)
 
 
 class Boolean:
@@ -169,13 +169,13 @@ class Boolean:
     def allowed(self) -> str:
         return "True or False"
 
-    def check(self, value: Any) -> bool | None:
+    def check_value(self, value: Any) -> bool | None:
         if isinstance(value, bool) or (self.optional and value is None):
             return value
         raise ValueError
 
-    def read(self, text: str) -> bool:
-        return Choice(((True, ("true",)), (False, ("false",)))).check(text)
+    def parse_text(self, text: str) -> bool:
+        return Choice(((True, ("true",)), (False, ("false",)))).check_value(text)
 
 
 class Text:
@@ -194,7 +194,7 @@ class Text:
     def allowed(self) -> str:
         return "a string or None" if self.optional else "a string that is not empty"
 
-    def check(self, value: Any) -> str | None:
+    def check_value(self, value: Any) -> str | None:
         if value is None and self.optional:
             return None
         if not isinstance(value, str) or not (value or self.optional):
@@ -203,8 +203,8 @@ class Text:
             raise ValueError(problem)
         return value
 
-    def read(self, text: str) -> str | None:
-        return self.check(text or None if self.optional else text)
+    def parse_text(self, text: str) -> str | None:
+        return self.check_value(text or None if self.optional else text)
 
 
 class SecretText:
@@ -214,14 +214,14 @@ class SecretText:
     def allowed(self) -> str:
         return "a string or None"
 
-    def check(self, value: Any) -> Secret | None:
+    def check_value(self, value: Any) -> Secret | None:
         value = Secret.of(value)
         if value is not None and not value.is_text:
             raise ValueError
         return value or None
 
-    def read(self, text: str) -> Secret | None:
-        return self.check(text)
+    def parse_text(self, text: str) -> Secret | None:
+        return self.check_value(text)
 
 
 STRATEGIES = {
@@ -249,7 +249,7 @@ class AssignmentStrategies:
             "from aiokclient.Assignor, an object of one, or a list of them"
         )
 
-    def check(self, value: Any) -> tuple[Any, ...]:
+    def check_value(self, value: Any) -> tuple[Any, ...]:
         if isinstance(value, str):
             value = [part.strip() for part in value.split(",")]
         elif not isinstance(value, Sequence):
@@ -271,8 +271,8 @@ class AssignmentStrategies:
             return value
         raise ValueError(f"{value!r} is not an assignor. It must be {self.allowed}.")
 
-    def read(self, text: str) -> tuple[Any, ...]:
-        return self.check(text)
+    def parse_text(self, text: str) -> tuple[Any, ...]:
+        return self.check_value(text)
 
 
 class Given:
@@ -300,7 +300,7 @@ class Given:
     def allowed(self) -> str:
         return f"{self.what}, passed as an argument by the program"
 
-    def check(self, value: Any) -> Any:
+    def check_value(self, value: Any) -> Any:
         if isinstance(value, str):
             self._check_text(value)
         fits = hasattr(value, self.method) or (self.or_function and callable(value))
@@ -311,7 +311,7 @@ class Given:
             raise ValueError("It must be an ordinary function, because it is called without await.")
         return value
 
-    def read(self, text: str) -> Any:
+    def parse_text(self, text: str) -> Any:
         self._check_text(text)
         raise ValueError
 
@@ -331,7 +331,7 @@ class Addresses:
     def allowed(self) -> str:
         return "host:port, or several of them, with an IPv6 address in brackets: [::1]:9092"
 
-    def check(self, value: Any) -> tuple[tuple[str, int], ...]:
+    def check_value(self, value: Any) -> tuple[tuple[str, int], ...]:
         items = value.split(",") if isinstance(value, str) else value
         if not isinstance(items, Sequence) or isinstance(items, bytes | bytearray):
             raise ValueError
@@ -340,8 +340,8 @@ class Addresses:
             raise ValueError("Give the address, host:port, of one or more brokers.")
         return addresses
 
-    def read(self, text: str) -> tuple[tuple[str, int], ...]:
-        return self.check(text)
+    def parse_text(self, text: str) -> tuple[tuple[str, int], ...]:
+        return self.check_value(text)
 
 
 _ADDRESS = re.compile(
@@ -401,17 +401,17 @@ class OffsetReset:
     def allowed(self) -> str:
         return "'earliest', 'latest', 'none' or 'by_duration:' with a duration such as PT24H or P7D"
 
-    def check(self, value: Any) -> str:
+    def check_value(self, value: Any) -> str:
         if not isinstance(value, str):
             raise ValueError
         name, _, duration = value.partition(":")
         if name.lower() == "by_duration":
             self.duration_ms(value)
             return f"by_duration:{duration.upper()}"
-        return Choice.of("earliest", "latest", "none").check(value)
+        return Choice.of("earliest", "latest", "none").check_value(value)
 
-    def read(self, text: str) -> str:
-        return self.check(text)
+    def parse_text(self, text: str) -> str:
+        return self.check_value(text)
 
     @staticmethod
     def duration_ms(value: str) -> int | None:

@@ -41,7 +41,7 @@ class OptionValues:
     def _check_together(self) -> None:
         """Check combinations of options."""
 
-    def given(self, other: OptionValues | None = None) -> dict[str, Any]:
+    def given_options(self, other: OptionValues | None = None) -> dict[str, Any]:
         """Return the options that differ from their defaults and from the values in `other`."""
         return {
             field.name: value
@@ -62,7 +62,7 @@ class OptionValues:
         secrets = {field.name for field in _fields(self) if declared(field).secret}
         shown = (
             f"{name}={'***' if name in secrets else repr(value)}"
-            for name, value in self.given().items()
+            for name, value in self.given_options().items()
         )
         return f"{type(self).__name__}({', '.join(shown)})"
 
@@ -79,10 +79,10 @@ def checked(field: dataclasses.Field[Any], value: Any, name: str, *, reading: bo
     declaration = declared(field)
     try:
         if reading and isinstance(value, str):
-            return declaration.kind.read(value.strip())
+            return declaration.kind.parse_text(value.strip())
         if reading and isinstance(value, Secret):
             value = value.stripped()
-        return declaration.kind.check(value)
+        return declaration.kind.check_value(value)
     except ValueError as error:
         shown = "this value" if declaration.secret else shortened(value)
         reason = str(error) or f"It must be {declaration.kind.allowed}."

@@ -150,7 +150,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         listener: Any = None,
         **options: Unpack[ConsumerOptions[K, V]],
     ) -> None:
-        ConsumerConfig.hide(options)
+        ConsumerConfig.hide_options(options)
         refuse_positional("Consumer", [one for one in topics if isinstance(one, Mapping)])
         shared = config_of(client)
         config = ConsumerConfig.build(options, client=shared)

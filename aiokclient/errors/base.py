@@ -86,13 +86,13 @@ class KafkaError(Exception):
     def __str__(self) -> str:
         sentences = (self.what, self.message, self.hint)
         text = " ".join(_sentence(part) for part in sentences if part)
-        head = f"{self._label()}{self._where()}".strip().removeprefix("in ")
+        head = f"{self._label_text()}{self._describe_place()}".strip().removeprefix("in ")
         return f"{head}: {text}" if head and text else head or text
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
 
-    def _label(self) -> str:
+    def _label_text(self) -> str:
         return f"{self.name} ({self.code})" if self._has_own_code else ""
 
     @property
@@ -101,7 +101,7 @@ class KafkaError(Exception):
         # error). No broker sent such an error, so its text does not have that code.
         return self.code is not None and "code" in {**type(self).__dict__, **self.__dict__}
 
-    def _where(self) -> str:
+    def _describe_place(self) -> str:
         where = f" in {self.api}" if self.api else ""
         if isinstance(self.broker, int) and self.broker < 0:
             where += " to a bootstrap server"  # The id of a bootstrap server is internal.

@@ -271,7 +271,7 @@ class RecordError(SerializationError):
         self.raw_value = raw_value
         self.headers = headers
 
-    def _where(self) -> str:
+    def _describe_place(self) -> str:
         return f"{self.topic_partition} offset {self.offset}"
 
 
@@ -289,7 +289,7 @@ class UnreadableBatchError(RecordError):
         super().__init__(message, topic_partition=topic_partition, offset=offset)
         self.last_offset = last_offset
 
-    def _where(self) -> str:
+    def _describe_place(self) -> str:
         return f"{self.topic_partition} offsets {self.offset} to {self.last_offset}"
 
 

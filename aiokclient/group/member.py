@@ -195,7 +195,7 @@ class GroupMember(MemberLifecycle):
         client: Parent | None = None,
         **options: Unpack[GroupMemberOptions],
     ) -> None:
-        GroupMemberConfig.hide(options)
+        GroupMemberConfig.hide_options(options)
         shared = config_of(client)
         every: dict[str, Any] = {**options, "group_id": group_id, "protocol_type": protocol_type}
         super().__init__(GroupMemberConfig.build(every, client=shared), client)
@@ -223,7 +223,7 @@ class GroupMember(MemberLifecycle):
         del source
         shared = config_of(client)
         config = GroupMemberConfig.from_properties(hidden, client=shared, **options)
-        return cls(protocols=protocols, client=client, **config.given(shared))
+        return cls(protocols=protocols, client=client, **config.given_options(shared))
 
     def _make_handler(self) -> GenerationMailbox:
         self._mailbox = GenerationMailbox(self._config.protocol_type, self._protocols)

@@ -40,14 +40,14 @@ class Table(NamedTuple):
             parts.append(f'<caption style="text-align:left">{escape(self.caption)}</caption>')
         heads = "".join(f"<th>{escape(column.name)}</th>" for column in self.columns)
         parts.append(f"<thead><tr>{heads}</tr></thead><tbody>")
-        parts += [self._row(row) for row in self.rows[:ROWS]]
+        parts += [self._html_row(row) for row in self.rows[:ROWS]]
         parts.append("</tbody></table>")
         total = max(self.total, len(self.rows))
         if total > ROWS:
             parts.append(f"<p>The first {ROWS} of {total:,} rows are shown.</p>")
         return "".join(parts)
 
-    def _row(self, row: Sequence[Any]) -> str:
+    def _html_row(self, row: Sequence[Any]) -> str:
         from html import escape
 
         cells = []

@@ -133,7 +133,7 @@ async def authenticate_again(
         raise
     else:
         sasl.on_outcome(login, None)
-        broker.renew(lifetime_ms)
+        broker.renew_session(lifetime_ms)
         connection.resume()
 
 
@@ -258,7 +258,7 @@ async def _ask(
             broker=broker.node_id,
         ) from error
     try:
-        response: R = pipeline.match(frame).decode(frame)
+        response: R = pipeline.match_response(frame).decode(frame)
     except ProtocolError as error:
         error.api, error.broker = api, broker.node_id
         error.message = f"{broker.address} sent a malformed SASL response. {error.message}"
@@ -278,4 +278,4 @@ def _write(
         version,
         size_of(segments),
     )
-    return connection.exchange(segments)
+    return connection.exchange_frame(segments)

@@ -50,13 +50,13 @@ class ClusterCheck(Protocol):
     def checks(self) -> bool:
         """Whether ApiVersions carries the expected ids."""
 
-    def expected(self, node_id: int) -> Expected | None:
+    def expected_ids(self, node_id: int) -> Expected | None:
         """Return the ids that ApiVersions carries, or None if it carries no ids."""
 
-    def doubts(self, node_id: int) -> bool:
+    def is_in_doubt(self, node_id: int) -> bool:
         """Return whether a broker that has not confirmed the ids must name its cluster."""
 
-    def compare(self, node_id: int, address: str, found: MetadataResponse) -> KafkaError | None:
+    def compare_ids(self, node_id: int, address: str, found: MetadataResponse) -> KafkaError | None:
         """Return an error if the broker has named another cluster."""
 
 
@@ -97,15 +97,15 @@ async def check_cluster(
     began = time()
     try:
         async with asyncio.timeout(timeout_s):
-            frame = await connection.exchange(segments)
+            frame = await connection.exchange_frame(segments)
     except TimeoutError:
         text = f"{broker.address} did not say in which cluster it is within {timeout_s:.1f} s."
         raise diagnosis.SilentError(text, broker=broker.node_id) from None
     except DisconnectedError as error:
         text = f"{broker.address} closed the connection before it said in which cluster it is."
         raise DisconnectedError(text, api=api, broker=broker.node_id) from error
-    response: MetadataResponse = pipeline.match(frame).decode(frame)
+    response: MetadataResponse = pipeline.match_response(frame).decode(frame)
     traffic.log_response(broker, api, version, len(frame), time() - began, response)
-    problem = cluster.compare(broker.node_id, broker.address, response)
+    problem = cluster.compare_ids(broker.node_id, broker.address, response)
     if problem is not None:
         raise problem

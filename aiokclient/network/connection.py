@@ -107,7 +107,7 @@ class ConnectedBroker:
         """Set the broker id, once it is known which broker the bootstrap server is."""
         self.node_id = node_id
 
-    def supports(
+    def learn_support(
         self,
         api_versions: Mapping[int, tuple[int, int]],
         features: Mapping[str, int],
@@ -119,7 +119,7 @@ class ConnectedBroker:
         self.session_lifetime_ms = session_lifetime_ms
         self._negotiated.clear()
 
-    def renew(self, session_lifetime_ms: int) -> None:
+    def renew_session(self, session_lifetime_ms: int) -> None:
         """Store the lifetime of the session, in milliseconds, after a repeated authentication."""
         self.session_lifetime_ms = session_lifetime_ms
 
@@ -158,7 +158,7 @@ class SetupFrames:
         self._head = b""
         self._frame: asyncio.Future[Buffer] | None = None
 
-    def expect(self) -> asyncio.Future[Buffer]:
+    def expect_frame(self) -> asyncio.Future[Buffer]:
         """Return a future of the next received frame."""
         self._frame = asyncio.get_running_loop().create_future()
         return self._frame
@@ -211,13 +211,13 @@ class Arrivals:
         """Return the number of responses that have arrived and are not delivered yet."""
         return len(self._waiting)
 
-    def frame(self, frame: Buffer) -> None:
+    def on_frame(self, frame: Buffer) -> None:
         """Process the frame of the next response."""
         connection = self._connection
         if connection is None:
             return
         try:
-            asked = self._pipeline.match(frame)
+            asked = self._pipeline.match_response(frame)
             large = len(frame) >= LARGE and not asked.request.response_class.has_records()
             if not large and not self._waiting:
                 connection.on_response(asked.decode(frame), len(frame))
@@ -225,14 +225,14 @@ class Arrivals:
         except ProtocolError as error:
             connection.close(error)
             return
-        self._later(asked, frame, large)
+        self._decode_later(asked, frame, large)
 
     def end(self) -> None:
         """Deliver nothing any more, and drop the reference to the connection."""
         self._waiting.clear()
         self._connection = None
 
-    def _later(self, asked: InFlight, frame: Buffer, large: bool) -> None:
+    def _decode_later(self, asked: InFlight, frame: Buffer, large: bool) -> None:
         if large:
             work: asyncio.Future[Any] = threads.run(asked.decode, frame)
         else:
@@ -242,9 +242,9 @@ class Arrivals:
             except ProtocolError as error:
                 work.set_exception(error)
         self._waiting.append((work, len(frame)))
-        work.add_done_callback(self._decoded)
+        work.add_done_callback(self._on_decoded)
 
-    def _decoded(self, work: asyncio.Future[Any]) -> None:
+    def _on_decoded(self, work: asyncio.Future[Any]) -> None:
         if not work.cancelled():
             work.exception()  # Mark the exception as retrieved. It is handled below, in order.
         while self._waiting and self._waiting[0][0].done():
@@ -384,7 +384,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         unanswered = len(self._in_flight) > arrived
         return self._now() - self._in_flight[arrived].since if unanswered else 0.0
 
-    def arrives(self, outcome: asyncio.Future[Any]) -> bool:
+    def is_arriving(self, outcome: asyncio.Future[Any]) -> bool:
         """Return whether the response of a request is being received or decoded.
 
         `outcome` is the future that `send` returned. Receiving or decoding a large response can
@@ -417,7 +417,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """
         now = self._now()
         sent = AwaitedRequest(message, version, now, timeout_s, expect_response)
-        self._start(sent, now)
+        self._start_request(sent, now)
         return sent.future
 
     def call(
@@ -439,7 +439,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if now is None:
             now = self._now()
         sent = CallbackRequest(done, message, version, now, timeout_s, expect_response)
-        self._start(sent, now)
+        self._start_request(sent, now)
 
     def send_first(
         self, message: Request[Any], *, version: int, timeout_s: float
@@ -455,9 +455,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         ahead_s = max(latest, self._held.throttled_until) - now
         sent = AwaitedRequest(message, version, now, timeout_s + max(ahead_s, 0.0), True)
         if self.closed:
-            sent.fail(self._disconnected(sent))
+            sent.fail(self._disconnected_error(sent))
         else:
-            self._write(sent)
+            self._write_request(sent)
             self._timer.wake_at(sent.deadline)
         return sent.future
 
@@ -479,9 +479,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._last_used = self._used_before
         self._write_held(self._now())
 
-    def _start(self, sent: PendingRequest, now: float) -> None:
+    def _start_request(self, sent: PendingRequest, now: float) -> None:
         if self.closed:
-            sent.fail(self._disconnected(sent))
+            sent.fail(self._disconnected_error(sent))
             return
         if sent.version is None:
             try:
@@ -494,15 +494,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if held.requests or held.paused or now < held.throttled_until:
             self._timer.wake_at(held.add(sent, now))
         else:
-            self._write(sent)
+            self._write_request(sent)
             self._timer.wake_at(sent.deadline)
 
-    def _write(self, sent: PendingRequest) -> None:
+    def _write_request(self, sent: PendingRequest) -> None:
         transport = self._transport
         assert transport is not None
         assert sent.version is not None
         if transport.is_closing():
-            sent.fail(self._disconnected(sent))
+            sent.fail(self._disconnected_error(sent))
             return
         try:
             _, segments = self._pipeline.send(
@@ -516,7 +516,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._in_flight.append(sent)
         else:
             self._one_way = True
-            sent.written()
+            sent.on_written()
         size = sum(map(len, segments))
         self._meter.count_request(self.broker, sent, size)
         if size <= JOINED:  # This does the same as `write_segments`, without a function call.
@@ -525,10 +525,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             write_segments(transport, segments, size)
 
     def _write_held(self, now: float) -> None:
-        while not self.closed and (sent := self._held.next(now)) is not None:
+        while not self.closed and (sent := self._held.take_next(now)) is not None:
             # The time for which the client held the request does not count towards its timeout.
-            sent.begin(now)
-            self._write(sent)
+            sent.restart_timeout(now)
+            self._write_request(sent)
         if self._draining and not self.in_flight:
             self.close()
 
@@ -540,22 +540,22 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._last_used = now = self._now()
         throttle_ms: int = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
-            self._throttle(now, throttle_ms / 1000)
+            self._apply_throttle(now, throttle_ms / 1000)
         self._meter.count_response(self.broker, sent, response, size, now, throttle_ms)
         # Throttle before delivering the response, because its receiver may send a request.
         if self._draining and not self.in_flight:
             self.close()
-        sent.answer(response)
+        sent.deliver_response(response)
 
-    def _throttle(self, now: float, seconds: float) -> None:
-        self._held.throttle(now + seconds)
+    def _apply_throttle(self, now: float, seconds: float) -> None:
+        self._held.hold_until(now + seconds)
         until = now + min(seconds, LONGEST_PAUSE_S)
         for sent in self._in_flight:
             sent.deadline = max(sent.deadline, until + sent.timeout_s)
 
     # -- setting up -------------------------------------------------------------------------
 
-    def exchange(self, segments: list[Any]) -> asyncio.Future[Buffer]:
+    def exchange_frame(self, segments: list[Any]) -> asyncio.Future[Buffer]:
         """Write one frame during the setup, and return a future of the next received frame.
 
         The future fails with DisconnectedError or ConnectionSetupError. Only one such future may be
@@ -563,7 +563,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """
         setup, transport = self._setup, self._transport
         assert setup is not None
-        frame = setup.expect()
+        frame = setup.expect_frame()
         if self.closed or transport is None or transport.is_closing():
             setup.end(self.reason)
         else:
@@ -572,7 +572,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             write_segments(transport, segments, size)
         return frame
 
-    def ready(
+    def end_setup(
         self,
         api_versions: Mapping[int, tuple[int, int]],
         frame_limit: int,
@@ -585,11 +585,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         The versions, features, and session lifetime are those that the broker reported.
         `frame_limit` is the size limit of a response in bytes.
         """
-        self.broker.supports(api_versions, features, session_lifetime_ms)
+        self.broker.learn_support(api_versions, features, session_lifetime_ms)
         self._reader.max_frame = frame_limit
         self._setup = None
-        self._handle = self._arrivals.frame
-        self._timer.wake_at(self._idle_at())
+        self._handle = self._arrivals.on_frame
+        self._timer.wake_at(self._idle_deadline())
 
     def _on_setup_frame(self, frame: Buffer) -> None:
         assert self._setup is not None
@@ -617,18 +617,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if setup is not None:
             setup.bytes_received(self._buffer[:nbytes])
         try:
-            frames = self._reader.received(nbytes)
+            frames = self._reader.take_frames(nbytes)
         except OversizedFrameError as error:
-            self.close(self._too_large(error) if setup is None else setup.not_a_frame())
+            self.close(self._fail_oversized(error) if setup is None else setup.not_a_frame())
             return
         if self._threshold is not None:
-            self._threshold.expect(self._reader.missing)
+            self._threshold.expect_bytes(self._reader.missing)
         for frame in frames:
             if self.closed:
                 return
             self._handle(frame)
 
-    def _too_large(self, frame: OversizedFrameError) -> KafkaError:
+    def _fail_oversized(self, frame: OversizedFrameError) -> KafkaError:
         """Fail the request whose response is too large. Return the reason to close the connection.
 
         A frame that is not the next response shows that the broker does not follow the protocol.
@@ -676,46 +676,46 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if now - due > STALL_S:
             self._timer.wake_at(now + GRACE_S)
             return
-        self._expire(now)
+        self._expire_requests(now)
         self._write_held(now)
         if self.closed:
             return
-        if not self.in_flight and self._idle_s is not None and now >= self._idle_at():
+        if not self.in_flight and self._idle_s is not None and now >= self._idle_deadline():
             self.close()
             return
         self._timer.wake_at(self._next_wake(now))
 
     def _next_wake(self, now: float) -> float:
-        wakes = [sent.deadline for sent in self._unanswered()]
+        wakes = [sent.deadline for sent in self._requests_without_response()]
         wakes += self._held.wake_times(now)
-        return min(wakes) if wakes else max(self._idle_at(), now + GRACE_S)
+        return min(wakes) if wakes else max(self._idle_deadline(), now + GRACE_S)
 
-    def _idle_at(self) -> float:
+    def _idle_deadline(self) -> float:
         # Without an idle limit, the timer is set far in the future, to avoid a special case.
         return self._last_used + (self._idle_s if self._idle_s is not None else 3600.0)
 
-    def _unanswered(self) -> Iterable[PendingRequest]:
+    def _requests_without_response(self) -> Iterable[PendingRequest]:
         """Return the requests in flight whose responses are not being decoded."""
         return islice(self._in_flight, len(self._arrivals), None)
 
-    def _expire(self, now: float) -> None:
+    def _expire_requests(self, now: float) -> None:
         stuck: PendingRequest | None = None
-        for sent in self._held.expired(now):
+        for sent in self._held.take_expired(now):
             if self._held.is_stuck(sent):
                 stuck = sent
-                self._fail(
+                self._fail_late(
                     sent, "The broker read nothing for {:.1f} s, and the connection was closed."
                 )
             elif self._held.suspended:
-                self._fail(sent, "A repeated SASL authentication did not end within {:.1f} s.")
+                self._fail_late(sent, "A repeated SASL authentication did not end within {:.1f} s.")
             else:
-                self._fail(
+                self._fail_late(
                     sent, "The broker's throttle time kept the client from sending for {:.1f} s."
                 )
-        late = [sent for sent in self._unanswered() if sent.deadline <= now]
+        late = [sent for sent in self._requests_without_response() if sent.deadline <= now]
         for sent in late:
             text = f"The broker did not answer {sent.api}"
-            self._fail(sent, f"{text} within {{:.1f}} s, and the connection was closed.")
+            self._fail_late(sent, f"{text} within {{:.1f}} s, and the connection was closed.")
         if late:
             after = f"The broker did not answer {late[0].api} within {now - late[0].since:.1f} s."
             self.close(DisconnectedError(after, broker=self.broker.node_id))
@@ -723,7 +723,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             after = f"The broker read nothing for {now - stuck.since:.1f} s."
             self.close(DisconnectedError(after, broker=self.broker.node_id))
 
-    def _fail(self, sent: PendingRequest, why: str) -> None:
+    def _fail_late(self, sent: PendingRequest, why: str) -> None:
         text = why.format(self._now() - sent.since)
         error = ApiTimeoutError(text, api=sent.api, broker=self.broker.node_id)
         self.traffic.log_failure(self.broker, sent, error)
@@ -764,7 +764,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         for queue in (self._in_flight, self._held.requests):
             while queue:
                 sent = queue.popleft()
-                lost = self._disconnected(sent)
+                lost = self._disconnected_error(sent)
                 self.traffic.log_failure(self.broker, sent, lost)
                 sent.fail(lost)
         for listener in list(self._close_listeners):
@@ -779,7 +779,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         only when the garbage collector runs.
         """
         self._arrivals.end()
-        self._handle = self._arrivals.frame
+        self._handle = self._arrivals.on_frame
 
     def close_when_idle(self) -> None:
         """Close the connection as soon as no request is in flight. Synchronous."""
@@ -798,7 +798,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             await asyncio.shield(self._released)
 
-    def _disconnected(self, sent: PendingRequest) -> KafkaError:
+    def _disconnected_error(self, sent: PendingRequest) -> KafkaError:
         """Return the error of a request that gets no response."""
         reason = self.reason
         why = reason.message if reason is not None else "The connection is closed."

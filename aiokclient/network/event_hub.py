@@ -108,7 +108,7 @@ class EventHub:
         """Whether there is a reader."""
         return bool(self._readers)
 
-    def read(self, source: Hashable = None) -> EventReader:
+    def open_reader(self, source: Hashable = None) -> EventReader:
         """Return a new reader of the events of a source, and of those without a source.
 
         A reader without a source gets all events. A reader that is no longer referenced is
@@ -146,9 +146,9 @@ class EventSource:
         self._hub = hub
         self._key = key
 
-    def read(self) -> EventReader:
+    def open_reader(self) -> EventReader:
         """Return a new reader of the events of this object and of the shared connections."""
-        return self._hub.read(self._key)
+        return self._hub.open_reader(self._key)
 
     def emit(self, kind: EventKind, **fields: Any) -> None:
         """Pass a new event of this object to the readers."""

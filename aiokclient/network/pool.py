@@ -135,17 +135,17 @@ class _Slot:
         self.released = False
         self.waiters: list[asyncio.Future[BrokerConnection]] = []
 
-    def settle(self, outcome: BrokerConnection | Exception) -> None:
+    def settle_attempt(self, outcome: BrokerConnection | Exception) -> None:
         """End the attempt with an outcome."""
         self.connecting = False
-        self.tell(outcome)
+        self.tell_waiters(outcome)
 
     def end_attempt(self) -> None:
         """End the attempt without an outcome, and close its connection. Synchronous."""
         if self.attempt is not None:
             self.attempt.cancel()
 
-    def tell(self, outcome: BrokerConnection | Exception) -> None:
+    def tell_waiters(self, outcome: BrokerConnection | Exception) -> None:
         """Pass the outcome to all waiting callers. The attempt may still be in progress."""
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
@@ -226,7 +226,7 @@ class ConnectionPool:
 
     # -- requesting connections --------------------------------------------------------------
 
-    def ready(self, purpose: Purpose, owner: Hashable = None) -> BrokerConnection | None:
+    def find_connection(self, purpose: Purpose, owner: Hashable = None) -> BrokerConnection | None:
         """Return the open connection of a slot, or None if there is none. Synchronous."""
         slot = self._slots.get((purpose, owner))
         return None if slot is None else slot.connection
@@ -242,9 +242,9 @@ class ConnectionPool:
         slot = self._slots.get((purpose, owner))
         if slot is not None and slot.connection is not None:
             return slot.connection
-        return await self.connecting(purpose, owner)
+        return await self.request_connection(purpose, owner)
 
-    def connecting(
+    def request_connection(
         self, purpose: Purpose, owner: Hashable = None
     ) -> asyncio.Future[BrokerConnection]:
         """Return a future of the connection, to await several together. Synchronous."""
@@ -272,7 +272,7 @@ class ConnectionPool:
     @property
     def in_flight(self) -> int:
         """The number of requests without an outcome on all connections."""
-        return sum(connection.in_flight for connection in self.connections())
+        return sum(connection.in_flight for connection in self.open_connections())
 
     @property
     def not_before(self) -> float:
@@ -284,11 +284,11 @@ class ConnectionPool:
         """Whether there is a connection or an attempt to open one."""
         return any(slot.connecting or slot.connection for slot in self._slots.values())
 
-    def tried_since(self, since: float) -> bool:
+    def has_failed_since(self, since: float) -> bool:
         """Return whether the last attempt to connect failed, and did so at or after `since`."""
         return self.refused and self.failed_at >= since
 
-    def unavailable(self, since: float) -> bool:
+    def is_unavailable(self, since: float) -> bool:
         """Return whether the broker refuses connections (KIP-899).
 
         That means: there is no connection, none is being made, and the last attempt was refused,
@@ -309,7 +309,7 @@ class ConnectionPool:
             return 0.0
         return asyncio.get_running_loop().time() - slot.began
 
-    def connections(self) -> list[BrokerConnection]:
+    def open_connections(self) -> list[BrokerConnection]:
         return [s.connection for s in self._slots.values() if s.connection is not None]
 
     # -- connecting -------------------------------------------------------------------------
@@ -319,7 +319,7 @@ class ConnectionPool:
         try:
             with anyio.CancelScope() as slot.attempt:
                 try:
-                    outcome = self._install(slot, await self._connect(slot))
+                    outcome = self._install_connection(slot, await self._open_connection(slot))
                 finally:
                     slot.attempt = None
         except KafkaError as error:
@@ -331,7 +331,7 @@ class ConnectionPool:
             refused = isinstance(error, diagnosis.NotConnectedError)
             self._not_connected = self._not_connected + 1 if refused else 0
             self._emit("Disconnected", connected=False, cause=error)
-            self._failed(error)
+            self._mark_unreachable(error)
             if refuses_login(error):
                 self._owner.on_refused_login(slot.key[0], error)
             if isinstance(error, diagnosis.WrongBrokerError):
@@ -340,10 +340,10 @@ class ConnectionPool:
             outcome = error  # A bug: all callers get the error.
             raise
         finally:
-            slot.settle(outcome)
+            slot.settle_attempt(outcome)
             del outcome
 
-    async def _connect(self, slot: _Slot) -> BrokerConnection:
+    async def _open_connection(self, slot: _Slot) -> BrokerConnection:
         loop = asyncio.get_running_loop()
         delay = self._not_before - loop.time()
         if delay > 0:
@@ -373,28 +373,32 @@ class ConnectionPool:
         slot.timer = asyncio.get_running_loop().call_later(next_s, self._tell_slow, slot, next_s)
         self._owner.on_slow_attempt()
 
-    def _install(self, slot: _Slot, connection: BrokerConnection) -> BrokerConnection | KafkaError:
+    def _install_connection(
+        self, slot: _Slot, connection: BrokerConnection
+    ) -> BrokerConnection | KafkaError:
         if self._closed or slot.released:
             connection.close()
             return ClosedError("The client is closed.")
         if self._retired:
             connection.close()
-            return self._moved()
+            return self._moved_error()
         slot.connection = connection
         self._failures, self._not_before = 0, 0.0
-        self.answered()
+        self.mark_reachable()
         self._not_connected = 0
-        connection.on_close(lambda closed, reason: self._lost(slot, closed, reason))
+        connection.on_close(lambda closed, reason: self._on_connection_lost(slot, closed, reason))
         self._emit("Connected")
-        self._authenticated(connection, again=False)
+        self._plan_next_login(connection, again=False)
         return connection
 
-    def answered(self) -> None:
+    def mark_reachable(self) -> None:
         """Mark the broker as reachable, because it has responded, perhaps on another connection."""
         self.reachable, self.refused, self.last_error = True, False, None
         self._owner.on_broker_reachable(self)
 
-    def _lost(self, slot: _Slot, connection: BrokerConnection, reason: KafkaError | None) -> None:
+    def _on_connection_lost(
+        self, slot: _Slot, connection: BrokerConnection, reason: KafkaError | None
+    ) -> None:
         slot.connection = None
         if self._slots.get(slot.key) is slot and not slot.connecting:
             del self._slots[slot.key]
@@ -406,26 +410,26 @@ class ConnectionPool:
         if isinstance(reason, ResponseTooLargeError):
             self._tell_too_large(reason)
         elif reason is not None and not self._closed:
-            self._failed(reason)
-            self._doubt(connection)
+            self._mark_unreachable(reason)
+            self._doubt_login(connection)
         if not self._closed and not self._retired:
             self._owner.on_connection_end()
 
-    def _doubt(self, connection: BrokerConnection) -> None:
+    def _doubt_login(self, connection: BrokerConnection) -> None:
         """Find out whether a lost connection may have ended because the client does not log in."""
-        if any(each.has_answered for each in (connection, *self.connections())):
+        if any(each.has_answered for each in (connection, *self.open_connections())):
             self._ever_answered = True
         if not self._advises or self._ever_answered or not connection.never_answered:
             return
         if self._advice is None:
             self._advice = asyncio.get_running_loop().create_future()
             self._owner.start_task(
-                self._advise, self._advice, name=f"ask {self.address} for its mechanisms"
+                self._find_advice, self._advice, name=f"ask {self.address} for its mechanisms"
             )
         elif self._advice.done():
-            self._explain(self._advice.result())
+            self._add_advice(self._advice.result())
 
-    async def _advise(self, advice: asyncio.Future[str]) -> None:
+    async def _find_advice(self, advice: asyncio.Future[str]) -> None:
         from aiokclient.network.probe import advise_login
 
         text = ""
@@ -433,9 +437,9 @@ class ConnectionPool:
             text = await advise_login(self.host, self.port, self._settings, self._rung)
         finally:
             advice.set_result(text)
-        self._explain(text)
+        self._add_advice(text)
 
-    def _explain(self, advice: str) -> None:
+    def _add_advice(self, advice: str) -> None:
         """Add the advice to the error of the lost connection, unless another one has followed."""
         error = self.last_error
         if advice and error is not None and not self.refused:
@@ -446,7 +450,7 @@ class ConnectionPool:
         """The step awaited from a server that accepted a connection, or an empty text."""
         slots = self._slots.values()
         awaited = [slot.progress.awaited for slot in slots if slot.progress.awaited]
-        awaited += [name for each in self.connections() if (name := each.awaited)]
+        awaited += [name for each in self.open_connections() if (name := each.awaited)]
         if not awaited:
             return ""
         asks = " (does it speak TLS on this port?)" if awaited[0] == TLS_HANDSHAKE else ""
@@ -458,7 +462,7 @@ class ConnectionPool:
         advice = self._advice
         return "" if advice is None or not advice.done() else advice.result()
 
-    async def explained(self, error: KafkaError) -> tuple[KafkaError, bool]:
+    async def explain_error(self, error: KafkaError) -> tuple[KafkaError, bool]:
         """Return the error of a request with advice about the login, and whether there is any.
 
         Waits until it is known, if the connection was lost without an answer.
@@ -486,7 +490,7 @@ class ConnectionPool:
             extra={"event": "response_too_large", "broker": self.node_id, "api": error.api},
         )
 
-    def _failed(self, error: KafkaError) -> None:
+    def _mark_unreachable(self, error: KafkaError) -> None:
         if self.reachable and self.node_id >= 0:
             # A lost connection is normal. A malformed response is a lasting problem, so warn.
             strange = isinstance(error, ProtocolError)
@@ -518,7 +522,7 @@ class ConnectionPool:
 
     # -- authenticating again ----------------------------------------------------------------
 
-    def _authenticated(self, connection: BrokerConnection, *, again: bool) -> None:
+    def _plan_next_login(self, connection: BrokerConnection, *, again: bool) -> None:
         """Plan the next authentication, if the broker limits the time for which it accepts one."""
         sasl, lifetime_ms = self._settings.sasl, connection.broker.session_lifetime_ms
         if sasl is None:
@@ -540,16 +544,16 @@ class ConnectionPool:
             ends_at = loop.time() + lifetime_s
             if connection not in self._renewals:
                 connection.on_close(self._forget_renewal)
-            renew = partial(self._renew_later, connection, sasl, ends_at)
+            renew = partial(self._spawn_login, connection, sasl, ends_at)
             if lifetime_s < LOGIN_INTERVAL_S:
                 # The requests wait for the next login: the broker would close the connection.
                 self._renewals[connection] = loop.call_later(
-                    after_s, self._suspend, connection, LOGIN_INTERVAL_S - after_s, renew
+                    after_s, self._suspend_requests, connection, LOGIN_INTERVAL_S - after_s, renew
                 )
             else:
                 self._renewals[connection] = loop.call_later(max(after_s, LOGIN_INTERVAL_S), renew)
 
-    def _suspend(
+    def _suspend_requests(
         self, connection: BrokerConnection, seconds: float, renew: Callable[[], None]
     ) -> None:
         """Hold the requests of a session that is about to end, until the next login."""
@@ -561,12 +565,12 @@ class ConnectionPool:
         if connection.broker.session_lifetime_ms < 1000 * LOGIN_INTERVAL_S:
             self._not_before = max(self._not_before, self._logged_in_at + LOGIN_INTERVAL_S)
 
-    def _renew_later(self, connection: BrokerConnection, sasl: Sasl, ends_at: float) -> None:
+    def _spawn_login(self, connection: BrokerConnection, sasl: Sasl, ends_at: float) -> None:
         if not self._closed:
             name = f"log in again to {self.address}"
-            self._owner.start_task(self._renew, connection, sasl, ends_at, name=name)
+            self._owner.start_task(self._log_in_again, connection, sasl, ends_at, name=name)
 
-    async def _renew(self, connection: BrokerConnection, sasl: Sasl, ends_at: float) -> None:
+    async def _log_in_again(self, connection: BrokerConnection, sasl: Sasl, ends_at: float) -> None:
         """Authenticate again on an open connection.
 
         Without that, the broker closes the connection when it reads the first request after
@@ -591,25 +595,25 @@ class ConnectionPool:
         from aiokclient.network.authentication import authenticate_again
 
         await authenticate_again(connection, sasl, login, timeout_s)
-        self._renewed(connection, loop.time() - begun)
+        self._count_login(connection, loop.time() - begun)
 
-    def _renewed(self, connection: BrokerConnection, seconds: float) -> None:
+    def _count_login(self, connection: BrokerConnection, seconds: float) -> None:
         """Count the outcome of another authentication."""
         if connection.closed:
             connection.traffic.count_failed_authentication(again=True)
         else:
             connection.traffic.count_authentication(seconds)
-            self._authenticated(connection, again=True)
+            self._plan_next_login(connection, again=True)
 
     # -- closing -----------------------------------------------------------------------------
 
     def rename(self, node_id: int) -> None:
         """Set the broker id, once it is known which broker the bootstrap server is."""
         self.node_id = node_id
-        for connection in self.connections():
+        for connection in self.open_connections():
             connection.rename(node_id)
 
-    def confirm(self) -> None:
+    def mark_confirmed(self) -> None:
         """Record that the broker has confirmed its id."""
         self.confirmed = True
 
@@ -627,12 +631,12 @@ class ConnectionPool:
             slot.end_attempt()
             if slot.connection is not None:
                 slot.connection.close(why)
-            slot.settle(DisconnectedError(why.message, broker=self.node_id))
+            slot.settle_attempt(DisconnectedError(why.message, broker=self.node_id))
 
     def release(self, owner: Hashable) -> None:
         """Close the connections of an owner. Its waiting callers get ClosedError."""
         for slot in [slot for slot in self._slots.values() if slot.key[1] is owner]:
-            self._end(slot)
+            self._end_slot(slot)
 
     def retire(self) -> None:
         """Close the connections gracefully, because the broker has another address now, or none.
@@ -640,28 +644,28 @@ class ConnectionPool:
         Each connection closes once no request is in flight. Waiting callers get DisconnectedError.
         """
         self._retired = True
-        for connection in self.connections():
+        for connection in self.open_connections():
             connection.close_when_idle()
         for slot in self._slots.values():
-            slot.tell(self._moved())
+            slot.tell_waiters(self._moved_error())
             slot.end_attempt()
 
-    def _moved(self) -> KafkaError:
+    def _moved_error(self) -> KafkaError:
         return DisconnectedError("The broker has another address now.", broker=self.node_id)
 
     def close(self) -> None:
         """Close all connections. Waiting callers get ClosedError. Synchronous, idempotent."""
         self._closed = True
         for slot in list(self._slots.values()):
-            self._end(slot)
+            self._end_slot(slot)
 
-    def _end(self, slot: _Slot) -> None:
+    def _end_slot(self, slot: _Slot) -> None:
         self._slots.pop(slot.key, None)
         slot.released = True
         slot.end_attempt()
         if slot.connection is not None:
             slot.connection.close()
-        slot.settle(ClosedError("The client is closed."))
+        slot.settle_attempt(ClosedError("The client is closed."))
 
 
 def _advised(error: KafkaError, advice: str) -> KafkaError:

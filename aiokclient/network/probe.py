@@ -49,7 +49,7 @@ async def _speaks_plaintext(connector: Connector, address: Address) -> bool:
     try:
         await connector.connect(address, lambda: connection, tls=None, server_hostname=None)
         _, segments = ClientPipeline(None).send(ApiVersionsRequest(), 0)
-        await connection.exchange(segments)
+        await connection.exchange_frame(segments)
     finally:
         connection.abort()
     return True

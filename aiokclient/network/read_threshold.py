@@ -40,7 +40,7 @@ class ReadThreshold:
     def __init__(self, sock: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._socket = sock
         self._loop = loop
-        self._timer = WakeTimer(loop, self._check)
+        self._timer = WakeTimer(loop, self._check_progress)
         self._raised = False
         self._missing = 0
         self._seen = 0
@@ -60,7 +60,7 @@ class ReadThreshold:
         sock = transport.get_extra_info("socket")
         return None if sock is None else cls(sock, asyncio.get_running_loop())
 
-    def expect(self, missing: int) -> None:
+    def expect_bytes(self, missing: int) -> None:
         """Adapt the threshold after a read.
 
         `missing` is the number of bytes that are missing in a partly received large frame, or 0.
@@ -68,10 +68,10 @@ class ReadThreshold:
         self._missing = missing
         if missing >= THRESHOLD + MARGIN:
             if not (self._raised or self._slow or self._failures >= ATTEMPTS):
-                self._raise()
+                self._raise_threshold()
         elif self._raised:
             self._failures = 0
-            self._set(1)
+            self._set_threshold(1)
         elif self._slow:
             self._slow = False
 
@@ -80,23 +80,23 @@ class ReadThreshold:
         self._timer.cancel()
         self._failures = ATTEMPTS
 
-    def _raise(self) -> None:
-        if self._set(THRESHOLD):
+    def _raise_threshold(self) -> None:
+        if self._set_threshold(THRESHOLD):
             self._seen = 0
             self._timer.wake_at(self._loop.time() + PATIENCE_S)
 
-    def _check(self, due: float) -> None:
+    def _check_progress(self, due: float) -> None:
         if not self._raised:
             return
         if self._missing == self._seen:
             self._slow = True
             self._failures += 1
-            self._set(1)
+            self._set_threshold(1)
         else:
             self._seen = self._missing
             self._timer.wake_at(self._loop.time() + PATIENCE_S)
 
-    def _set(self, count: int) -> bool:
+    def _set_threshold(self, count: int) -> bool:
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
         except OSError:

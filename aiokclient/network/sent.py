@@ -41,7 +41,7 @@ class PendingRequest:
         self.deadline = since + timeout_s
         self.expect_response = expect
 
-    def begin(self, now: float) -> None:
+    def restart_timeout(self, now: float) -> None:
         """Start the timeout of the request now."""
         self.since = now
         self.deadline = now + self.timeout_s
@@ -56,11 +56,11 @@ class PendingRequest:
         """Whether the request has an outcome, or was cancelled."""
         raise NotImplementedError
 
-    def answer(self, response: Any) -> None:
+    def deliver_response(self, response: Any) -> None:
         """Deliver the response."""
         raise NotImplementedError
 
-    def written(self) -> None:
+    def on_written(self) -> None:
         """Complete a request that has no response, once the transport has it."""
         raise NotImplementedError
 
@@ -82,12 +82,12 @@ class AwaitedRequest(PendingRequest):
     def over(self) -> bool:
         return self.future.done()
 
-    def answer(self, response: Any) -> None:
+    def deliver_response(self, response: Any) -> None:
         if not self.future.done():
             self.future.set_result(response)
 
-    def written(self) -> None:
-        self.answer(None)
+    def on_written(self) -> None:
+        self.deliver_response(None)
 
     def fail(self, error: KafkaError) -> None:
         if not self.future.done():
@@ -109,18 +109,18 @@ class CallbackRequest(PendingRequest):
         self.done = done
         self.over = False
 
-    def answer(self, response: Any) -> None:
+    def deliver_response(self, response: Any) -> None:
         if not self.over:
             self.over = True
             self.done(response, None)
 
-    def written(self) -> None:
-        self._later(None)
+    def on_written(self) -> None:
+        self._fail_later(None)
 
     def fail(self, error: KafkaError) -> None:
-        self._later(error)
+        self._fail_later(error)
 
-    def _later(self, error: KafkaError | None) -> None:
+    def _fail_later(self, error: KafkaError | None) -> None:
         # Call it later, because the caller may be in the middle of sending or closing.
         if not self.over:
             self.over = True
@@ -160,7 +160,7 @@ class HeldRequests:
         self.suspended = on
         self.paused = on or self._full
 
-    def throttle(self, until: float) -> None:
+    def hold_until(self, until: float) -> None:
         """Write nothing before this time."""
         self.throttled_until = max(self.throttled_until, until)
 
@@ -171,7 +171,7 @@ class HeldRequests:
             return min(request.deadline, self.throttled_until)
         return request.deadline
 
-    def next(self, now: float) -> PendingRequest | None:
+    def take_next(self, now: float) -> PendingRequest | None:
         """Remove and return the first request if it can be written now."""
         while self.requests and not (self.paused or now < self.throttled_until):
             request = self.requests.popleft()
@@ -179,7 +179,7 @@ class HeldRequests:
                 return request
         return None
 
-    def expired(self, now: float) -> list[PendingRequest]:
+    def take_expired(self, now: float) -> list[PendingRequest]:
         """Remove and return the requests whose deadline has passed."""
         late = [request for request in self.requests if request.deadline <= now]
         for request in late:

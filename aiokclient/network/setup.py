@@ -108,7 +108,7 @@ class AddressRace:
         self._ended: asyncio.Future[None] | None = None
         """A future that is done when an attempt has ended."""
 
-    async def winner(self) -> tuple[Address, BrokerConnection] | None:
+    async def find_winner(self) -> tuple[Address, BrokerConnection] | None:
         """Return the first address that is connected, with its connection.
 
         Return None if each address has failed. Raises any error but DisconnectedError if no
@@ -118,14 +118,14 @@ class AddressRace:
         left = [address for address, failure in self._failures.items() if failure is None]
         if len(left) == 1:
             # One address needs no task.
-            await self._attempt(left[0], None)
+            await self._attempt_address(left[0], None)
         else:
-            await self._race(left)
+            await self._race_addresses(left)
         if self._won is None and self._fatal is not None:
             raise self._fatal
         return self._won
 
-    def failed(self, address: Address, error: DisconnectedError) -> None:
+    def mark_failed(self, address: Address, error: DisconnectedError) -> None:
         """Record that the connection of a winner turned out to be unusable."""
         self._failures[address] = error
 
@@ -148,20 +148,20 @@ class AddressRace:
         kind = type(telling[0] if telling else errors[-1])
         return kind(text, broker=node_id)
 
-    async def _race(self, addresses: list[Address]) -> None:
+    async def _race_addresses(self, addresses: list[Address]) -> None:
         async with anyio.create_task_group() as group:
             for address in addresses:
                 self._ended = asyncio.get_running_loop().create_future()
-                group.start_soon(self._attempt, address, group.cancel_scope)
+                group.start_soon(self._attempt_address, address, group.cancel_scope)
                 # `asyncio.timeout` would cancel this task, and might conceal another cancellation
                 # of it at the same moment.
                 await asyncio.wait([self._ended], timeout=STAGGER_S)
                 if self._won is not None or self._fatal is not None:
                     break
 
-    async def _attempt(self, address: Address, others: anyio.CancelScope | None) -> None:
+    async def _attempt_address(self, address: Address, others: anyio.CancelScope | None) -> None:
         try:
-            connection = await self._setup.connect(address)
+            connection = await self._setup.connect_address(address)
         except DisconnectedError as error:
             self._failures[address] = error
         except Exception as error:
@@ -265,7 +265,7 @@ class ConnectionSetup:
         self._rung = rung
         self._progress = progress
 
-    async def connect(self, address: Address) -> BrokerConnection:
+    async def connect_address(self, address: Address) -> BrokerConnection:
         """Return a connection to an address. Leave none open if this raises or is cancelled."""
         settings = self._settings
         connection = BrokerConnection(
@@ -277,7 +277,7 @@ class ConnectionSetup:
             traffic=settings.traffic,
         )
         try:
-            await self._connect(connection, address)
+            await self._connect_transport(connection, address)
         except BaseException:
             self._progress.awaited = ""
             connection.abort()
@@ -290,8 +290,10 @@ class ConnectionSetup:
         try:
             pipeline = ClientPipeline(settings.client_id)
             cluster, node_id = settings.cluster, connection.broker.node_id
-            expected = None if cluster is None else cluster.expected(node_id)
-            versions, features, checked = await self._negotiate(connection, pipeline, expected)
+            expected = None if cluster is None else cluster.expected_ids(node_id)
+            versions, features, checked = await self._negotiate_versions(
+                connection, pipeline, expected
+            )
             lifetime_ms = 0
             if settings.sasl is not None and login is not None:
                 lifetime_ms = await self._authenticate(
@@ -300,9 +302,9 @@ class ConnectionSetup:
             elif settings.tls is not None:
                 # As in Java's client, TLS without SASL counts as an authentication in the metrics.
                 connection.traffic.count_authentication(None)
-            if cluster is not None and not checked and cluster.doubts(node_id):
+            if cluster is not None and not checked and cluster.is_in_doubt(node_id):
                 await check_cluster(connection, pipeline, versions, cluster, settings.request_s)
-            connection.ready(
+            connection.end_setup(
                 versions, settings.receive_max, features=features, session_lifetime_ms=lifetime_ms
             )
             if connection.closed:
@@ -336,10 +338,10 @@ class ConnectionSetup:
         connection.traffic.count_authentication(None)
         return lifetime_ms
 
-    async def _connect(self, connection: BrokerConnection, address: Address) -> None:
+    async def _connect_transport(self, connection: BrokerConnection, address: Address) -> None:
         broker = connection.broker
         contexts = self._settings.tls
-        tls = None if contexts is None else await contexts.current()
+        tls = None if contexts is None else await contexts.current_context()
         where = broker.address
         if address[0] != self._host:
             where += f" ({bracketed(address[0])})"
@@ -380,10 +382,10 @@ class ConnectionSetup:
             raise diagnosis.unusable_address(broker.node_id, broker.address, str(error)) from error
         if contexts is not None and contexts.limits_suites:
             suite, version, _ = transport.get_extra_info("cipher") or ("unknown", "TLS", 0)
-            if not contexts.allows(suite):
+            if not contexts.allows_suite(suite):
                 raise diagnosis.excluded_suite(broker.address, suite, version)
 
-    async def _negotiate(
+    async def _negotiate_versions(
         self, connection: BrokerConnection, pipeline: ClientPipeline, expected: Expected | None
     ) -> tuple[Mapping[int, tuple[int, int]], Mapping[str, int], bool]:
         """Return the versions of the APIs and the levels of the features that the broker supports.
@@ -393,7 +395,7 @@ class ConnectionSetup:
         broker = connection.broker
         version = RUNGS[self._rung % len(RUNGS)]
         for _ in RUNGS:
-            response = await self._ask(connection, pipeline, version, expected)
+            response = await self._ask_versions(connection, pipeline, version, expected)
             answer = _ANSWERS.get(response.error_code)
             spoken = {
                 entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys
@@ -420,7 +422,7 @@ class ConnectionSetup:
             broker=broker.address,
         )
 
-    async def _ask(
+    async def _ask_versions(
         self,
         connection: BrokerConnection,
         pipeline: ClientPipeline,
@@ -437,7 +439,7 @@ class ConnectionSetup:
         began = time()
         try:
             async with asyncio.timeout(request_s):
-                frame = await connection.exchange(segments)
+                frame = await connection.exchange_frame(segments)
         except TimeoutError:
             raise diagnosis.SilentError(
                 f"{broker.address} accepted the connection, but did not answer ApiVersions within "
@@ -507,13 +509,13 @@ async def open_connection(
         node_id, host, port, settings, timeout_s=timeout_s, rung=rung, progress=progress
     )
     race = AddressRace(addresses, setup)
-    while (won := await race.winner()) is not None:
+    while (won := await race.find_winner()) is not None:
         address, connection = won
         progress.awaited = "ApiVersions"
         try:
             await setup.set_up(connection, login)
         except DisconnectedError as error:
-            race.failed(address, error)
+            race.mark_failed(address, error)
         else:
             return connection
     closed = race.closed_early()

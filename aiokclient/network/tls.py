@@ -70,7 +70,7 @@ class TlsContexts:
         """Whether the client has a certificate. None if that is not known."""
         return self._tls.has_certificate
 
-    def load(self) -> None:
+    def load_files(self) -> None:
         """Read the files for the first time. Blocking: call it in a thread.
 
         Raises ConfigError, which names the file that is missing or cannot be used.
@@ -78,28 +78,28 @@ class TlsContexts:
         self._used = _state(self._tls.files)
         self._context = self._tls.ssl_context()
 
-    async def current(self) -> ssl.SSLContext:
+    async def current_context(self) -> ssl.SSLContext:
         """Return the context for a new connection. `load` must have succeeded.
 
         If reading replaced files takes long, this returns the old context. A cancellation does not
         end the check for other callers.
         """
         if self._tls.files:
-            await self._check()
+            await self._check_files()
         assert self._context is not None
         return self._context
 
-    async def _check(self) -> None:
+    async def _check_files(self) -> None:
         now = asyncio.get_running_loop().time()
         if self._checking is None and now >= self._checked_at + CHECK_S:
             self._checked_at = now
-            self._checking = threads.run_blocking(self._look)
-            self._checking.add_done_callback(self._looked)
+            self._checking = threads.run_blocking(self._read_files)
+            self._checking.add_done_callback(self._on_files_read)
         left = self._checked_at + WAIT_S - now
         if self._checking is not None and left > 0:
             await asyncio.wait([self._checking], timeout=left)
 
-    def _look(self) -> _Replaced:
+    def _read_files(self) -> _Replaced:
         # A replacement after this line is noticed by the next check.
         state = _state(self._tls.files)
         if state == self._used:
@@ -109,7 +109,7 @@ class TlsContexts:
         except ConfigError as error:
             return _Replaced(state, None, error)
 
-    def _looked(self, checking: asyncio.Future[_Replaced]) -> None:
+    def _on_files_read(self, checking: asyncio.Future[_Replaced]) -> None:
         self._checking = None
         if checking.cancelled():
             return
@@ -140,7 +140,7 @@ class TlsContexts:
         """Whether the options exclude any cipher suite."""
         return self._tls.limits is not None and self._tls.limits.suites is not None
 
-    def allows(self, suite: str) -> bool:
+    def allows_suite(self, suite: str) -> bool:
         """Return whether the options allow this cipher suite, which has OpenSSL's name."""
         return self._tls.limits is None or self._tls.limits.allows(suite)
 

@@ -162,7 +162,7 @@ class Meter:
         """Count a response. `now` is on the loop's clock."""
         latency = self._latencies.get(type(sent.message))
         if latency is None:
-            latency = self._latency(sent)
+            latency = self._add_latency(sent)
         seconds = now - sent.since
         latency.observe(seconds)
         self._received.value += size
@@ -175,7 +175,7 @@ class Meter:
             version = sent.version or 0
             self.traffic.log_response(broker, sent.api, version, size, seconds, response)
 
-    def _latency(self, sent: PendingRequest) -> Histogram:
+    def _add_latency(self, sent: PendingRequest) -> Histogram:
         made = self._latencies[type(sent.message)] = self._metrics.histogram(
             "client.request.seconds", unit="s", api=sent.api, broker=_named(self.node_id)
         )

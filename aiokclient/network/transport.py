@@ -100,15 +100,17 @@ class TcpConnector:
             ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
             job = self._jobs[key] = threads.Job(ask)
             resolving = self._resolving[key] = threads.run_blocking(job)
-            resolving.add_done_callback(partial(self._resolved, key))
+            resolving.add_done_callback(partial(self._on_resolved, key))
         await asyncio.wait([resolving])
         return list(dict.fromkeys(_address(*found) for *_, found in resolving.result()))
 
-    def queued(self, host: str) -> bool:
+    def is_queued(self, host: str) -> bool:
         """Return whether a lookup of the name waits for a thread."""
         return any(not job.begun for (_, name, _), job in self._jobs.items() if name == host)
 
-    def _resolved(self, key: tuple[object, str, int], resolving: asyncio.Future[list[Any]]) -> None:
+    def _on_resolved(
+        self, key: tuple[object, str, int], resolving: asyncio.Future[list[Any]]
+    ) -> None:
         del self._resolving[key], self._jobs[key]
         if not resolving.cancelled():
             # Mark the exception as retrieved: the caller may have been cancelled.
@@ -195,7 +197,7 @@ async def resolve(connector: Connector, host: str, port: int, timeout_s: float) 
 
 def delayed_by(connector: Connector, host: str) -> str:
     """Return the end of a sentence about a resolution that takes long. It may be empty."""
-    queued = isinstance(connector, TcpConnector) and connector.queued(host)
+    queued = isinstance(connector, TcpConnector) and connector.is_queued(host)
     return " because no thread was free for it" if queued else ""
 
 

@@ -31,7 +31,7 @@ class WakeTimer:
         if self._timer is not None:
             self._timer.cancel()
         self._due = when
-        self._timer = self._loop.call_at(when, self._expired)
+        self._timer = self._loop.call_at(when, self._on_expired)
 
     def cancel(self) -> None:
         """Never call `wake` again, whatever is requested later, and release it."""
@@ -40,7 +40,7 @@ class WakeTimer:
         self._due = -math.inf
         self._wake = None
 
-    def _expired(self) -> None:
+    def _on_expired(self) -> None:
         due, self._due = self._due, math.inf
         self._timer = None
         if self._wake is not None:

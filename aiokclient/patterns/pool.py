@@ -118,7 +118,7 @@ def work_pool(
     ConfigError for a weight that is not positive or for a wrong type. If the items, a name, or a
     weight have the wrong type, the error is also a TypeError.
     """
-    GroupMemberConfig.hide(options)
+    GroupMemberConfig.hide_options(options)
     spreading = Spreading(checked_items(items))
     member = GroupMember(
         group, protocol_type=PROTOCOL_TYPE, protocols=[spreading], client=client, **options

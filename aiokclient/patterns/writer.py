@@ -306,7 +306,7 @@ def single_writer(
     The options are those of `Producer` and of `GroupMember`. Raises the errors of iterating over
     the generations of a member.
     """
-    GroupMemberConfig.hide(options, ProducerConfig)
+    GroupMemberConfig.hide_options(options, ProducerConfig)
     parts = split_options(options, client)
     own = Client(**parts.client) if client is None else None
     shared: Parent = client or cast(Parent, own)

@@ -241,7 +241,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         client: Parent | None = None,
         **options: Unpack[ProducerOptions[K, V]],
     ) -> None:
-        ProducerConfig.hide(options)
+        ProducerConfig.hide_options(options)
         refuse_positional("Producer", wrong)
         shared = config_of(client)
         config = ProducerConfig.build(cast(dict[str, Any], options), client=shared)

@@ -106,7 +106,7 @@ class FrameReader:
             self._remainder = b""
         return scratch[self._filled :]
 
-    def received(self, count: int) -> list[Buffer]:
+    def take_frames(self, count: int) -> list[Buffer]:
         """Return the frames that are complete after ``count`` more bytes, without their lengths.
 
         Raises ProtocolError for a length that is negative or above max_frame,
@@ -209,7 +209,7 @@ class _Heads:
         self._client_id = client_id
         self._rests: dict[int, bytes] = {}
 
-    def head(self, header_version: int, key: int, version: int, number: int) -> bytearray:
+    def build_head(self, header_version: int, key: int, version: int, number: int) -> bytearray:
         rest = self._rests.get(header_version)
         if rest is None:
             header = RequestHeader(client_id=self._client_id)
@@ -282,7 +282,9 @@ class ClientPipeline:
         Raises the errors of ``encode``. The request is not in flight then.
         """
         number = self._next
-        head = self._heads.head(request.header_version(version), request.api_key, version, number)
+        head = self._heads.build_head(
+            request.header_version(version), request.api_key, version, number
+        )
         segments = _frame(head, request, version)
         self._next = 0 if number == _LAST_CORRELATION_ID else number + 1
         if expect_response:
@@ -295,10 +297,10 @@ class ClientPipeline:
         Raises ProtocolError for an unexpected correlation id and for a malformed
         response. The connection must then be closed.
         """
-        asked = self.match(frame)
+        asked = self.match_response(frame)
         return asked.correlation_id, asked.request, asked.decode(frame)
 
-    def match(self, frame: Buffer) -> InFlight:
+    def match_response(self, frame: Buffer) -> InFlight:
         """Remove and return the oldest request in flight, to which a frame is the response.
 
         Raises ProtocolError for an unexpected correlation id.

@@ -92,7 +92,7 @@ class Template:
         self._learn_answer()
 
     def _learn_answer(self) -> None:
-        zeros, ones = self._answer(0), self._answer(-1)
+        zeros, ones = self._encode_answer(0), self._encode_answer(-1)
         start = next(at for at in range(len(zeros)) if zeros[at] != ones[at])
         end = start
         while end < len(zeros) and zeros[end] != ones[end]:
@@ -101,7 +101,7 @@ class Template:
         self.answer_size = len(zeros)
         self.numbers = NUMBERS[end - start]
 
-    def _answer(self, number: int) -> bytes:
+    def _encode_answer(self, number: int) -> bytes:
         part = PartitionProduceResponse(
             index=self.index,
             base_offset=number,

@@ -88,7 +88,7 @@ class LegacyBatch(RecordBatch):
         appended = self.max_timestamp if kind is TimestampType.LOG_APPEND_TIME else None
         records: list[R] = []
         expected = 0
-        for message in self._messages(check_crcs, limit):
+        for message in self._read_messages(check_crcs, limit):
             offset, magic, timestamp = message.offset, message.magic, message.timestamp
             if offset < expected:
                 raise CorruptRecordError(f"A message has offset {offset}, which is out of order.")
@@ -102,7 +102,7 @@ class LegacyBatch(RecordBatch):
                 )
         return records
 
-    def _messages(self, check_crcs: bool, limit: int) -> list[_Message]:
+    def _read_messages(self, check_crcs: bool, limit: int) -> list[_Message]:
         codec = self._attributes & CODEC_MASK
         if not codec:
             return [self._message]

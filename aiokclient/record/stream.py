@@ -60,7 +60,7 @@ class RecordStream:
         """The smallest offset that the next record may have."""
         return self.batch.base_offset + self._expected
 
-    def _open(self) -> None:
+    def _open_content(self) -> None:
         self._opened = True
         batch = self.batch
         if self._check_crcs and not batch.check_crc():
@@ -79,7 +79,7 @@ class RecordStream:
         true, and otherwise None. None also means that there are no more records.
         """
         if not self._opened:
-            self._open()
+            self._open_content()
         while self._left:
             count, end = span(self._data, self._at, min(self._left, MOST_RECORDS), size)
             if count:

@@ -232,7 +232,7 @@ class Frozen:
 
 async def test_a_slow_reader_loses_the_oldest_events_and_knows_it() -> None:
     hub = EventHub(Frozen())
-    slow, quick = hub.read(), hub.read()
+    slow, quick = hub.open_reader(), hub.open_reader()
     for number in range(KEPT + 3):
         hub.emit("Failed", broker=number)
         assert (await anext(quick)).broker == number
@@ -242,7 +242,7 @@ async def test_a_slow_reader_loses_the_oldest_events_and_knows_it() -> None:
 
 async def test_a_reader_that_nobody_holds_is_forgotten() -> None:
     hub = EventHub(Frozen())
-    reader = hub.read()
+    reader = hub.open_reader()
     assert hub.heard
     await reader.aclose()
     hub.emit("Failed")

@@ -234,7 +234,7 @@ class Watch:
 
 def open_connections(brokers: Brokers) -> list[Any]:
     pools = [*brokers._pools.values(), *brokers._retired]
-    return [connection for pool in pools for connection in pool.connections()]
+    return [connection for pool in pools for connection in pool.open_connections()]
 
 
 async def until_more(world: World, work: Any, count: int, timeout_s: float = 60.0) -> None:

@@ -123,7 +123,7 @@ class Collector:
             with contextlib.suppress(TypeError, AttributeError):
                 fields.append(dataclasses.asdict(thing))
                 fields.append(dataclasses.astuple(thing))
-        fields.append(getattr(getattr(thing, "_config", None), "given", dict)())
+        fields.append(getattr(getattr(thing, "_config", None), "given_options", dict)())
         with contextlib.suppress(TypeError):
             fields.append(thing.__getstate__())
         for value in fields:

@@ -31,7 +31,7 @@ class Line(asyncio.BufferedProtocol):
         return self.frames.get_buffer()
 
     def buffer_updated(self, nbytes):
-        for frame in self.frames.received(nbytes):
+        for frame in self.frames.take_frames(nbytes):
             answer, future = self.pipeline.receive(frame)[2], self.waiting.popleft()
             if not future.done():
                 future.set_result(answer)

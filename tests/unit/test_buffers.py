@@ -113,7 +113,7 @@ def fed(reader: FrameReader, data: bytes) -> list[Any]:
         room = reader.get_buffer()
         count = min(len(room), len(data))
         room[:count] = data[:count]
-        frames += reader.received(count)
+        frames += reader.take_frames(count)
         data = data[count:]
     return frames
 

@@ -92,7 +92,7 @@ class Lifecycle:
         del source
         shared = config_of(client)
         config = cls.config_type.from_properties(hidden, client=shared, **options)
-        given = config.given(shared)
+        given = config.given_options(shared)
         made: Self = cast(Any, cls)(**given if client is None else {**given, "client": client})
         return made
 
@@ -270,7 +270,7 @@ class Lifecycle:
         """
         if self._phase is LifecyclePhase.CLOSED:
             self._refuse()
-        return self._events.read()
+        return self._events.open_reader()
 
     def __repr__(self) -> str:
         owner: object = self if self._client is None else self._client

@@ -88,19 +88,19 @@ class ClusterIdentity:
         """
         return self._enabled and self._rebootstraps
 
-    def expected(self, node_id: int) -> Expected | None:
+    def expected_ids(self, node_id: int) -> Expected | None:
         """Return the cluster id and broker id that ApiVersions carries; None if it carries none."""
         if not self.checks or self.cluster_id is None or node_id < 0:
             return None
         return self.cluster_id, node_id
 
-    def doubts(self, node_id: int) -> bool:
+    def is_in_doubt(self, node_id: int) -> bool:
         """Return whether a broker that has not confirmed the ids must name its cluster."""
         return (
             node_id >= 0 and self.cluster_id is not None and (self._fails or not self._is_confirmed)
         )
 
-    def compare(self, node_id: int, address: str, found: MetadataResponse) -> KafkaError | None:
+    def compare_ids(self, node_id: int, address: str, found: MetadataResponse) -> KafkaError | None:
         """Return an error if the broker has named another cluster."""
         known, other = self.cluster_id, found.cluster_id
         if known is None or other is None or not differ(known, other):
@@ -445,7 +445,7 @@ class MetadataRequests:
         waited_s = patience_s(self._attempts - 1, request_s)
         try:
             await asyncio.wait([answered], timeout=waited_s)
-            while not answered.done() and connection.arrives(answered):
+            while not answered.done() and connection.is_arriving(answered):
                 await asyncio.wait([answered], timeout=waited_s)
         finally:
             if not answered.done():

@@ -282,7 +282,7 @@ class Brokers(PoolOwner):
         broker may respond at the same address.
         """
         cluster = self._settings.cluster
-        connection = pool.ready(Purpose.CONTROL)
+        connection = pool.find_connection(Purpose.CONTROL)
         if cluster is None or connection is None or pool.confirmed:
             return True
         return not (cluster.checks and confirms(connection))
@@ -332,7 +332,7 @@ class Brokers(PoolOwner):
         """Return whether each broker in the metadata is unavailable (KIP-899)."""
         pools = [self._pools.get(node_id) for node_id in self._named]
         since = self._outage_at
-        return bool(pools) and all(pool and pool.unavailable(since) for pool in pools)
+        return bool(pools) and all(pool and pool.is_unavailable(since) for pool in pools)
 
     def _tell_failure(self) -> None:
         if self.any_reachable:
@@ -356,7 +356,7 @@ class Brokers(PoolOwner):
         """Record that the broker is reachable, because it sent a response."""
         pool = self._pools.get(node_id)
         if pool is not None and not pool.reachable:
-            pool.answered()
+            pool.mark_reachable()
 
     def on_connection_end(self) -> None:
         if not self.any_connected:
@@ -391,7 +391,7 @@ class Brokers(PoolOwner):
         self, node_id: int, purpose: Purpose, owner: Hashable = None
     ) -> BrokerConnection | None:
         pool = self._pools.get(node_id)
-        return None if pool is None else pool.ready(purpose, owner)
+        return None if pool is None else pool.find_connection(purpose, owner)
 
     def is_reachable(self, node_id: int) -> bool:
         pool = self._pools.get(node_id)
@@ -412,12 +412,12 @@ class Brokers(PoolOwner):
         if self._avoided is not None:
             others = [pool for pool in pools if pool.node_id != self._avoided and pool.reachable]
             pools = others if others or unused else pools
-        connected = [pool for pool in pools if pool.ready(Purpose.CONTROL) is not None]
+        connected = [pool for pool in pools if pool.find_connection(Purpose.CONTROL) is not None]
         answering = [pool for pool in connected if _silent_for(pool) < HANGING_S]
         if answering:
             least = min(pool.in_flight for pool in answering)
             return self.rng.choice([pool for pool in answering if pool.in_flight == least])
-        others = [pool for pool in pools if pool.ready(Purpose.CONTROL) is None]
+        others = [pool for pool in pools if pool.find_connection(Purpose.CONTROL) is None]
         prompt = [pool for pool in others if pool.connecting_for(Purpose.CONTROL) < HANGING_S]
         untried = [pool for pool in prompt if pool.reachable]
         chosen = self.rng.randrange(unused + len(untried)) if unused or untried else -1
@@ -476,7 +476,7 @@ class Brokers(PoolOwner):
         if pool.reachable:
             return True
         hangs = pool.connecting_for(Purpose.CONTROL) >= HANGING_S
-        return not hangs and not pool.tried_since(self._outage_at)
+        return not hangs and not pool.has_failed_since(self._outage_at)
 
     def list_states(self) -> dict[int | str, str]:
         """Return a readable description of the connection to each broker, in one line each.
@@ -528,7 +528,7 @@ class Brokers(PoolOwner):
     def connections(self) -> int:
         """The number of open connections of all purposes and owners."""
         pools = [*self._pools.values(), *self._retired]
-        return sum(len(pool.connections()) for pool in pools)
+        return sum(len(pool.open_connections()) for pool in pools)
 
     @property
     def any_reachable(self) -> bool:
@@ -542,7 +542,7 @@ class Brokers(PoolOwner):
     def any_connected(self) -> bool:
         """Whether any broker in the metadata is connected."""
         pools = self._pools.items()
-        return any(pool.connections() for node_id, pool in pools if node_id in self._named)
+        return any(pool.open_connections() for node_id, pool in pools if node_id in self._named)
 
     def refused_logins(self) -> list[str]:
         """Return a text about each broker that refuses the login, up to NAMED. Synchronous.
@@ -592,7 +592,7 @@ class Brokers(PoolOwner):
         """Close all connections and wait until their sockets are closed, for at most CLOSE_S."""
         self.reachability.close()
         pools = [*self._pools.values(), *self._retired]
-        connections = [connection for pool in pools for connection in pool.connections()]
+        connections = [connection for pool in pools for connection in pool.open_connections()]
         for pool in pools:
             pool.close()
         waits = [asyncio.ensure_future(connection.wait_closed()) for connection in connections]
@@ -606,7 +606,7 @@ class Brokers(PoolOwner):
 
 async def _connected_soon(pool: ConnectionPool) -> BrokerConnection | None:
     """Return a control connection of the pool, or None if opening it takes long."""
-    waiter = pool.connecting(Purpose.CONTROL)
+    waiter = pool.request_connection(Purpose.CONTROL)
     try:
         await asyncio.wait([waiter], timeout=HANGING_S)
         return waiter.result() if waiter.done() else None
@@ -626,14 +626,14 @@ def patience_s(in_vain: int, longest_s: float) -> float:
 
 def _silent_for(pool: ConnectionPool) -> float:
     """Return the seconds since the oldest unanswered request was sent on the control connection."""
-    connection = pool.ready(Purpose.CONTROL)
+    connection = pool.find_connection(Purpose.CONTROL)
     return 0.0 if connection is None else connection.unanswered_for()
 
 
 def _state(pool: ConnectionPool | None, now: float) -> str:
     if pool is None:
         return "not connected"
-    if pool.connections():
+    if pool.open_connections():
         return "connected"
     if pool.last_error is None:
         return pool.progress or "not connected"
@@ -663,7 +663,7 @@ def _outcome(pool: ConnectionPool | None) -> str:
         return _why(pool)
     if pool.advice:
         return f"no answer yet. {pool.advice}".rstrip(".")
-    return pool.progress or ("connected" if pool.connections() else "no answer yet")
+    return pool.progress or ("connected" if pool.open_connections() else "no answer yet")
 
 
 def _address(broker: BrokerInfo | ConnectionPool) -> str:
@@ -718,7 +718,7 @@ class ReporterConnections:
         for pool in others:
             if pool.node_id == preferred:
                 return await pool.get(Purpose.CONTROL)
-        ready = [pool for pool in others if pool.ready(Purpose.CONTROL) is not None]
+        ready = [pool for pool in others if pool.find_connection(Purpose.CONTROL) is not None]
         prompt = [pool for pool in ready if _silent_for(pool) < HANGING_S]
         chosen = prompt or ready or others
         pool = chosen[0] if len(chosen) == 1 else brokers.rng.choice(chosen)
@@ -740,7 +740,9 @@ class ReporterConnections:
         if brokers is None:
             return []
         return [
-            pool for pool in brokers.list_eligible() if any(map(_announces, pool.connections()))
+            pool
+            for pool in brokers.list_eligible()
+            if any(map(_announces, pool.open_connections()))
         ]
 
 

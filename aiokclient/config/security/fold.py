@@ -209,7 +209,7 @@ def _user(
             raise ConfigError(
                 f"sasl_jaas_config: The option {name} of the login module is missing."
             )
-    user, password = entry.text("username") or "", entry.options["password"]
+    user, password = entry.option_text("username") or "", entry.options["password"]
     if mechanism == "PLAIN":
         return SaslPlain(user, password, tls)
     return SaslScram(user, password, mechanism, entry.has("tokenauth"), tls)

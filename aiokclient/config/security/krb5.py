@@ -23,7 +23,7 @@ def credentials(
     """Return the credentials of a JAAS entry. Without an entry, they are in the ticket cache."""
     if entry is None:
         return SaslGssapi(service_name or "kafka", tls=tls, domain_name=domain_name)
-    named = entry.text("serviceName")
+    named = entry.option_text("serviceName")
     if named is not None and service_name is not None and named != service_name:
         raise ConfigError(
             "sasl_kerberos_service_name: It differs from serviceName in sasl_jaas_config. Leave "
@@ -31,14 +31,14 @@ def credentials(
         )
     keytab = ticket_cache = None
     if entry.has("useKeyTab"):
-        keytab = entry.text("keyTab")
+        keytab = entry.option_text("keyTab")
         if not keytab:
             raise ConfigError(
                 "sasl_jaas_config: useKeyTab=true needs keyTab, the path of a keytab."
             )
         keytab = keytab.removeprefix("file:") if keytab.startswith("file:/") else keytab
     elif entry.has("useTicketCache"):
-        ticket_cache = entry.text("ticketCache")
+        ticket_cache = entry.option_text("ticketCache")
     else:
         raise ConfigError(
             "sasl_jaas_config: Krb5LoginModule needs useKeyTab=true with keyTab, or "
@@ -46,7 +46,7 @@ def credentials(
         )
     return SaslGssapi(
         named or service_name or "kafka",
-        entry.text("principal"),
+        entry.option_text("principal"),
         keytab,
         tls,
         ticket_cache=ticket_cache,

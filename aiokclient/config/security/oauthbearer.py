@@ -219,7 +219,7 @@ def _either(value: str | None, entry: JaasEntry | None, name: str) -> str | None
     """Return the value of an option, or the text `name` of the JAAS entry if the value is None."""
     if value is not None or entry is None:
         return value
-    return entry.text(name)
+    return entry.option_text(name)
 
 
 def _extensions(entry: JaasEntry | None) -> dict[str, str]:
@@ -236,7 +236,7 @@ def _tls(entry: JaasEntry | None) -> Tls | None:
     if entry is None:
         return None
     names = ("location", "certificates", "type")
-    location, certificates, kind = (entry.text(f"ssl.truststore.{name}") for name in names)
+    location, certificates, kind = (entry.option_text(f"ssl.truststore.{name}") for name in names)
     if location is None and certificates is None:
         return None
     if (kind or "JKS").upper() != "PEM":

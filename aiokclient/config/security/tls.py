@@ -168,7 +168,7 @@ class Tls:
 
     def _limit(self, context: ssl.SSLContext, limits: TlsLimits) -> None:
         try:
-            limits.apply(context)
+            limits.apply_to(context)
         except ssl.SSLError as error:
             raise ConfigError(
                 f"ssl_cipher_suites: {ssl.OPENSSL_VERSION} has none of these suites."

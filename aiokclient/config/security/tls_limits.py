@@ -100,7 +100,7 @@ class _Names:
     def allowed(self) -> str:
         return f"{self.what}, such as {self.example}, or None"
 
-    def check(self, value: Any) -> tuple[str, ...] | None:
+    def check_value(self, value: Any) -> tuple[str, ...] | None:
         if value is None:
             return None
         items = re.split("[,:]", value) if isinstance(value, str) else value
@@ -121,8 +121,8 @@ class _Names:
         hint = f"Did you mean {meant}?" if meant else f"It must be {self.allowed}."
         raise ValueError(f"{name!r} is not known. {hint}")
 
-    def read(self, text: str) -> tuple[str, ...] | None:
-        return self.check(text)
+    def parse_text(self, text: str) -> tuple[str, ...] | None:
+        return self.check_value(text)
 
 
 PROTOCOL_NAMES: Final = _Names(
@@ -138,7 +138,7 @@ class ProtocolName:
     def allowed(self) -> str:
         return "'TLSv1.3', 'TLSv1.2', 'TLS', or None"
 
-    def check(self, value: Any) -> str | None:
+    def check_value(self, value: Any) -> str | None:
         if value is None:
             return None
         for name in ("TLS", *VERSIONS):
@@ -146,8 +146,8 @@ class ProtocolName:
                 return name
         raise ValueError
 
-    def read(self, text: str) -> str | None:
-        return self.check(text or None)
+    def parse_text(self, text: str) -> str | None:
+        return self.check_value(text or None)
 
 
 PROTOCOL_NAME: Final = ProtocolName()
@@ -206,7 +206,7 @@ class TlsLimits:
             )
         return cls(min(versions), max(versions), chosen)
 
-    def apply(self, context: ssl.SSLContext) -> None:
+    def apply_to(self, context: ssl.SSLContext) -> None:
         """Restrict a context. Raises ssl.SSLError if OpenSSL has none of the suites."""
         context.minimum_version, context.maximum_version = self.lowest, self.highest
         if self.suites is None:

@@ -117,9 +117,9 @@ class Scram:
             return self._client_final(known)
         work = partial(derive_keys, self._hash, self._credentials.password, salt, iterations)
         self._state = _State.KEYS
-        return Compute(work, partial(self._computed, key))
+        return Compute(work, partial(self._on_keys, key))
 
-    def _computed(self, key: Any, keys: ScramKeys) -> bytes:
+    def _on_keys(self, key: Any, keys: ScramKeys) -> bytes:
         self._credentials.keys.keep(key, keys)
         return self._client_final(keys)
 

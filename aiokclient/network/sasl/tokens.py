@@ -113,14 +113,14 @@ class TokenSource:
         Raises TokenProviderError if the next call of the provider fails, or if there is no token
         within `timeout_s` seconds, and TokenRefusedError if the token endpoint refuses the client.
         """
-        token = self._usable()
+        token = self._usable_token()
         if token is not None:
             return token
         waiter: asyncio.Future[OAuthToken] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         if not self._running:
             self._running = True
-            self._spawn(self._own, name="tokens")
+            self._spawn(self._keep_token, name="tokens")
         self._needed.set()
         try:
             async with asyncio.timeout(timeout_s):
@@ -134,7 +134,7 @@ class TokenSource:
     @property
     def problem(self) -> KafkaError | None:
         """The reason why there is no token, or None if there is one or none was needed yet."""
-        if self._usable() is not None or self._began is None:
+        if self._usable_token() is not None or self._began is None:
             return None
         if self._refusals and self._error is None:
             return None  # The refusal of the last token is the problem.
@@ -153,14 +153,14 @@ class TokenSource:
         if token is self._token:
             self._refusals = 0
 
-    def _usable(self) -> OAuthToken | None:
+    def _usable_token(self) -> OAuthToken | None:
         token = self._token
         return token if token is not None and self._life_s(token) > 0 else None
 
     def _life_s(self, token: OAuthToken) -> float:
         return (token.expires_at_ms - self._clock.time_ms()) / 1000
 
-    async def _own(self) -> None:
+    async def _keep_token(self) -> None:
         """Keep a token as long as the client is open."""
         failures = 0
         while True:
@@ -168,19 +168,19 @@ class TokenSource:
             if self._began is None:
                 self._began = self._clock.monotonic()
             try:
-                token = await self._fetch()
+                token = await self._fetch_token()
             except KafkaError as error:
-                self._failed(error)
+                self._on_failed_fetch(error)
                 delay_s = self._backoff.delay(failures, self._clock.rng)
                 failures += 1
                 await asyncio.sleep(delay_s)
             else:
                 failures = 0
-                self._fetched(token)
+                self._on_token(token)
                 self._needed.clear()  # Connections that asked during the fetch have the token.
                 random = self._clock.rng.random()
                 await self._pause(self._refreshing.delay_s(self._life_s(token), random))
-                await self._rest()
+                await self._wait_after_refusals()
 
     async def _pause(self, delay_s: float) -> None:
         """Wait until the next refresh, or until a connection needs a token that has not expired.
@@ -194,16 +194,16 @@ class TokenSource:
         except TimeoutError:
             pass
 
-    async def _rest(self) -> None:
+    async def _wait_after_refusals(self) -> None:
         """Wait before the next token, if brokers have refused several in a row."""
-        if self._refusals > 1 and self._usable() is None:
+        if self._refusals > 1 and self._usable_token() is None:
             longest_s = min(self._backoff.maximum_s, LONGEST_REST_S)
             backoff = self._backoff._replace(maximum_s=longest_s)
             await asyncio.sleep(backoff.delay(self._refusals - 2, self._clock.rng))
 
-    async def _fetch(self) -> OAuthToken:
+    async def _fetch_token(self) -> OAuthToken:
         loop = asyncio.get_running_loop()
-        call = new_task(loop, self._call(), name="token provider")
+        call = new_task(loop, self._call_provider(), name="token provider")
         try:
             await asyncio.wait([call], timeout=self._attempt_s)
         finally:
@@ -225,9 +225,9 @@ class TokenSource:
             raise TokenProviderError(
                 f"The token provider raised {type(error).__name__}{said}"
             ) from error
-        return self._checked(call.result())
+        return self._require_valid(call.result())
 
-    async def _call(self) -> OAuthToken | str:
+    async def _call_provider(self) -> OAuthToken | str:
         """Return the provider's token, or the name of the type of what it has returned instead."""
         started = _awaitable_or_type(self._provider())
         if isinstance(started, str):
@@ -237,14 +237,14 @@ class TokenSource:
             )
         return _token_or_type(await started)
 
-    def _checked(self, token: OAuthToken | str) -> OAuthToken:
+    def _require_valid(self, token: OAuthToken | str) -> OAuthToken:
         if isinstance(token, str):
             raise TokenProviderError(f"The token provider returned a {token}, not an OAuthToken.")
         if self._life_s(token) <= 0:
             raise TokenProviderError("The token provider returned a token that has expired.")
         return token
 
-    def _fetched(self, token: OAuthToken) -> None:
+    def _on_token(self, token: OAuthToken) -> None:
         self._token, self._error, self._began = token, None, None
         self._emit()
         waiters, self._waiters = self._waiters, []
@@ -254,17 +254,17 @@ class TokenSource:
 
     def _emit(self, cause: KafkaError | None = None) -> None:
         if self._events is not None:
-            token = self._usable()
+            token = self._usable_token()
             expires_at_ms = None if token is None else token.expires_at_ms
             self._events.emit("TokenRefreshed", cause=cause, expires_at_ms=expires_at_ms)
 
-    def _failed(self, error: KafkaError) -> None:
+    def _on_failed_fetch(self, error: KafkaError) -> None:
         self._error = error
         self._emit(error)
         self._log.warning(
             "%s%s",
             error.message,
-            " The current token remains in use." if self._usable() else "",
+            " The current token remains in use." if self._usable_token() else "",
             extra={"event": "token_failed"},
         )
         waiters, self._waiters = self._waiters, []

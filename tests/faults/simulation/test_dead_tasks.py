@@ -116,7 +116,7 @@ def test_requests_are_not_repeated_when_the_metadata_task_has_died(
     simulate(scenario)
 
 
-@pytest.mark.parametrize("where", ["open_connection", "answered"])
+@pytest.mark.parametrize("where", ["open_connection", "mark_reachable"])
 def test_calls_that_wait_for_a_connection_end_when_its_task_dies(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,7 +136,7 @@ def test_calls_that_wait_for_a_connection_end_when_its_task_dies(
     simulate(scenario, brokers=3)
 
 
-@pytest.mark.parametrize("where", ["open_connection", "answered"])
+@pytest.mark.parametrize("where", ["open_connection", "mark_reachable"])
 def test_start_ends_when_the_task_that_connects_dies(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,7 +99,7 @@ def test_a_login_is_repeated_at_85_to_95_percent_of_its_lifetime() -> None:
 def test_repeated_logins_on_a_connection_keep_nothing() -> None:
     def kept() -> list[int]:
         found = [each for each in gc.get_objects() if type(each) is BrokerConnection]
-        return [len(each._end._callbacks) for each in found if not each.closed]
+        return [len(each._close_listeners) for each in found if not each.closed]
 
     async def scenario(world: World) -> None:
         async with world.client(**options(world, PLAIN)) as client:

@@ -99,9 +99,9 @@ async def test_the_warning_of_an_unusable_replacement_shows_no_secret(
     contexts = TlsContexts(
         Tls(certfile=str(own), password=PASSWORD), ClientLog("aiokclient", "app")
     )
-    contexts.load()
+    contexts.load_files()
     own.write_text(f"-----BEGIN PRIVATE KEY-----\n{SECRET_LINE}\n-----END PRIVATE KEY-----")
-    await contexts.current()
+    await contexts.current_context()
     (line,) = (r for r in caplog.records if r.__dict__.get("event") == "tls_files_refused")
     assert str(own) in line.getMessage()
     shown = f"{caplog.text}{[vars(record) for record in caplog.records]}"

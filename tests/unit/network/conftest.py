@@ -20,7 +20,7 @@ def connect() -> Callable[..., tuple[BrokerConnection, MemoryTransport]]:
     def made(limit: int = 1 << 20, **options: Any) -> tuple[BrokerConnection, MemoryTransport]:
         connection = BrokerConnection(1, "memory", 9092, client_id="test", **options)
         transport = MemoryTransport(connection)
-        connection.ready(EVERYTHING, limit)
+        connection.end_setup(EVERYTHING, limit)
         return connection, transport
 
     return made

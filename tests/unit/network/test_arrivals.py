@@ -125,10 +125,10 @@ async def test_request_does_not_time_out_when_its_response_takes_long_to_decode(
     monkeypatch.setattr(InFlight, "decode", decode_later)
     first = connection.send(ListGroupsRequest(), timeout_s=0.01)
     transport.feed(answer(0, 2 * LARGE))
-    assert connection.arrives(first)
+    assert connection.is_arriving(first)
     assert connection.unanswered_for() == 0.0
     other = connection.send(ListGroupsRequest(), timeout_s=0.05)
-    assert not connection.arrives(other)
+    assert not connection.is_arriving(other)
     with pytest.raises(ApiTimeoutError):
         await other
     assert isinstance(first.exception(), DisconnectedError)
@@ -160,10 +160,10 @@ async def test_connection_stays_when_a_response_takes_long_to_decode(
 async def test_response_is_arriving_when_a_part_of_it_has_come(connect: Connect) -> None:
     connection, transport = connect()
     waiting = connection.send(ListGroupsRequest(), timeout_s=30)
-    assert not connection.arrives(waiting)
+    assert not connection.is_arriving(waiting)
     data = answer(0, 2 * LARGE)
     transport.feed(data[: 2 * LARGE])
-    assert connection.arrives(waiting)
+    assert connection.is_arriving(waiting)
     transport.feed(data[2 * LARGE :])
     await waiting
     connection.close()

@@ -94,7 +94,7 @@ async def test_a_deadline_is_reported_once(connect: Connect) -> None:
 
 async def test_a_version_that_the_broker_lacks_is_refused(connect: Connect) -> None:
     connection, _ = connect()
-    connection.ready({}, 1 << 20)
+    connection.end_setup({}, 1 << 20)
     outcomes = Outcomes()
     connection.call(ListGroupsRequest(), outcomes, timeout_s=30)
     await asyncio.sleep(0)

@@ -27,7 +27,7 @@ async def connection() -> AsyncIterator[BrokerConnection]:
     _, made = await loop.create_connection(
         lambda: BrokerConnection(1, host, port, client_id="test"), host, port
     )
-    made.ready({18: (0, 3), 0: (3, 9)}, 1 << 20)
+    made.end_setup({18: (0, 3), 0: (3, 9)}, 1 << 20)
     # Both sockets exist now, so the client's file descriptor differs from that of the other end.
     await accepted.wait()
     yield made
@@ -95,8 +95,8 @@ async def test_data_that_tls_has_encrypted_is_still_sent() -> None:
         server_hostname="localhost",
     )
     # A socket that is closed before it has read everything discards what it was to send.
-    await made.exchange([b""])
-    made.ready({0: (3, 9)}, 1 << 20)
+    await made.exchange_frame([b""])
+    made.end_setup({0: (3, 9)}, 1 << 20)
     encrypts: Any = getattr(transport, "_ssl_protocol", None)
     # uvloop does not expose its inner transport.
     below = None if encrypts is None else encrypts._transport

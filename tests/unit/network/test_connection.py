@@ -80,7 +80,7 @@ def test_responses_are_read_for_random_slicings(sizes: list[int], pieces: list[i
     async def main() -> None:
         connection = BrokerConnection(1, "memory", 9092, client_id="test")
         transport = MemoryTransport(connection)
-        connection.ready({16: (0, 99)}, 1 << 20)
+        connection.end_setup({16: (0, 99)}, 1 << 20)
         futures = [ask(connection) for _ in sizes]
         data = b"".join(answer(n, "a" * size) for n, size in enumerate(sizes))
         turn = 0
@@ -123,7 +123,7 @@ async def test_a_lost_transport_is_released_without_the_garbage_collector() -> N
         gc.enable()
     await connection.wait_closed()
     with pytest.raises(DisconnectedError, match="reset"):
-        await connection.exchange([b"request"])
+        await connection.exchange_frame([b"request"])
 
 
 @pytest.mark.parametrize("how", ["ready", "connected", "never connected"])
@@ -132,7 +132,7 @@ async def test_a_closed_connection_is_freed_without_the_garbage_collector(how: s
     if how != "never connected":
         MemoryTransport(connection)
     if how == "ready":
-        connection.ready({}, 1 << 20)
+        connection.end_setup({}, 1 << 20)
     freed = weakref.ref(connection)
     gc.disable()
     try:
@@ -221,7 +221,7 @@ def test_any_bytes_lead_to_a_response_or_a_closed_connection(body: bytes) -> Non
     async def main() -> None:
         connection = BrokerConnection(1, "memory", 9092, client_id="test")
         transport = MemoryTransport(connection)
-        connection.ready({16: (0, 99)}, 1 << 20)
+        connection.end_setup({16: (0, 99)}, 1 << 20)
         future = ask(connection)
         transport.feed(frame(struct.pack(">i", 0) + body))
         assert future.done()
@@ -356,7 +356,7 @@ async def test_requests_after_close_fail(connect: Connect) -> None:
 
 async def test_a_version_that_the_broker_lacks_is_refused(connect: Connect) -> None:
     connection, _ = connect()
-    connection.ready({16: (90, 99)}, 1 << 20)
+    connection.end_setup({16: (90, 99)}, 1 << 20)
     with pytest.raises(UnsupportedVersionError, match=r"90 to 99.*0 to 5") as caught:
         await ask(connection)
     assert caught.value.broker == 1

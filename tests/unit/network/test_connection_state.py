@@ -75,12 +75,12 @@ def test_response_arrives_for_its_own_request_only(connect: Connect) -> None:
     async def main() -> None:
         connection, transport = connect(1 << 24)
         first, second = ask(connection), ask(connection)
-        assert not connection.arrives(first)
+        assert not connection.is_arriving(first)
         size = 1 << 23
         transport.feed(size.to_bytes(4, "big") + (0).to_bytes(4, "big") + bytes(1000))
         assert connection.is_busy
-        assert connection.arrives(first)
-        assert not connection.arrives(second)
+        assert connection.is_arriving(first)
+        assert not connection.is_arriving(second)
         connection.close()
         for each in (first, second):
             with pytest.raises(DisconnectedError):

@@ -16,23 +16,23 @@ def test_first_request_is_written_at_once_when_nothing_holds_it() -> None:
     held = HeldRequests()
     asked = request()
     assert held.add(asked, 0.0) == 30.0
-    assert held.next(0.0) is asked
-    assert held.next(0.0) is None
+    assert held.take_next(0.0) is asked
+    assert held.take_next(0.0) is None
 
 
 def test_request_waits_for_the_end_of_the_throttle_time() -> None:
     held = HeldRequests()
-    held.throttle(10.0)
-    held.throttle(5.0)
+    held.hold_until(10.0)
+    held.hold_until(5.0)
     assert held.wake_times(0.0) == []
     asked, short = request(), request(timeout_s=3.0)
     assert held.add(asked, 0.0) == 10.0
     assert held.add(short, 0.0) == 3.0
     assert held.wake_times(0.0) == [30.0, 3.0, 10.0]
     assert held.wake_times(10.0) == [30.0, 3.0]
-    assert held.next(9.9) is None
+    assert held.take_next(9.9) is None
     assert held.add(request(timeout_s=40.0), 10.0) == 40.0
-    assert held.next(10.0) is asked
+    assert held.take_next(10.0) is asked
 
 
 def test_requests_that_are_over_are_left_out() -> None:
@@ -41,7 +41,7 @@ def test_requests_that_are_over_are_left_out() -> None:
     over.over = True  # type: ignore[misc]
     held.add(over, 0.0)
     held.add(asked, 0.0)
-    assert held.next(0.0) is asked
+    assert held.take_next(0.0) is asked
 
 
 def test_nothing_is_written_until_each_reason_to_pause_has_ended() -> None:
@@ -62,7 +62,7 @@ def test_nothing_is_written_until_each_reason_to_pause_has_ended() -> None:
     assert not held.paused
     held.add(request(), 0.0)
     held.pause(0.0)
-    assert held.next(0.0) is None
+    assert held.take_next(0.0) is None
 
 
 def test_requests_expire_at_their_deadlines() -> None:
@@ -70,8 +70,8 @@ def test_requests_expire_at_their_deadlines() -> None:
     early, late = request(timeout_s=1.0), request(timeout_s=2.0)
     held.add(early, 0.0)
     held.add(late, 0.0)
-    assert held.expired(0.9) == []
-    assert held.expired(1.0) == [early]
+    assert held.take_expired(0.9) == []
+    assert held.take_expired(1.0) == [early]
     assert list(held.requests) == [late]
 
 
@@ -81,7 +81,7 @@ def test_request_is_stuck_when_only_a_full_transport_has_held_it() -> None:
     held.pause(5.0)
     assert held.is_stuck(request(since=5.0))
     assert not held.is_stuck(request(since=4.9))
-    held.throttle(6.0)
+    held.hold_until(6.0)
     assert not held.is_stuck(request(since=5.5))
     assert held.is_stuck(request(since=6.0))
     held.resume()
@@ -101,15 +101,15 @@ async def test_callback_gets_only_the_first_outcome() -> None:
     outcomes: list[object] = []
     asked = made("called", outcomes)
     assert not asked.over
-    asked.answer("response")
+    asked.deliver_response("response")
     assert asked.over
     assert outcomes == [("response", None)]
-    asked.answer("another")
-    asked.written()
+    asked.deliver_response("another")
+    asked.on_written()
     await asyncio.sleep(0)
     assert outcomes == [("response", None)]
     other = made("called", outcomes)
-    other.written()
+    other.on_written()
     assert other.over
     assert len(outcomes) == 1  # It is called later.
     await asyncio.sleep(0)
@@ -120,9 +120,9 @@ async def test_future_gets_only_the_first_outcome() -> None:
     asked = made("awaited", [])
     assert isinstance(asked, AwaitedRequest)
     assert not asked.over
-    asked.written()
+    asked.on_written()
     assert asked.over
-    asked.answer("another")
+    asked.deliver_response("another")
     assert await asked.future is None
-    asked.begin(7.0)
+    asked.restart_timeout(7.0)
     assert (asked.since, asked.deadline, asked.api) == (7.0, 37.0, "Metadata")

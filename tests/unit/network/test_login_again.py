@@ -147,7 +147,7 @@ async def test_repetition_does_not_count_as_failed_when_the_connection_closes_be
         rng=random.Random(1),
     )  # fmt: skip
     renewal = asyncio.ensure_future(
-        pool._renew(connection, sasl, asyncio.get_running_loop().time())
+        pool._log_in_again(connection, sasl, asyncio.get_running_loop().time())
     )
     await turns()
     connection.close()

@@ -60,7 +60,7 @@ async def test_concurrent_callers_share_one_connection_attempt(make_pool: MakePo
         connections = await asyncio.gather(*asked)
         assert len(set(map(id, connections))) == 1
         assert broker.opened == 1
-        assert pool.ready(Purpose.CONTROL) is connections[0]
+        assert pool.find_connection(Purpose.CONTROL) is connections[0]
 
 
 async def test_each_purpose_and_owner_has_its_own_connection(make_pool: MakePool) -> None:
@@ -77,7 +77,7 @@ async def test_each_purpose_and_owner_has_its_own_connection(make_pool: MakePool
         assert broker.opened == 4
         pool.release(one)
         assert [connection.closed for connection in connections] == [False, False, True, False]
-        assert pool.ready(Purpose.FETCH, one) is None
+        assert pool.find_connection(Purpose.FETCH, one) is None
         assert pool.reachable
 
 
@@ -145,7 +145,7 @@ async def test_a_broker_is_unreachable_between_two_connections(make_pool: MakePo
         broker.cut()
         await first.wait_closed()
         assert not pool.reachable
-        assert pool.ready(Purpose.CONTROL) is None
+        assert pool.find_connection(Purpose.CONTROL) is None
         second = await pool.get(Purpose.CONTROL)
         assert second is not first
         assert pool.reachable

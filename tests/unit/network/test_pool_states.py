@@ -160,11 +160,11 @@ def test_connection_that_is_ready_is_a_success_and_its_loss_a_failure(settings: 
         world = World(settings, node_id=-1)
         pool = world.pool
         connection = await pool.get(Purpose.CONTROL)
-        assert pool.connecting(Purpose.CONTROL).result() is connection
+        assert pool.request_connection(Purpose.CONTROL).result() is connection
         assert world.reports == [("success", pool)]
         assert connection.broker.session_lifetime_ms == 0
         pool.rename(7)
-        pool.confirm()
+        pool.mark_confirmed()
         assert (pool.node_id, connection.broker.node_id, pool.confirmed) == (7, 7, True)
         await ask(connection)
         assert pool.progress == ""
@@ -178,10 +178,10 @@ def test_connection_that_is_ready_is_a_success_and_its_loss_a_failure(settings: 
             await waiting
         assert world.reports[1:] == ["failure", "close"]
         assert (pool.reachable, pool.refused, pool.failed_at) == (False, False, 3.0)
-        assert pool.ready(Purpose.CONTROL) is None
+        assert pool.find_connection(Purpose.CONTROL) is None
         assert not pool.busy
         assert pool.not_before == 3.5
-        pool.answered()
+        pool.mark_reachable()
         assert (pool.reachable, pool.refused, pool.last_error) == (True, False, None)
         assert world.reports[3:] == [("success", pool)]
         assert world.names == ["connect to memory:9092 for control"]
@@ -240,7 +240,7 @@ def test_server_that_closes_early_is_asked_in_an_older_version(settings: Setting
                 await world.pool.get(Purpose.CONTROL)
             asked.append(world.broker.seen[-1].header.request_api_version)
         assert asked == [5, 3, 0, 5]
-        assert not world.pool.unavailable(0.0) or world.pool.refused
+        assert not world.pool.is_unavailable(0.0) or world.pool.refused
         await world.end()
 
     in_virtual_time(main)
@@ -252,7 +252,7 @@ def test_events_name_a_broker_and_no_bootstrap_server(
 ) -> None:
     async def main() -> None:
         hub = EventHub(SystemClock())
-        reader = hub.read()
+        reader = hub.open_reader()
         world = World(settings, node_id=node_id, first=False, events=hub)
         world.line.error = ConnectionRefusedError(111, "refused")
         with pytest.raises(DisconnectedError):
@@ -297,7 +297,7 @@ def test_refused_login_is_reported_with_its_purpose_and_is_no_unavailability(
         assert isinstance(world.reports[1][1], SaslAuthenticationError)
         assert len(world.reports) == 2
         assert world.pool.refused
-        assert not world.pool.unavailable(0.0)
+        assert not world.pool.is_unavailable(0.0)
         await world.end()
 
     in_virtual_time(main)
@@ -362,10 +362,10 @@ def test_disconnecting_ends_connections_and_attempts_and_permits_new_ones(
         pool = world.pool
         world.broker.handlers[ApiKey.METADATA] = lambda *_: None
         connection = await pool.get(Purpose.CONTROL)
-        pool.confirm()
+        pool.mark_confirmed()
         waiting = ask(connection)
         world.line.accepts_s = 1.0
-        connecting = pool.connecting(Purpose.PRODUCE)
+        connecting = pool.request_connection(Purpose.PRODUCE)
         await asyncio.sleep(0.5)
         pool.disconnect(DisconnectedError("The cluster has changed."))
         for each in (waiting, connecting):
@@ -377,7 +377,7 @@ def test_disconnecting_ends_connections_and_attempts_and_permits_new_ones(
         await asyncio.sleep(1.0)
         assert len(world.line.transports) == 1  # The attempt has ended, too.
         assert not (await pool.get(Purpose.PRODUCE)).closed
-        assert pool.ready(Purpose.PRODUCE) is not None
+        assert pool.find_connection(Purpose.PRODUCE) is not None
         await world.end()
 
     in_virtual_time(main)
@@ -390,7 +390,7 @@ def test_attempt_that_succeeds_at_the_moment_of_a_disconnection_is_closed(
     async def main() -> None:
         world = World(settings)
         owner = object()
-        waiting = world.pool.connecting(Purpose.FETCH, owner)
+        waiting = world.pool.request_connection(Purpose.FETCH, owner)
         slot = world.pool._slots[Purpose.FETCH, owner]
         if end == "release":
             world.pool.release(owner)
@@ -400,7 +400,7 @@ def test_attempt_that_succeeds_at_the_moment_of_a_disconnection_is_closed(
         with pytest.raises(ClosedError if end == "release" else DisconnectedError):
             await waiting
         connection = await World(settings).pool.get(Purpose.CONTROL)
-        assert isinstance(world.pool._install(slot, connection), ClosedError)
+        assert isinstance(world.pool._install_connection(slot, connection), ClosedError)
         assert connection.closed
         await world.end()
 
@@ -414,7 +414,7 @@ def test_attempt_that_succeeds_in_a_retired_pool_is_closed(settings: Settings) -
         slot = world.pool._slots[Purpose.CONTROL, None]
         world.pool.retire()
         connection = await other.pool.get(Purpose.CONTROL)
-        outcome = world.pool._install(slot, connection)
+        outcome = world.pool._install_connection(slot, connection)
         assert isinstance(outcome, DisconnectedError)
         assert "another address" in str(outcome)
         assert connection.closed
@@ -432,7 +432,7 @@ def test_release_ends_the_connections_and_attempts_of_the_owner_only(settings: S
         kept = await pool.get(Purpose.FETCH, other)
         ended = await pool.get(Purpose.FETCH, one)
         world.line.accepts_s = 1.0
-        connecting = pool.connecting(Purpose.JOIN, one)
+        connecting = pool.request_connection(Purpose.JOIN, one)
         await asyncio.sleep(0.5)
         pool.release(one)
         with pytest.raises(ClosedError):
@@ -452,7 +452,7 @@ def test_closed_pool_has_no_connection_and_makes_none(settings: Settings, kind: 
     async def main() -> None:
         world = World(settings, accepts_s=0.0 if kind == "connected" else 1.0)
         pool = world.pool
-        waiting = pool.connecting(Purpose.CONTROL)
+        waiting = pool.request_connection(Purpose.CONTROL)
         await asyncio.sleep(0.5)
         pool.close()
         if kind == "connected":
@@ -461,9 +461,9 @@ def test_closed_pool_has_no_connection_and_makes_none(settings: Settings, kind: 
             with pytest.raises(ClosedError):
                 await waiting
         assert not pool.busy
-        assert pool.connections() == []
+        assert pool.open_connections() == []
         assert "close" not in world.reports
-        later = pool.connecting(Purpose.CONTROL)
+        later = pool.request_connection(Purpose.CONTROL)
         assert later.done()
         with pytest.raises(ClosedError):
             await later
@@ -482,7 +482,7 @@ def test_retired_pool_closes_each_connection_after_its_requests(settings: Settin
         busy = await world.pool.get(Purpose.PRODUCE)
         waiting = ask(busy)
         world.line.accepts_s = 1.0
-        connecting = world.pool.connecting(Purpose.FETCH)
+        connecting = world.pool.request_connection(Purpose.FETCH)
         await asyncio.sleep(0.5)
         world.pool.retire()
         with pytest.raises(DisconnectedError, match="another address"):
@@ -527,7 +527,7 @@ def test_broker_that_never_answers_is_asked_whether_it_requires_a_login(
         without_answers(world, ["PLAIN"])
         error = await lost_request(world)
         assert world.pool.advice == ""
-        explained, is_known = await world.pool.explained(error)
+        explained, is_known = await world.pool.explain_error(error)
         assert is_known
         assert "requires SASL with PLAIN" in str(explained)
         assert explained.broker == error.broker
@@ -541,7 +541,7 @@ def test_broker_that_never_answers_is_asked_whether_it_requires_a_login(
         assert str(world.pool.last_error).count("requires SASL with PLAIN") == 1
         assert "requires SASL" not in str(again)
         assert len([name for name in world.names if name.startswith("ask")]) == 1
-        refused, is_known = await world.pool.explained(TopicAuthorizationError("no"))
+        refused, is_known = await world.pool.explain_error(TopicAuthorizationError("no"))
         assert not is_known
         assert isinstance(refused, TopicAuthorizationError)
         await world.end()
@@ -554,7 +554,7 @@ def test_broker_without_mechanisms_gets_no_advice(settings: Settings) -> None:
         world = World(settings)
         without_answers(world, [])
         error = await lost_request(world)
-        assert await world.pool.explained(error) == (error, False)
+        assert await world.pool.explain_error(error) == (error, False)
         await turns()
         assert world.pool.advice == ""
         assert "SASL" not in str(world.pool.last_error)
@@ -582,7 +582,7 @@ def test_broker_is_not_asked_for_mechanisms_when_the_login_is_not_in_doubt(
         error = await lost_request(world)
         await turns()
         assert not [name for name in world.names if name.startswith("ask")]
-        assert await world.pool.explained(error) == (error, False)
+        assert await world.pool.explain_error(error) == (error, False)
         if case == "answered":
             other.close()
             await lost_request(world)
@@ -597,17 +597,17 @@ def test_advice_is_dropped_when_another_error_has_followed(settings: Settings) -
         world = World(settings)
         without_answers(world, ["PLAIN"])
         await lost_request(world)
-        world.pool.answered()
+        world.pool.mark_reachable()
         await turns()
         assert world.pool.last_error is None
         assert world.pool.advice
         world.line.error = ConnectionRefusedError(111, "refused")
         with pytest.raises(DisconnectedError) as caught:
             await world.pool.get(Purpose.CONTROL)
-        world.pool._explain(world.pool.advice)
+        world.pool._add_advice(world.pool.advice)
         assert world.pool.last_error is not None
         assert "SASL" not in str(world.pool.last_error)
-        assert await world.pool.explained(caught.value) == (caught.value, False)
+        assert await world.pool.explain_error(caught.value) == (caught.value, False)
         await world.end()
 
     in_virtual_time(main)
@@ -617,7 +617,7 @@ def test_advice_follows_what_an_error_says_that_has_no_text_of_its_own(settings:
     async def main() -> None:
         world = World(settings)
         world.pool.last_error = error = DisconnectedError(broker=1)
-        world.pool._explain("Log in.")
+        world.pool._add_advice("Log in.")
         assert world.pool.last_error.message == f"{error} Log in."
         await world.end()
 

@@ -137,7 +137,7 @@ async def turns() -> None:
 def test_slow_attempt_is_reported_again_and_again_until_it_ends(settings: Settings) -> None:
     async def main() -> None:
         made = Pool(settings(connector=Line()), setup(20.0))
-        waiting = made.pool.connecting(Purpose.CONTROL)
+        waiting = made.pool.request_connection(Purpose.CONTROL)
         await asyncio.sleep(5.0)
         assert made.pool.connecting_for(Purpose.CONTROL) == 5.0
         assert made.pool.connecting_for(Purpose.PRODUCE) == 0.0
@@ -156,7 +156,7 @@ def test_slow_attempt_is_reported_again_and_again_until_it_ends(settings: Settin
 def test_slow_attempt_is_not_reported_when_the_pool_has_ended(settings: Settings, end: str) -> None:
     async def main() -> None:
         made = Pool(settings(connector=Line()), setup(20.0))
-        waiting = made.pool.connecting(Purpose.CONTROL)
+        waiting = made.pool.request_connection(Purpose.CONTROL)
         await asyncio.sleep(2.0)
         getattr(made.pool, end)()
         with pytest.raises(ClosedError if end == "close" else DisconnectedError):
@@ -214,24 +214,24 @@ def test_broker_is_unavailable_when_it_refuses_and_not_when_it_is_silent(
         line = Line(ConnectionRefusedError(111, "refused"))
         made = Pool(settings(connector=line), setup(2.0))
         pool = made.pool
-        assert not pool.unavailable(0.0)
-        assert not pool.tried_since(0.0)
+        assert not pool.is_unavailable(0.0)
+        assert not pool.has_failed_since(0.0)
         await asyncio.sleep(10.0)
         with pytest.raises(NotConnectedError):
             await pool.get(Purpose.CONTROL)
-        assert pool.tried_since(10.0)
-        assert not pool.tried_since(10.1)
-        assert pool.unavailable(10.0)
-        assert pool.unavailable(11.0)  # The backoff has not ended.
+        assert pool.has_failed_since(10.0)
+        assert not pool.has_failed_since(10.1)
+        assert pool.is_unavailable(10.0)
+        assert pool.is_unavailable(11.0)  # The backoff has not ended.
         await asyncio.sleep(0.5)
-        assert pool.unavailable(10.0)
-        assert not pool.unavailable(11.0)
-        waiting = pool.connecting(Purpose.CONTROL)
+        assert pool.is_unavailable(10.0)
+        assert not pool.is_unavailable(11.0)
+        waiting = pool.request_connection(Purpose.CONTROL)
         await turns()
-        assert not pool.unavailable(10.0)  # An attempt is in progress.
+        assert not pool.is_unavailable(10.0)  # An attempt is in progress.
         with pytest.raises(TimedOutError):
             await waiting
-        assert not pool.unavailable(0.0)
+        assert not pool.is_unavailable(0.0)
         assert pool.refused
         await made.end()
 
@@ -244,7 +244,7 @@ def test_server_that_is_silent_after_its_acceptance_is_named_as_the_progress(
     async def main() -> None:
         made = Pool(settings(connector=Line(1.0), request_s=3.0), setup(2.0))
         assert made.pool.progress == ""
-        waiting = made.pool.connecting(Purpose.CONTROL)
+        waiting = made.pool.request_connection(Purpose.CONTROL)
         await asyncio.sleep(0.5)
         assert made.pool.progress == ""
         assert made.pool.busy
@@ -256,7 +256,7 @@ def test_server_that_is_silent_after_its_acceptance_is_named_as_the_progress(
         with pytest.raises(DisconnectedError, match=r"did not answer ApiVersions within 3\.0 s"):
             await waiting
         assert made.pool.progress == ""
-        assert not made.pool.unavailable(0.0)
+        assert not made.pool.is_unavailable(0.0)
         await made.end()
 
     in_virtual_time(main)
@@ -269,7 +269,7 @@ def test_token_that_does_not_arrive_is_no_refusal_of_the_broker(settings: Settin
         with pytest.raises(TokenProviderError):
             await made.pool.get(Purpose.CONTROL)
         assert not made.pool.refused
-        assert not made.pool.tried_since(0.0)
+        assert not made.pool.has_failed_since(0.0)
         assert not made.pool.reachable
         await made.end()
 
@@ -296,7 +296,7 @@ def test_repeated_login_without_an_answer_ends_at_the_first_setup_timeout(
         traffic = Traffic(Metrics(), "test")
         made = Pool(settings(), setup(5.0))
         connection, transport = ready_to_log_in(connect, traffic=traffic)
-        renewal = asyncio.ensure_future(made.pool._renew(connection, Tokens(), 100.0))
+        renewal = asyncio.ensure_future(made.pool._log_in_again(connection, Tokens(), 100.0))
         await asyncio.sleep(4.9)
         assert written(transport) == [ApiKey.SASL_HANDSHAKE]
         assert not connection.closed
@@ -318,7 +318,7 @@ def test_repeated_login_is_counted_with_its_time_when_the_broker_accepts_it(
         made = Pool(settings(), setup(5.0))
         connection, transport = ready_to_log_in(connect, traffic=traffic)
         connection.broker.session_lifetime_ms = 10_000
-        renewal = asyncio.ensure_future(made.pool._renew(connection, Tokens(1.0), 100.0))
+        renewal = asyncio.ensure_future(made.pool._log_in_again(connection, Tokens(1.0), 100.0))
         await asyncio.sleep(2.0)
         answer(transport, 0, HANDSHAKE)
         await asyncio.sleep(1.0)
@@ -341,17 +341,17 @@ def test_token_of_a_repeated_login_has_the_time_until_the_session_ends(
         made = Pool(settings(), setup(5.0))
         connection, _ = ready_to_log_in(connect)
         sasl = Tokens(2.0, 1.0, error=TokenProviderError("no token"))
-        await made.pool._renew(connection, sasl, 3.0)
+        await made.pool._log_in_again(connection, sasl, 3.0)
         assert sasl.limits == [3.0, 1.0]
         assert not connection.closed
         # A session that has already ended leaves the time of an attempt.
         late = Tokens(error=TokenProviderError("no token"))
-        await made.pool._renew(connection, late, 3.0)
+        await made.pool._log_in_again(connection, late, 3.0)
         assert late.limits == [5.0]
         # Requests that wait for the login end with its error.
         connection.suspend()
         held = connection.send(MetadataRequest(topics=[]), timeout_s=60.0)
-        await made.pool._renew(connection, late, 3.0)
+        await made.pool._log_in_again(connection, late, 3.0)
         assert connection.closed
         with pytest.raises(KafkaError, match="no token"):
             await held
@@ -366,7 +366,7 @@ def test_next_login_follows_after_most_of_the_session(connect: Connect, settings
         made = Pool(settings(sasl=sasl), setup(5.0))
         connection, transport = ready_to_log_in(connect)
         connection.broker.session_lifetime_ms = 100_000
-        made.pool._authenticated(connection, again=False)
+        made.pool._plan_next_login(connection, again=False)
         await asyncio.sleep(84.9)
         assert written(transport) == []
         await asyncio.sleep(10.1)
@@ -386,7 +386,7 @@ def test_session_of_a_second_or_more_is_not_renewed_within_a_second(
         made = Pool(settings(sasl=Tokens()), setup(5.0))
         connection, transport = ready_to_log_in(connect)
         connection.broker.session_lifetime_ms = 1000
-        made.pool._authenticated(connection, again=False)
+        made.pool._plan_next_login(connection, again=False)
         await asyncio.sleep(0.99)
         assert not connection.is_suspended
         assert written(transport) == []
@@ -407,7 +407,7 @@ def test_requests_wait_for_the_next_login_when_a_session_is_shorter_than_a_secon
         await asyncio.sleep(100.0)
         connection, transport = ready_to_log_in(connect)
         connection.broker.session_lifetime_ms = 500
-        made.pool._authenticated(connection, again=False)
+        made.pool._plan_next_login(connection, again=False)
         await asyncio.sleep(0.42)
         assert not connection.is_suspended
         await asyncio.sleep(0.07)
@@ -431,7 +431,7 @@ def test_login_does_not_follow_another_within_a_second_when_a_short_session_is_l
         await asyncio.sleep(100.0)
         connection, transport = ready_to_log_in(connect)
         connection.broker.session_lifetime_ms = lifetime_ms
-        made.pool._authenticated(connection, again=False)
+        made.pool._plan_next_login(connection, again=False)
         connection.close()
         assert made.pool.not_before == again_at
         await asyncio.sleep(5.0)

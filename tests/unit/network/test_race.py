@@ -33,7 +33,7 @@ class Setup(ConnectionSetup):
     """A setup whose connections a function of the test makes."""
 
     def __init__(self, connect: Callable[[Address], Awaitable[BrokerConnection]]) -> None:
-        self.connect = connect  # type: ignore[method-assign]
+        self.connect_address = connect  # type: ignore[method-assign]
 
 
 async def lost(*errors: DisconnectedError) -> DisconnectedError:
@@ -44,7 +44,7 @@ async def lost(*errors: DisconnectedError) -> DisconnectedError:
         raise left[address]
 
     race = AddressRace(left, Setup(connect))
-    assert await race.winner() is None
+    assert await race.find_winner() is None
     return race.failure("kafka:1", 7)
 
 
@@ -93,7 +93,7 @@ async def test_attempt_in_progress_wins_after_another_address_was_misconfigured(
         await misconfigured.wait()
         return BrokerConnection(1, "kafka", 1, client_id="test")
 
-    won = await AddressRace([FIRST, SECOND], Setup(connect)).winner()
+    won = await AddressRace([FIRST, SECOND], Setup(connect)).find_winner()
     assert won is not None
     assert won[0] == FIRST
 
@@ -106,7 +106,7 @@ async def test_no_attempt_begins_after_an_address_was_misconfigured() -> None:
         raise ConnectionSetupError("a certificate that is not accepted")
 
     with pytest.raises(ConnectionSetupError):
-        await AddressRace([FIRST, SECOND], Setup(connect)).winner()
+        await AddressRace([FIRST, SECOND], Setup(connect)).find_winner()
     assert tried == [FIRST]
 
 
@@ -123,7 +123,7 @@ async def test_second_of_two_simultaneous_connections_is_closed() -> None:
         made.append(BrokerConnection(1, "kafka", 1, client_id="test"))
         return made[-1]
 
-    won = await AddressRace([FIRST, SECOND, THIRD], Setup(connect)).winner()
+    won = await AddressRace([FIRST, SECOND, THIRD], Setup(connect)).find_winner()
     assert won is not None
     assert won[1] is made[0]
     assert [connection.closed for connection in made] == [False, True]
@@ -142,7 +142,7 @@ async def test_cancelled_race_cancels_all_attempts() -> None:
             ended.append(address)
         raise AssertionError
 
-    racing = asyncio.create_task(AddressRace([FIRST, SECOND], Setup(connect)).winner())
+    racing = asyncio.create_task(AddressRace([FIRST, SECOND], Setup(connect)).find_winner())
     while len(begun) < 2:  # noqa: ASYNC110 - the attempts are the test's own
         await asyncio.sleep(0)
     racing.cancel()
@@ -161,7 +161,7 @@ async def test_first_misconfiguration_is_raised_when_several_addresses_have_one(
 
     both = asyncio.Event()
     race = AddressRace([("::1", 1), ("10.0.0.1", 1)], Setup(connect))
-    running = asyncio.ensure_future(race.winner())
+    running = asyncio.ensure_future(race.find_winner())
     while len(begun) < 2:  # noqa: ASYNC110 - the race has no event
         await asyncio.sleep(0.01)
     both.set()
@@ -181,12 +181,12 @@ async def test_race_goes_on_with_the_addresses_that_have_not_failed() -> None:
     addresses = [("::1", 1), ("10.0.0.1", 1), ("10.0.0.2", 1)]
     race = AddressRace(addresses, Setup(connect))
     for address in addresses[1:]:
-        won = await race.winner()
+        won = await race.find_winner()
         assert won is not None
         assert won[0] == address
-        race.failed(address, diagnosis.ClosedEarlyError("closed"))
+        race.mark_failed(address, diagnosis.ClosedEarlyError("closed"))
         won[1].close()
-    assert await race.winner() is None
+    assert await race.find_winner() is None
     assert tried == addresses
     early = race.closed_early()
     assert early is not None
@@ -210,7 +210,7 @@ def test_next_address_is_tried_after_a_quarter_of_a_second_or_a_failure(first_fa
         race = AddressRace(
             [(f"10.0.0.{n}", 1) for n in (1, 2, 3, 4, 5, 6, 7, 8, 9)], Setup(connect)
         )
-        assert await race.winner() == (("10.0.0.3", 1), won)
+        assert await race.find_winner() == (("10.0.0.3", 1), won)
         first_s = 0.0 if first_fails else 0.25
         expected = [0.0, *(first_s + 0.25 * number for number in range(6))]
         assert list(began.values()) == [at for at in expected if at < loop.time()]
@@ -241,5 +241,5 @@ async def test_first_address_that_closed_early_is_found() -> None:
         raise DisconnectedError("refused") if address[0] == "10.0.0.1" else closed
 
     race = AddressRace([("10.0.0.1", 1), ("10.0.0.2", 1), ("10.0.0.3", 1)], Setup(connect))
-    assert await race.winner() is None
+    assert await race.find_winner() is None
     assert race.closed_early() == (("10.0.0.2", 1), closed)

@@ -47,7 +47,7 @@ class Ends(NamedTuple):
 
     async def send_part(self) -> asyncio.Future[Any]:
         """Send the first part of a frame, and wait until the threshold is raised."""
-        frame = self.client.exchange([b"request"])
+        frame = self.client.exchange_frame([b"request"])
         await self.send(SENT[:PART])
         await until(lambda: self.threshold() == THRESHOLD)
         return frame
@@ -114,7 +114,7 @@ async def test_frames_arrive_in_parts_of_any_size(ends: Ends, seed: int) -> None
         size = rng.choice((1, 50_000, 65_532, 65_533, THRESHOLD + MARGIN, 250_000, len(FRAME)))
         content = FRAME[:size]
         data = struct.pack(">i", size) + content
-        frame = ends.client.exchange([b"request"])
+        frame = ends.client.exchange_frame([b"request"])
         start = 0
         while start < len(data):
             end = start + rng.choice((1, 100, 16_384, 20_000, THRESHOLD, 400_000))
@@ -160,7 +160,7 @@ async def test_a_connection_whose_frames_all_stall_gets_no_threshold_any_more(
         await until(lambda: ends.threshold() == 1)
         await ends.send(SENT[PART:])
         await frame
-    frame = ends.client.exchange([b"request"])
+    frame = ends.client.exchange_frame([b"request"])
     await ends.send(SENT[:PART])
     await until(lambda: 0 < ends.client._reader.missing <= len(SENT) - PART)
     assert ends.threshold() == 1
@@ -186,7 +186,7 @@ async def test_a_connection_with_a_raised_threshold_can_be_closed(ends: Ends) ->
 
 
 async def test_there_is_no_threshold_without_tls(plain_ends: Ends) -> None:
-    frame = plain_ends.client.exchange([b"request"])
+    frame = plain_ends.client.exchange_frame([b"request"])
     await plain_ends.send(SENT[:PART])
     await until(lambda: 0 < plain_ends.client._reader.missing <= len(SENT) - PART)
     assert plain_ends.threshold() == 1
@@ -232,7 +232,7 @@ def test_threshold_is_raised_only_while_more_than_it_can_be_missing() -> None:
         for missing, expected in (
             (0, 1), (LARGE - 1, 1), (LARGE, THRESHOLD), (LARGE, THRESHOLD), (LARGE - 1, 1), (0, 1),
         ):  # fmt: skip
-            threshold.expect(missing)
+            threshold.expect_bytes(missing)
             assert options.threshold == expected
         assert options.calls == 2, "it was set although it had the value"
 
@@ -242,17 +242,17 @@ def test_threshold_is_raised_only_while_more_than_it_can_be_missing() -> None:
 def test_threshold_is_lowered_when_nothing_is_read_for_a_tenth_of_a_second() -> None:
     async def main(threshold: ReadThreshold, options: Options) -> None:
         for frame in range(2):
-            threshold.expect(LARGE + 50)
+            threshold.expect_bytes(LARGE + 50)
             # The first check sees what is missing, the second one that nothing was read.
             await asyncio.sleep(0.19)
             assert options.threshold == THRESHOLD, f"lowered too early in frame {frame}"
             await asyncio.sleep(0.02)
             assert options.threshold == 1
-            threshold.expect(LARGE + 10)
+            threshold.expect_bytes(LARGE + 10)
             assert options.threshold == 1, "it stays lowered until the end of the frame"
-            threshold.expect(0)
+            threshold.expect_bytes(0)
         for missing in range(LARGE + 100, LARGE, -1):
-            threshold.expect(missing)
+            threshold.expect_bytes(missing)
             await asyncio.sleep(0.09)
             assert options.threshold == THRESHOLD, "lowered although something is read"
 
@@ -263,10 +263,10 @@ def test_threshold_is_lowered_when_nothing_is_read_for_a_tenth_of_a_second() -> 
 def test_threshold_is_not_raised_after_three_frames_that_stalled(stalls: int, then: int) -> None:
     async def main(threshold: ReadThreshold, options: Options) -> None:
         for _ in range(stalls):
-            threshold.expect(LARGE)
+            threshold.expect_bytes(LARGE)
             await asyncio.sleep(1)
-            threshold.expect(0)
-        threshold.expect(LARGE)
+            threshold.expect_bytes(0)
+        threshold.expect_bytes(LARGE)
         assert options.threshold == then
 
     with_threshold(main)
@@ -275,10 +275,10 @@ def test_threshold_is_not_raised_after_three_frames_that_stalled(stalls: int, th
 def test_frame_that_does_not_stall_ends_the_row_of_those_that_did() -> None:
     async def main(threshold: ReadThreshold, options: Options) -> None:
         for stalls in (True, True, False, True, True, False, True):
-            threshold.expect(LARGE)
+            threshold.expect_bytes(LARGE)
             assert options.threshold == THRESHOLD
             await asyncio.sleep(1 if stalls else 0)
-            threshold.expect(0)
+            threshold.expect_bytes(0)
             assert options.threshold == 1
 
     with_threshold(main)
@@ -288,9 +288,9 @@ def test_threshold_that_the_system_refuses_is_not_tried_again() -> None:
     async def main(threshold: ReadThreshold, options: Options) -> None:
         options.refuses = True
         for _ in range(3):
-            threshold.expect(LARGE)
+            threshold.expect_bytes(LARGE)
             await asyncio.sleep(1)
-            threshold.expect(0)
+            threshold.expect_bytes(0)
         assert options.calls == 1
 
     with_threshold(main)
@@ -298,13 +298,13 @@ def test_threshold_that_the_system_refuses_is_not_tried_again() -> None:
 
 def test_threshold_of_a_closed_connection_does_not_change() -> None:
     async def main(threshold: ReadThreshold, options: Options) -> None:
-        threshold.expect(LARGE)
+        threshold.expect_bytes(LARGE)
         threshold.end()
         await asyncio.sleep(1)
         assert options.calls == 1
         threshold = ReadThreshold(options, asyncio.get_running_loop())
         threshold.end()
-        threshold.expect(LARGE)
+        threshold.expect_bytes(LARGE)
         assert options.calls == 1
 
     with_threshold(main)

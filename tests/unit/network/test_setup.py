@@ -56,7 +56,7 @@ async def refusal(server: Server, settings: ConnectionSettings, **options: objec
 
 def contexts(context: ssl.SSLContext) -> TlsContexts:
     made = TlsContexts(Tls(context=context), ClientLog("aiokclient", "test"))
-    made.load()
+    made.load_files()
     return made
 
 
@@ -320,7 +320,7 @@ async def test_a_missing_client_certificate_counts_as_failed_authentication(
     listener = BrokerListener(tls=True, mutual_tls=True)
     async with EmbeddedCluster(listeners={"MTLS": listener}) as cluster:
         tls = TlsContexts(cluster.client_tls, ClientLog("aiokclient", "test"))
-        tls.load()
+        tls.load_files()
         host, _, port = cluster.bootstrap_servers_for("MTLS").split(",")[0].rpartition(":")
         with pytest.raises(TlsError):
             await open_connection(
@@ -605,7 +605,7 @@ async def test_refused_client_is_told_what_is_known_of_its_certificate(
     connector = Refusing(refusal) if is_late else Failing(1, refusal)
     options = Tls() if is_known else Tls(context=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
     tls = TlsContexts(options, ClientLog("aiokclient", "test"))
-    tls.load()
+    tls.load_files()
     traffic = Traffic(Metrics(), "test")
     changed = settings(connector=connector, tls=tls, traffic=traffic)
     with pytest.raises(TlsError) as caught:

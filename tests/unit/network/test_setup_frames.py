@@ -16,7 +16,7 @@ from aiokclient.network.connection import SetupFrames
 async def test_end_fails_the_frame_that_is_awaited(reason: KafkaError | None) -> None:
     frames = SetupFrames("b:9092")
     frames.end(reason)
-    frame = frames.expect()
+    frame = frames.expect_frame()
     frames.end(reason)
     with pytest.raises(DisconnectedError if reason is None else ProtocolError) as caught:
         await frame
@@ -28,7 +28,7 @@ async def test_end_of_a_cancelled_setup_is_not_reported_by_the_loop() -> None:
     reported: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     frames = SetupFrames("b:9092")
-    frames.expect()
+    frames.expect_frame()
     frames.end(None)
     del frames
     await asyncio.sleep(0)
@@ -41,7 +41,7 @@ async def test_frame_that_is_not_awaited_is_refused() -> None:
     with pytest.raises(ProtocolError, match="matches no request") as caught:
         frames.frame_received(b"frame")
     assert caught.value.broker == "b:9092"
-    frame = frames.expect()
+    frame = frames.expect_frame()
     frames.frame_received(b"frame")
     assert await frame == b"frame"
     with pytest.raises(ProtocolError, match="matches no request"):

@@ -65,14 +65,14 @@ def contexts(tls: Tls, monkeypatch: pytest.MonkeyPatch) -> TlsContexts:
     monkeypatch.setattr(module, "CHECK_S", 3600.0)
     monkeypatch.setattr(module, "WAIT_S", 3600.0)
     made = TlsContexts(tls, ClientLog("aiokclient", "app"))
-    made.load()
+    made.load_files()
     return made
 
 
 async def checked(contexts: TlsContexts) -> ssl.SSLContext:
     """Return the context of a new connection, after the interval between checks has ended."""
     contexts._checked_at = -math.inf
-    return await contexts.current()
+    return await contexts.current_context()
 
 
 def events(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -108,10 +108,10 @@ async def test_paths_may_be_objects_of_pathlib(
     tls = Tls(**paths)
     assert tls == Tls(**{name: str(path) for name, path in paths.items()})
     contexts = TlsContexts(tls, ClientLog("aiokclient", "app"))
-    contexts.load()
+    contexts.load_files()
     first = contexts._context
     files.issue(trustme.CA())
-    assert await contexts.current() is not first
+    assert await contexts.current_context() is not first
     assert events(caplog) == ["tls_files_replaced"]
     assert str(files.certificate) in caplog.text
 
@@ -161,9 +161,9 @@ async def test_each_unusable_replacement_is_warned_of(
 async def test_files_are_checked_at_most_once_per_interval(
     contexts: TlsContexts, files: Files
 ) -> None:
-    first = await contexts.current()
+    first = await contexts.current_context()
     files.issue(trustme.CA())
-    assert await contexts.current() is first
+    assert await contexts.current_context() is first
 
 
 async def test_connections_that_are_opened_together_share_one_check(
@@ -171,10 +171,12 @@ async def test_connections_that_are_opened_together_share_one_check(
 ) -> None:
     files.issue(trustme.CA())
     looks: list[int] = []
-    look = contexts._look
-    monkeypatch.setattr(contexts, "_look", lambda: (looks.append(threading.get_ident()), look())[1])
-    cancelled = asyncio.ensure_future(contexts.current())
-    others = [asyncio.ensure_future(contexts.current()) for _ in range(5)]
+    look = contexts._read_files
+    monkeypatch.setattr(
+        contexts, "_read_files", lambda: (looks.append(threading.get_ident()), look())[1]
+    )
+    cancelled = asyncio.ensure_future(contexts.current_context())
+    others = [asyncio.ensure_future(contexts.current_context()) for _ in range(5)]
     await asyncio.sleep(0)
     cancelled.cancel()
     found = set(await asyncio.gather(*others))
@@ -192,15 +194,15 @@ async def test_a_check_that_hangs_delays_no_later_connection(
     monkeypatch.setattr(module, "CHECK_S", 0.0)
     monkeypatch.setattr(module, "WAIT_S", 0.05)
     contexts = TlsContexts(tls, ClientLog("aiokclient", "app"))
-    contexts.load()
+    contexts.load_files()
     first = contexts._context
     files.issue(trustme.CA())
     released = threading.Event()
-    look = contexts._look
-    monkeypatch.setattr(contexts, "_look", lambda: (released.wait(60), look())[1])
-    assert await contexts.current() is first
+    look = contexts._read_files
+    monkeypatch.setattr(contexts, "_read_files", lambda: (released.wait(60), look())[1])
+    assert await contexts.current_context() is first
     checking = contexts._checking
-    assert await contexts.current() is first
+    assert await contexts.current_context() is first
     assert contexts._checking is checking
     assert checking is not None
     released.set()
@@ -216,16 +218,16 @@ async def test_contexts_without_files_are_never_checked(monkeypatch: pytest.Monk
     for security in (Tls(), Tls(context=context), SaslPlain("u", "p", tls=context)):
         contexts = TlsContexts.of(security, ClientLog("aiokclient", "app"))
         assert contexts is not None
-        contexts.load()
-        monkeypatch.setattr(contexts, "_look", unexpected)
-        assert await contexts.current() is await contexts.current()
+        contexts.load_files()
+        monkeypatch.setattr(contexts, "_read_files", unexpected)
+        assert await contexts.current_context() is await contexts.current_context()
     assert TlsContexts.of(SaslPlain("u", "p"), ClientLog("aiokclient", "app")) is None
 
 
 def test_the_first_load_raises_what_is_wrong(tls: Tls, files: Files) -> None:
     files.authority.unlink()
     with pytest.raises(ConfigError, match=r"ca\.pem cannot be loaded"):
-        TlsContexts(tls, ClientLog("aiokclient", "app")).load()
+        TlsContexts(tls, ClientLog("aiokclient", "app")).load_files()
 
 
 @pytest.mark.parametrize(

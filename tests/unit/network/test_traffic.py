@@ -32,7 +32,7 @@ class Link:
             node_id, "memory", 9092, client_id="test", traffic=traffic
         )
         self.transport = MemoryTransport(self.connection)
-        self.connection.ready(EVERYTHING, 1 << 20)
+        self.connection.end_setup(EVERYTHING, 1 << 20)
         self.asked = 0
 
     async def exchange(self, request: Any = None, response: Any = None) -> int:
@@ -199,7 +199,7 @@ async def test_logins_are_counted_apart_from_their_repetitions() -> None:
 
 async def test_throttled_response_is_an_event() -> None:
     hub = EventHub(type("Clock", (), {"time_ms": staticmethod(lambda: 7)})())
-    events = hub.read()
+    events = hub.open_reader()
     traffic = Traffic(Metrics(), "test", events=hub)
     link = Link(traffic, 0)
     await link.exchange(response=ListGroupsResponse(throttle_time_ms=1))

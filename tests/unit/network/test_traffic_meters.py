@@ -218,7 +218,7 @@ async def test_a_throttle_is_an_event_with_its_broker(
     metrics: Metrics, node_id: int, broker: int | None
 ) -> None:
     hub = EventHub(SystemClock())
-    reader = hub.read()
+    reader = hub.open_reader()
     meter = Traffic(metrics, "test", events=hub).get_meter(node_id)
     exchange(meter)
     exchange(meter, throttle_ms=250)

@@ -63,7 +63,7 @@ async def fill_a_connection_whose_peer_reads_nothing(tls: bool) -> None:
         ssl=at_client,
         server_hostname="localhost" if tls else None,
     )
-    made.ready({0: (3, 9)}, 1 << 20)
+    made.end_setup({0: (3, 9)}, 1 << 20)
     message = request()
     futures = [made.send(message, timeout_s=60, expect_response=False) for _ in range(REQUESTS)]
     held = [future for future in futures if not future.done()]

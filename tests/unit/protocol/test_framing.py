@@ -31,7 +31,7 @@ def feed(reader: FrameReader, data: bytes) -> list[bytes]:
         count = min(len(room), len(data))
         room[:count] = data[:count]
         data = data[count:]
-        frames += [bytes(frame) for frame in reader.received(count)]
+        frames += [bytes(frame) for frame in reader.take_frames(count)]
     return frames
 
 
@@ -100,7 +100,7 @@ def test_a_frame_does_not_change_while_more_bytes_arrive() -> None:
         payload = framed(bytes([number]) * 1000)
         room = reader.get_buffer()
         room[: len(payload)] = payload
-        kept += reader.received(len(payload))
+        kept += reader.take_frames(len(payload))
     assert [bytes(frame) for frame in kept] == [bytes([number]) * 1000 for number in range(200)]
 
 

@@ -243,7 +243,7 @@ def test_any_stream_is_read_or_refused_in_any_pieces() -> None:
                 room = reader.get_buffer()
                 count = min(len(room), len(piece))
                 room[:count] = piece[:count]
-                for frame in reader.received(count):
+                for frame in reader.take_frames(count):
                     assert len(frame) <= 1000
         except ProtocolError:
             pass

@@ -27,7 +27,7 @@ async def metadata(address):
         assert data, "the connection was closed"
         buffer = frames.get_buffer()
         buffer[: len(data)] = data
-        found = frames.received(len(data))
+        found = frames.take_frames(len(data))
     writer.close()
     await writer.wait_closed()
     return [each.node_id for each in pipeline.receive(found[0])[2].brokers]

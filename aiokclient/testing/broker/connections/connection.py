@@ -152,7 +152,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         try:
-            frames = self._frames.received(nbytes)
+            frames = self._frames.take_frames(nbytes)
         except KafkaError as error:
             _log.debug("%r closes a connection: %s", self.broker, error)
             self.abort()

@@ -16,7 +16,7 @@ from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata import listing, updater
 from aiokclient.cluster.metadata.snapshot import PartitionInfo
 from aiokclient.errors import RebootstrapRequiredError
-from aiokclient.network import arrivals
+from aiokclient.network import connection as connections
 from aiokclient.protocol.api import ApiKey
 from aiokclient.protocol.messages.metadata import (
     MetadataRequest,
@@ -110,7 +110,7 @@ async def test_a_response_is_used_when_its_decoding_outlasts_the_request_timeout
 
     serve(broker)
     many_topics()
-    monkeypatch.setattr(arrivals.threads, "run", run_slowly)
+    monkeypatch.setattr(connections.threads, "run", run_slowly)
     client = await open_client(request_timeout_ms=1000, default_api_timeout_ms=60_000)
     found = await client.updater.refresh(["t0000007"], timeout=60)
     assert found.leader("t0000007", 0) == 1

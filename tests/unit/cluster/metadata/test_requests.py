@@ -29,7 +29,7 @@ def identity(change: str = "accept", **options: Any) -> ClusterIdentity:
 def test_no_broker_is_asked_before_the_cluster_is_known(change: str) -> None:
     made = identity(change)
     made.doubt_cluster()
-    assert not made.doubts(1)
+    assert not made.is_in_doubt(1)
 
 
 @pytest.mark.parametrize("change", ["accept", "fail"])
@@ -37,27 +37,27 @@ def test_bootstrap_servers_are_not_asked(change: str) -> None:
     made = identity(change)
     made.adopt_cluster(MetadataResponse(cluster_id="c"))
     made.doubt_cluster()
-    assert made.doubts(0)
-    assert made.doubts(1)
-    assert not made.doubts(-1)
+    assert made.is_in_doubt(0)
+    assert made.is_in_doubt(1)
+    assert not made.is_in_doubt(-1)
 
 
 def test_brokers_are_asked_from_an_outage_to_the_next_metadata() -> None:
     made = identity()
     made.adopt_cluster(MetadataResponse(cluster_id="c"))
-    assert not made.doubts(1)
+    assert not made.is_in_doubt(1)
     made.doubt_cluster()
-    assert made.doubts(1)
+    assert made.is_in_doubt(1)
     made.confirm_cluster()
-    assert not made.doubts(1)
+    assert not made.is_in_doubt(1)
 
 
 def test_brokers_are_always_asked_if_another_cluster_is_an_error() -> None:
     made = identity("fail")
     made.adopt_cluster(MetadataResponse(cluster_id="c"))
-    assert made.doubts(1)
+    assert made.is_in_doubt(1)
     made.confirm_cluster()
-    assert made.doubts(1)
+    assert made.is_in_doubt(1)
 
 
 # -- what is asked of connections
@@ -80,10 +80,10 @@ def test_connections_carry_the_ids_only_when_a_rebootstrap_could_follow(
 ) -> None:
     found = identity(**options)
     assert found.checks is checks
-    assert found.expected(1) is None, "the cluster is not known yet"
+    assert found.expected_ids(1) is None, "the cluster is not known yet"
     found.adopt_cluster(answer_of("c"))
-    assert found.expected(0) == (("c", 0) if checks else None)
-    assert found.expected(-1) is None, "a bootstrap server may be any broker"
+    assert found.expected_ids(0) == (("c", 0) if checks else None)
+    assert found.expected_ids(-1) is None, "a bootstrap server may be any broker"
 
 
 def test_only_a_broker_of_another_cluster_is_an_error() -> None:
@@ -91,14 +91,14 @@ def test_only_a_broker_of_another_cluster_is_an_error() -> None:
     config = ClientConfig(bootstrap_servers="localhost:9092")
     found = ClusterIdentity(config, cast(Any, requests))
     other = answer_of("d")
-    assert found.compare(1, "b:9092", other) is None, "no cluster is known"
+    assert found.compare_ids(1, "b:9092", other) is None, "no cluster is known"
     found.adopt_cluster(answer_of("c"))
     found.adopt_cluster(answer_of(None))
     assert found.cluster_id == "c"
-    assert found.compare(1, "b:9092", answer_of("c")) is None
-    assert found.compare(1, "b:9092", answer_of(None)) is None
+    assert found.compare_ids(1, "b:9092", answer_of("c")) is None
+    assert found.compare_ids(1, "b:9092", answer_of(None)) is None
     assert requests.others == []
-    error = found.compare(1, "b:9092", other)
+    error = found.compare_ids(1, "b:9092", other)
     assert "in the cluster d, and broker 1 is in the cluster c" in str(error)
     assert requests.others == [other]
     assert found.is_other(other)

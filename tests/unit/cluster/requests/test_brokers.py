@@ -167,7 +167,7 @@ async def test_attempt_that_fails_as_its_caller_is_cancelled_is_not_reported_by_
     waiters: list[asyncio.Future[Any]] = [loop.create_future()]
 
     class Connecting:
-        def connecting(self, purpose: Purpose) -> asyncio.Future[Any]:
+        def request_connection(self, purpose: Purpose) -> asyncio.Future[Any]:
             return waiters[0]
 
     pool: Any = Connecting()
