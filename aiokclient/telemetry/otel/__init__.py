@@ -113,11 +113,11 @@ def instrument(
         tracing = ConsumerTracing(spans, cast(type[TracedConsumer], kind))
     undo: list[Callable[[], None]] = [bridge.add_client(x)]
     if tracing is not None:
-        methods |= tracing.methods()
+        methods |= tracing.make_methods()
     undo.append(with_methods(x, methods))
     if tracing is not None:
-        tracing.opened(client)
-        undo.append(tracing.undo)
+        tracing.on_open(client)
+        undo.append(tracing.undo_tracing)
 
     def deactivate() -> None:
         spans.is_active = False

@@ -80,12 +80,12 @@ class ConsumerTracing:
         """The spans of records of `tracked` that are not done."""
         self._undo: Callable[[], None] | None = None
 
-    def methods(self) -> dict[str, Method]:
+    def make_methods(self) -> dict[str, Method]:
         """Return the methods that replace those of the consumer."""
         return {
             **self._iterations(),
-            **self._requests(),
-            **self._ends(),
+            **self._request_methods(),
+            **self._end_methods(),
             "commit": self._commit(),
         }
 
@@ -95,7 +95,7 @@ class ConsumerTracing:
 
             def traced(consumer: TracedConsumer, *args: Any, **named: Any) -> TracedIterator:
                 try:
-                    return TracedIterator(original(consumer, *args, **named), begin, self._failed)
+                    return TracedIterator(original(consumer, *args, **named), begin, self)
                 except BaseException:
                     del consumer  # The traceback must not keep the consumer alive.
                     raise
@@ -105,20 +105,20 @@ class ConsumerTracing:
         def tracked(consumer: TracedConsumer, *args: Any, **named: Any) -> TracedIterator:
             try:
                 inner = self._kind.tracked(consumer, *args, **named)
-                return TracedIterator(inner, self._track, self._failed)
+                return TracedIterator(inner, self._begin_tracked, self)
             except BaseException:
                 del consumer
                 raise
 
         return {
-            "__aiter__": iteration("__aiter__", self._process),
-            "until_end": iteration("until_end", self._process),
+            "__aiter__": iteration("__aiter__", self._begin_record),
+            "until_end": iteration("until_end", self._begin_record),
             "batches": iteration("batches", self._process_list),
             "arrow_batches": iteration("arrow_batches", self._process_table),
             "tracked": tracked,
         }
 
-    def _requests(self) -> dict[str, Method]:
+    def _request_methods(self) -> dict[str, Method]:
         def request(name: str) -> Method:
             original = getattr(self._kind, name)
 
@@ -127,17 +127,17 @@ class ConsumerTracing:
                 try:
                     found = await original(consumer, *args, **named)
                 except BaseException as error:
-                    self._failed(error, began_ns)
+                    self.on_request_failed(error, began_ns)
                     del consumer
                     raise
-                self._received(found, began_ns)
+                self._on_received(found, began_ns)
                 return found
 
             return traced
 
         return {"poll": request("poll"), "get": request("get")}
 
-    def _ends(self) -> dict[str, Method]:
+    def _end_methods(self) -> dict[str, Method]:
         kind = self._kind
 
         def done(consumer: TracedConsumer, record: Record) -> None:
@@ -156,7 +156,7 @@ class ConsumerTracing:
 
         async def _open(consumer: TracedConsumer, wait: bool) -> None:
             await kind._open(consumer, wait)
-            self.opened(consumer)
+            self.on_open(consumer)
 
         return {
             "done": done,
@@ -165,7 +165,7 @@ class ConsumerTracing:
             "_open": _open,
         }
 
-    def opened(self, consumer: TracedConsumer) -> None:
+    def on_open(self, consumer: TracedConsumer) -> None:
         """Trace the commits by the consumer itself, once it is started."""
         if self._undo is not None:
             self._undo()
@@ -176,7 +176,7 @@ class ConsumerTracing:
             store: Method = type(commits).store_offsets
             self._undo = with_methods(commits, {"store_offsets": self._traced_store(store)})
 
-    def undo(self) -> None:
+    def undo_tracing(self) -> None:
         """Stop tracing commits, and end all spans."""
         if self._undo is not None:
             self._undo()
@@ -185,14 +185,14 @@ class ConsumerTracing:
 
     # -- processing
 
-    def _process(self, record: Record, began_ns: int) -> Processing | None:
+    def _begin_record(self, record: Record, began_ns: int) -> Processing | None:
         """Begin to process one record of an iteration."""
         if not self._spans.is_active:
             return None
         span, context = self._start(record)
         return Processing(span, context)
 
-    def _track(self, record: Record, began_ns: int) -> Processing | None:
+    def _begin_tracked(self, record: Record, began_ns: int) -> Processing | None:
         """Begin to process one record of `tracked`, whose span ends with `done`."""
         if not self._spans.is_active:
             return None
@@ -222,7 +222,7 @@ class ConsumerTracing:
         if not self._spans.is_active:
             return None
         read = _read(records)
-        return self._process_many(self._polled(read, began_ns), read)
+        return self._process_many(self._record_poll(read, began_ns), read)
 
     def _process_table(self, table: Any, began_ns: int) -> Processing | None:
         """Begin to process an Arrow record batch, which is of one partition."""
@@ -233,7 +233,7 @@ class ConsumerTracing:
         headers = table.column("headers").to_pylist() if table.column("headers").nbytes else []
         links = links_to(injected(_as_headers(each)) for each in headers)
         read = Read([topic], attributes, links)
-        return self._process_many(self._polled(read, began_ns), read)
+        return self._process_many(self._record_poll(read, began_ns), read)
 
     def _process_many(self, polled: Span, read: Read) -> Processing:
         parent = set_span_in_context(polled)
@@ -254,7 +254,7 @@ class ConsumerTracing:
 
     # -- requests
 
-    def _received(self, found: Any, began_ns: int) -> None:
+    def _on_received(self, found: Any, began_ns: int) -> None:
         """Make the span of a request that has ended. If it returned no records, it has no span."""
         if not found or not self._spans.is_active:
             return
@@ -263,16 +263,16 @@ class ConsumerTracing:
         else:
             links = links_to([injected(found.headers)])
             read = Read([found.topic], _of_record(found), links)
-        self._polled(read, began_ns)
+        self._record_poll(read, began_ns)
 
-    def _polled(self, read: Read, began_ns: int) -> Span:
+    def _record_poll(self, read: Read, began_ns: int) -> Span:
         span = self._spans.start(
             POLL, read.topics, read.attributes, links=read.links, began_ns=began_ns
         )
         span.end()
         return span
 
-    def _failed(self, error: BaseException, began_ns: int) -> None:
+    def on_request_failed(self, error: BaseException, began_ns: int) -> None:
         """Make the span of a request that has failed."""
         if isinstance(error, Exception) and self._spans.is_active:
             span = self._spans.start(POLL, (), began_ns=began_ns)

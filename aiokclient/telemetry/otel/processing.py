@@ -35,13 +35,16 @@ import weakref
 from collections.abc import Callable
 from time import time_ns
 from types import CodeType, FrameType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from opentelemetry import context as current_context
 from opentelemetry.context import Context, create_key, get_value, set_value
 from opentelemetry.trace import Span
 
 from aiokclient.telemetry.otel.spans import fail
+
+if TYPE_CHECKING:
+    from aiokclient.telemetry.otel.consuming import ConsumerTracing
 
 __all__ = ["Processing", "TracedIterator"]
 
@@ -101,25 +104,23 @@ class Processing:
 
 Begin = Callable[[Any, int], Processing | None]
 """A function that begins to process a result. Its arguments: the result, the request time in ns."""
-Failed = Callable[[BaseException, int], None]
-"""A function that records a failed request. Its arguments: the error, the request time in ns."""
 
 
 class TracedIterator:
     """An iterator for one loop, which yields the results of another iterator."""
 
-    __slots__ = ("__weakref__", "_begin", "_code", "_failed", "_inner", "_present")
+    __slots__ = ("__weakref__", "_begin", "_code", "_inner", "_present", "_tracing")
 
-    def __init__(self, inner: Any, begin: Begin, failed: Failed) -> None:
+    def __init__(self, inner: Any, begin: Begin, tracing: ConsumerTracing) -> None:
         self._inner = inner
         self._begin = begin
-        self._failed = failed
+        self._tracing = tracing
         self._present: Processing | None = None
         self._code: CodeType | None = None
         """The code of the function with the loop."""
 
     def __aiter__(self) -> Self:
-        return type(self)(self._inner, self._begin, self._failed)
+        return type(self)(self._inner, self._begin, self._tracing)
 
     async def __anext__(self) -> Any:
         self._leave()
@@ -130,7 +131,7 @@ class TracedIterator:
         except StopAsyncIteration:
             raise
         except BaseException as error:
-            self._failed(error, began_ns)
+            self._tracing.on_request_failed(error, began_ns)
             raise
         self._present = self._begin(taken, began_ns)
         return taken

@@ -73,7 +73,7 @@ class ProducerTracing:
         """An empty context in which spans end, so that none keeps the context of the send alive."""
         self._undo: Callable[[], None] | None = None
 
-    def methods(self) -> dict[str, Method]:
+    def make_methods(self) -> dict[str, Method]:
         """Return the methods that replace those of the producer."""
         tracing = self
 
@@ -113,20 +113,20 @@ class ProducerTracing:
 
         async def _open(producer: TracedProducer, wait: bool) -> None:
             await tracing._open(producer, wait)
-            tracing.opened(producer)
+            tracing.on_open(producer)
 
         sends: dict[str, Method] = {"send": send, "send_many": send_many, "send_arrow": send_arrow}
         return {**sends, "_open": _open}
 
-    def opened(self, producer: TracedProducer) -> None:
+    def on_open(self, producer: TracedProducer) -> None:
         """Trace the transactions of a producer, which must be started."""
-        self.undo()
+        self.undo_tracing()
         manager = None if producer._engine is None else producer._engine.transactions
         if manager is not None and self._spans.is_active:
             commit: Method = type(manager).commit
             self._undo = with_methods(manager, {"commit": self._traced_commit(commit)})
 
-    def undo(self) -> None:
+    def undo_tracing(self) -> None:
         """Stop tracing transactions."""
         if self._undo is not None:
             self._undo()
