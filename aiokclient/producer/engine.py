@@ -96,13 +96,14 @@ class Engine:
 
         A transactional producer has already requested its producer id.
         """
-        updated = self.callbacks.guard(self.leaders.updated)
+        updated = self.callbacks.guard(self.leaders.on_metadata)
         self._ends.append(self.cluster.updater.subscribe(updated))
         if self.transactions is not None:
             return
-        self._ends.append(self.cluster.outages.add_listener(self.callbacks.guard(self.ids.expire)))
+        expire_ids = self.callbacks.guard(self.ids.expire_ids)
+        self._ends.append(self.cluster.outages.add_listener(expire_ids))
         if self._config.enable_idempotence:
-            self.ids.get()
+            self.ids.find_id()
 
     def stop(self) -> None:
         """Send nothing more. The caller decides what happens to pending batches.
@@ -123,7 +124,7 @@ class Engine:
 
     def on_cluster_replaced(self) -> None:
         """Use new producer ids, because another cluster does not know the present ones."""
-        self.ids.expire()
+        self.ids.expire_ids()
         if self.transactions is not None:
             self.transactions.on_cluster_replaced()
 
@@ -138,22 +139,22 @@ class Engine:
             self.senders[node_id] = sender
         return sender
 
-    def topic(self, name: str) -> Topic:
+    def find_topic(self, name: str) -> Topic:
         """Return the topic with this name, and start to follow its metadata."""
-        return self.leaders.topic(name, self.cluster.metadata)
+        return self.leaders.find_topic(name, self.cluster.metadata)
 
     def fail_all(self, error: KafkaError) -> None:
         """Fail every batch without an outcome."""
         for batch in list(self.accumulator.pending):
             try:
-                self.accumulator.fail(batch, error)
+                self.accumulator.fail_batch(batch, error)
             except Exception:
                 # The bug that failed the producer may have left the queue in an invalid state.
                 self.log.exception(
                     "A failed batch could not be removed from the queue of its partition.",
                     extra={"event": "task_died"},
                 )
-                self.accumulator.lose(batch, error)
+                self.accumulator.lose_batch(batch, error)
 
     # -- waiting
 
@@ -165,7 +166,7 @@ class Engine:
         """
         waiting: list[DeliveryBatch] = [*self.accumulator.calling, *self.accumulator.pending]
         if not waiting:
-            await self.failures.reported()
+            await self.failures.wait_until_reported()
             return
         time = self.accumulator.loop.time
         began = time()
@@ -174,7 +175,7 @@ class Engine:
                 batch.demand()
             for batch in waiting:
                 await settled(batch)
-            await self.failures.reported()
+            await self.failures.wait_until_reported()
         finally:
             self.accumulator.meters.flushing.value += time() - began
 
@@ -188,7 +189,7 @@ class Engine:
                     reasons.append(end)
                     scope.cancel()
 
-            with self.failures.watched(look):
+            with self.failures.watch_failures(look):
                 await work
         if scope.cancelled_caught:
             self.failures.on_final_seen()
@@ -204,7 +205,7 @@ class Engine:
 
         async def wait() -> None:
             while not self._has_room(topic, partition):
-                await self.accumulator.room()
+                await self.accumulator.wait_for_room()
 
         await self.wait_while_open(wait())
         return True

@@ -83,29 +83,35 @@ class Partitioner:
 
         `size` is the number of bytes of the record that goes there first.
         """
-        queues = self._candidates(topic.queues)
-        queue = queues[0] if len(queues) == 1 else self._draw(queues)
+        queues = self._find_candidates(topic.queues)
+        queue = queues[0] if len(queues) == 1 else self._draw_queue(queues)
         topic.stick_to(queue, self._sticky_bytes - size)
         return queue
 
-    def _candidates(self, queues: Sequence[PartitionQueue]) -> Sequence[PartitionQueue]:
+    def _find_candidates(self, queues: Sequence[PartitionQueue]) -> Sequence[PartitionQueue]:
         if len(queues) > SAMPLE:
-            found = self._usable(self._rng.sample(queues, SAMPLE))
+            found = self._usable_queues(self._rng.sample(queues, SAMPLE))
             if found:
                 return found
         if len(queues) > 1:
-            queues = self._usable(queues) or [q for q in queues if not q.unsendable] or queues
+            queues = (
+                self._usable_queues(queues) or [q for q in queues if not q.unsendable] or queues
+            )
         return queues
 
-    def _usable(self, queues: Sequence[PartitionQueue]) -> Sequence[PartitionQueue]:
+    def _usable_queues(self, queues: Sequence[PartitionQueue]) -> Sequence[PartitionQueue]:
         found = [queue for queue in queues if not queue.unsendable]
-        return [queue for queue in found if self._answers(queue)] if self._availability_s else found
+        return (
+            [queue for queue in found if self._is_leader_responsive(queue)]
+            if self._availability_s
+            else found
+        )
 
-    def _answers(self, queue: PartitionQueue) -> bool:
+    def _is_leader_responsive(self, queue: PartitionQueue) -> bool:
         """Return whether the leader responds within `partitioner_availability_timeout_ms`."""
         return queue.sender is None or queue.sender.unanswered_for() <= self._availability_s
 
-    def _draw(self, queues: Sequence[PartitionQueue]) -> PartitionQueue:
+    def _draw_queue(self, queues: Sequence[PartitionQueue]) -> PartitionQueue:
         if not self._adaptive:
             return queues[self._rng.randrange(len(queues))]
         # The load of a queue is the number of batches that would be sent before a new batch.

@@ -247,7 +247,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         config = ProducerConfig.build(cast(dict[str, Any], options), client=shared)
         super().__init__(config, client)
         self._options = config
-        self._accept(config)
+        self._store_options(config)
         self._yielded_at = 0.0
         """The time at which `drain` last yielded to the event loop."""
         self._last_transaction: Transaction | None = None
@@ -311,7 +311,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             raise ClosedError("The event loop of this Producer is closed. Make a new Producer.")
         record = ProducerRecord(topic, value, key, partition, timestamp, headers)
         sending = ThreadsafeSend(loop, self, record)
-        sending.begin()
+        sending.begin_sending()
         return sending.future
 
     def send_arrow(self, topic: str | None, batch: Any) -> Sequence[Delivery]:
@@ -408,9 +408,9 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
     def _partition_to_wait_for(self, topic: str, partition: int | None) -> tuple[Topic, int | None]:
         """Return the topic and the partition for whose room `drain` waits."""
         require_topic(topic)
-        target = self._required_engine().topic(topic)
+        target = self._required_engine().find_topic(topic)
         try:
-            return target, None if partition is None else self._existing(target, partition)
+            return target, None if partition is None else self._require_partition(target, partition)
         except TypeError as error:
             raise ArgumentTypeError(str(error)) from None
 
@@ -425,7 +425,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         """
         self._check()
         require_topic(topic)
-        target, patience_s = self._required_engine().topic(topic), self._seconds(timeout)
+        target, patience_s = self._required_engine().find_topic(topic), self._seconds(timeout)
         await self._required_engine().wait_while_open(self._prepare(target, patience_s))
 
     async def partitions_for(
@@ -484,7 +484,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         # Most programs have no transactions, so this class is imported only when it is needed.
         from aiokclient.producer.transaction.transaction import Transaction
 
-        return Transaction(self, self._transactions("transaction()"))
+        return Transaction(self, self._required_transactions("transaction()"))
 
     @property
     def last_transaction(self) -> Transaction | None:
@@ -514,7 +514,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         member is no longer in its group, the producer must be restarted.
         """
         self._check()
-        manager = self._transactions("send_offsets_to_transaction()")
+        manager = self._required_transactions("send_offsets_to_transaction()")
         wanted = as_offsets(offsets)
         require_group_metadata(group_metadata)
         manager.require_open("send_offsets_to_transaction()")
@@ -534,7 +534,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         `transaction_timeout_ms`; then the cancellation is raised.
         """
         self._check()
-        manager = self._transactions("commit_transaction()")
+        manager = self._required_transactions("commit_transaction()")
         last, seconds = self._last_transaction, None if timeout is None else self._seconds(timeout)
         if last is None:
             manager.require_open("commit_transaction()")
@@ -558,7 +558,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         committed offsets.
         """
         self._check()
-        manager = self._transactions("abort_transaction()")
+        manager = self._required_transactions("abort_transaction()")
         transaction = self._last_transaction
         if transaction is not None:
             transaction.on_abort_requested()
@@ -590,20 +590,20 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         self._check()
         # Another task may have begun a transaction before this one continues after the restart.
         last = self._last_transaction
-        await self._transactions("restart()").restart()
+        await self._required_transactions("restart()").restart()
         if last is not None:
             await last.rewind_consumers(self._seconds(None), is_final=True)
 
     def _troubles(self) -> list[str]:
         troubles = super()._troubles()
         if self._engine is not None:
-            troubles += self._engine.leaders.troubles()
+            troubles += self._engine.leaders.describe_troubles()
         manager = None if self._engine is None else self._engine.transactions
         if manager is not None and manager.status.fatal is not None:
             troubles.append("the transactional producer needs a restart()")
         return troubles
 
-    def _transactions(self, call: str) -> TransactionManager:
+    def _required_transactions(self, call: str) -> TransactionManager:
         manager = self._required_engine().transactions
         if manager is None:
             raise IllegalStateError(
@@ -618,7 +618,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
 
     # -- the steps of a send
 
-    def _accept(self, config: ProducerConfig) -> None:
+    def _store_options(self, config: ProducerConfig) -> None:
         """Store the options that concern single records. Must be called before any send."""
         self._clock = SystemClock() if config.clock is None else config.clock
         self._real_time = type(self._clock) is SystemClock
@@ -663,7 +663,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             engine = self._required_engine()
             if engine.transactions is not None:
                 engine.transactions.require_open("send()")
-            topic = engine.topic(name)
+            topic = engine.find_topic(name)
         return topic
 
     def _serialized(
@@ -696,7 +696,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             if size > self._largest:
                 self._require_small(topic.name, key, value, headers)
             if partition is not None:
-                partition = self._existing(topic, partition)
+                partition = self._require_partition(topic, partition)
             if not topic.known:
                 queue = topic.undesignated
             elif partition is not None:
@@ -712,7 +712,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
                     queue, timestamp, key, value, headers, size
                 )
         except (TypeError, AttributeError, ValueError) as error:
-            raise self._unfit(topic.name, error, headers, key, value) from error
+            raise self._describe_unfit(topic.name, error, headers, key, value) from error
         if batch.explicit is not None:
             batch.choose_partitions(-1 if partition is None else partition)
         elif partition is not None:
@@ -730,7 +730,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
                 resource=topic,
             )
 
-    def _existing(self, topic: Topic, given: int) -> int:
+    def _require_partition(self, topic: Topic, given: int) -> int:
         """Return the application's partition as an int.
 
         Raise UnknownTopicOrPartitionError if no topic can have it.
@@ -746,7 +746,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             )
         return partition
 
-    def _unfit(
+    def _describe_unfit(
         self, topic: str, error: Exception, headers: Headers, key: Any = None, value: Any = None
     ) -> SerializationError:
         kind = SerializationError
@@ -787,7 +787,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             now = self._clock.time_ms()
             deliveries = self._send_values(target, values, total, now)
         else:
-            prepared = [self._prepared(bulk.as_record(topic, item)) for item in values]
+            prepared = [self._prepare_record(bulk.as_record(topic, item)) for item in values]
             deliveries = bulk.send_prepared(prepared, engine.accumulator)
         self._last = deliveries[-1]
         return deliveries
@@ -799,7 +799,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             self._accumulator, self._partitioner, topic, values, total, timestamp
         )
 
-    def _prepared(self, record: ProducerRecord) -> bulk.Prepared:
+    def _prepare_record(self, record: ProducerRecord) -> bulk.Prepared:
         topic, value, key, partition, timestamp, headers = record
         target = self._topic(topic)
         key, value = self._serialized(topic, key, value, headers)
@@ -813,12 +813,12 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             if size > self._largest:
                 self._require_small(topic, key, value, headers)
             if partition is not None:
-                partition = self._existing(target, partition)
+                partition = self._require_partition(target, partition)
         except (TypeError, AttributeError, ValueError) as error:
-            raise self._unfit(topic, error, headers, key, value) from error
-        return self._placed(target, key, value, partition, timestamp, headers, size)
+            raise self._describe_unfit(topic, error, headers, key, value) from error
+        return self._place_record(target, key, value, partition, timestamp, headers, size)
 
-    def _placed(
+    def _place_record(
         self,
         target: Topic,
         key: bytes | None,
@@ -871,7 +871,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         if self._engine is not None:
             if self._engine.transactions is not None:
                 await self._engine.transactions.close(timeout)
-            self._engine.failures.end(ClosedError("This Producer was closed."))
+            self._engine.failures.end_watching(ClosedError("This Producer was closed."))
             await self._engine.flush()
 
     def _abandon(self, error: ClosedError) -> None:
@@ -896,7 +896,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         else:
             failure = KafkaError(f"The producer failed: {error!r}.")
             failure.__cause__ = error
-        self._engine.failures.end(failure, final=True)
+        self._engine.failures.end_watching(failure, final=True)
         self._engine.fail_all(failure)
         self._engine.stop()
         self._settle_transaction()
@@ -909,7 +909,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         self._failure_seen = self._failure is not None
 
     def _unretrieved(self) -> BaseException | None:
-        return None if self._engine is None else self._engine.failures.take()
+        return None if self._engine is None else self._engine.failures.take_failures()
 
     def _grace_s(self) -> float:
         return (self._options.delivery_timeout_ms + self._config.close_timeout_ms) / 1000

@@ -92,12 +92,12 @@ class ArrowRecords:
                 "for each batch of table.to_batches()."
             )
         self.count = batch.num_rows
-        columns = self._columns(topic, batch)
-        self._key = self._content("key", columns.get("key"))
-        self._value = self._content("value", columns["value"])
-        self._partition = self._partitions(columns.get("partition"))
+        columns = self._check_columns(topic, batch)
+        self._key = self._check_content("key", columns.get("key"))
+        self._value = self._check_content("value", columns["value"])
+        self._partition = self._check_partitions(columns.get("partition"))
         self.factor, self.divisor = 1, 1
-        self._timestamp = self._times(columns.get("timestamp"))
+        self._timestamp = self._check_times(columns.get("timestamp"))
         self._headers = self._header_lists(columns.get("headers"))
         self._which: Any = None
         self.topics: list[str] = [] if topic is None else [topic]
@@ -107,7 +107,7 @@ class ArrowRecords:
 
     # -- the schema
 
-    def _columns(self, topic: str | None, batch: Any) -> dict[str, Any]:
+    def _check_columns(self, topic: str | None, batch: Any) -> dict[str, Any]:
         allowed = [name for name in COLUMNS if topic is None or name != "topic"]
         names = batch.schema.names
         for name in names:
@@ -129,7 +129,7 @@ class ArrowRecords:
             raise RecordTypeError("Column 'topic' is missing, and the argument topic is None.")
         return dict(zip(names, batch.columns, strict=True))
 
-    def _wrong(self, name: str, kind: object) -> RecordTypeError:
+    def _type_error(self, name: str, kind: object) -> RecordTypeError:
         return RecordTypeError(f"Column {name!r} has the type {kind}. Allowed are {COLUMNS[name]}.")
 
     def _is_content(self, kind: Any) -> bool:
@@ -138,18 +138,18 @@ class ArrowRecords:
     def _is_null(self, column: Any) -> bool:
         return column is None or self._pyarrow.types.is_null(column.type)
 
-    def _content(self, name: str, column: Any) -> Any:
+    def _check_content(self, name: str, column: Any) -> Any:
         if self._is_null(column):
             return None
         if not self._is_content(column.type):
-            raise self._wrong(name, column.type)
+            raise self._type_error(name, column.type)
         return column
 
-    def _partitions(self, column: Any) -> Any:
+    def _check_partitions(self, column: Any) -> Any:
         if self._is_null(column):
             return None
         if not self._pyarrow.types.is_integer(column.type):
-            raise self._wrong("partition", column.type)
+            raise self._type_error("partition", column.type)
         try:
             return column.cast(self._pyarrow.int64())
         except self._pyarrow.ArrowInvalid as error:
@@ -157,13 +157,13 @@ class ArrowRecords:
                 "Column 'partition' has numbers beyond 64 bits. Partitions are numbered from 0."
             ) from error
 
-    def _times(self, column: Any) -> Any:
+    def _check_times(self, column: Any) -> Any:
         if self._is_null(column):
             return None
         if self._pyarrow.types.is_timestamp(column.type):
             self.factor, self.divisor = TIMES[column.type.unit]
         elif not self._pyarrow.types.is_int64(column.type):
-            raise self._wrong("timestamp", column.type)
+            raise self._type_error("timestamp", column.type)
         return column.cast(self._pyarrow.int64())
 
     def _header_lists(self, column: Any) -> Any:
@@ -179,13 +179,13 @@ class ArrowRecords:
                 fits = self._is_content(content) or types.is_null(content)
                 if fits and (types.is_string(name) or types.is_large_string(name)):
                     return column
-        raise self._wrong("headers", kind)
+        raise self._type_error("headers", kind)
 
     def _find_topics(self, column: Any) -> None:
         types = self._pyarrow.types
         is_text = types.is_string(column.type) or types.is_large_string(column.type)
         if not (is_text or types.is_null(column.type)):
-            raise self._wrong("topic", column.type)
+            raise self._type_error("topic", column.type)
         if column.null_count:
             row = column.is_null().index(True).as_py()
             raise TopicTypeError(
@@ -223,7 +223,7 @@ class ArrowRecords:
         width = 8 if self._pyarrow.types.is_large_list(lists.type) else 4
         validity, ends = lists.buffers()[:2]
         pairs = lists.values
-        names, contents = self._fields(pairs)
+        names, contents = self._header_fields(pairs)
         return (
             (width, len(lists), lists.offset, validity, ends, None),
             (0, len(pairs), pairs.offset, pairs.buffers()[0], None, None),
@@ -231,13 +231,13 @@ class ArrowRecords:
             _contents(None if self._is_null(contents) else contents),
         )
 
-    def _fields(self, pairs: Any) -> tuple[Any, Any]:
+    def _header_fields(self, pairs: Any) -> tuple[Any, Any]:
         at = pairs.type.get_field_index("key")
         return pairs.field(at), pairs.field(1 - at)
 
     # -- for Python
 
-    def rows(self, start: int = 0, stop: int | None = None) -> Iterator[ArrowRow]:
+    def read_rows(self, start: int = 0, stop: int | None = None) -> Iterator[ArrowRow]:
         """Yield the rows as objects. Raise the error of a row whose headers or time are wrong."""
         stop = self.count if stop is None else stop
         for first in range(start, stop, CONVERTED):
@@ -245,20 +245,20 @@ class ArrowRecords:
             columns = zip(
                 range(first, first + count),
                 _objects(self._which, first, count, 0),
-                self._bytes(self._key, first, count),
-                self._bytes(self._value, first, count),
+                self._read_bytes(self._key, first, count),
+                self._read_bytes(self._value, first, count),
                 _objects(self._partition, first, count),
                 _objects(self._timestamp, first, count),
-                self._pairs(first, count),
+                self._read_headers(first, count),
                 strict=False,
             )
             for row, target, key, value, partition, timestamp, headers in columns:
-                time = None if timestamp is None else self._time(row, timestamp)
+                time = None if timestamp is None else self._convert_time(row, timestamp)
                 yield ArrowRow(row, target, key, value, partition, time, headers)
 
-    def row(self, index: int) -> ArrowRow:
+    def read_row(self, index: int) -> ArrowRow:
         """Return one row as objects. Raise its error if its headers or its time are wrong."""
-        return next(self.rows(index, index + 1))
+        return next(self.read_rows(index, index + 1))
 
     def check_row(
         self,
@@ -268,7 +268,7 @@ class ArrowRecords:
         row: ArrowRow | None = None,
     ) -> int:
         """Return an upper bound of the size of a row. Raise an error if the row cannot be sent."""
-        _, number, key, value, partition, _, headers = row or self.row(index)
+        _, number, key, value, partition, _, headers = row or self.read_row(index)
         target = targets[number]
         size = record_size(key, value, headers)
         if size > producer._largest:
@@ -281,12 +281,12 @@ class ArrowRecords:
             )
         return size
 
-    def _bytes(self, column: Any, first: int, count: int) -> Any:
+    def _read_bytes(self, column: Any, first: int, count: int) -> Any:
         if column is None:
             return repeat(None)
         return column.slice(first, count).cast(self._pyarrow.large_binary()).to_pylist()
 
-    def _time(self, row: int, timestamp: int) -> int:
+    def _convert_time(self, row: int, timestamp: int) -> int:
         time = timestamp * self.factor // self.divisor
         if timestamp < 0 or time > LARGEST_TIME:
             raise SerializationError(
@@ -295,23 +295,23 @@ class ArrowRecords:
             )
         return time
 
-    def _pairs(self, first: int, count: int) -> Iterator[Headers]:
+    def _read_headers(self, first: int, count: int) -> Iterator[Headers]:
         if self._headers is None:
             yield from repeat((), count)
             return
         lists = self._headers.slice(first, count)
         pairs = lists.flatten()
-        names, contents = self._fields(pairs)
+        names, contents = self._header_fields(pairs)
         found = zip(
             pairs.is_valid().to_pylist(),
-            self._bytes(names, 0, len(pairs)),
-            self._bytes(None if self._is_null(contents) else contents, 0, len(pairs)),
+            self._read_bytes(names, 0, len(pairs)),
+            self._read_bytes(None if self._is_null(contents) else contents, 0, len(pairs)),
             strict=False,
         )
         for row, length in enumerate(lists.value_lengths().to_pylist(), first):
-            yield [self._header(row, *pair) for pair in islice(found, length or 0)]
+            yield [self._read_header(row, *pair) for pair in islice(found, length or 0)]
 
-    def _header(
+    def _read_header(
         self, row: int, valid: bool, name: bytes | None, content: bytes | None
     ) -> tuple[str, bytes | None]:
         if not valid or name is None:
@@ -371,12 +371,14 @@ def send_rows(producer: Producer[Any, Any], topic: str | None, batch: Any) -> Se
     if producer._chooses and all(target.known for target in targets):
         deliveries = send_columns(producer, targets, records)
     if deliveries is None:
-        rows = [(row, records.check_row(producer, targets, row.row, row)) for row in records.rows()]
+        rows = [
+            (row, records.check_row(producer, targets, row.row, row)) for row in records.read_rows()
+        ]
         # As in native code, no partition is chosen before all rows are known to be correct,
         # and all rows without a timestamp get the same one.
         now = producer._clock.time_ms()
         prepared = [
-            producer._placed(
+            producer._place_record(
                 targets[row.target],
                 row.key,
                 row.value,

@@ -200,7 +200,7 @@ def send_values(
         deliveries.add(Run(batch, index, taken, timestamp))
         start += taken
         if start < count:
-            accumulator.close(queue)
+            accumulator.close_batch(queue)
             topic.leave_sticky()
             if topic.known:
                 queue = partitioner.choose(topic, None, 0)
@@ -266,7 +266,7 @@ class SendAll:
 
     async def _run(self, items: Iterable[Any] | AsyncIterable[Any]) -> int:
         if isinstance(items, AsyncIterable):
-            await self._stream(items)
+            await self._send_stream(items)
         elif isinstance(items, Iterable):
             iterator = iter(items)
             while chunk := list(islice(iterator, CHUNK)):
@@ -274,10 +274,10 @@ class SendAll:
         else:
             raise TypeError(f"send_all() takes an iterable, not {type(items).__name__}.")
         while self._waiting:
-            await self._front()
+            await self._wait_for_oldest()
         return self._count
 
-    async def _stream(self, items: AsyncIterable[Any]) -> None:
+    async def _send_stream(self, items: AsyncIterable[Any]) -> None:
         """Send each item as it arrives, until a record fails or the producer ends."""
         with anyio.CancelScope() as scope:
 
@@ -286,7 +286,7 @@ class SendAll:
                 if self._end is not None:
                     scope.cancel()
 
-            with self._failures.watched(look):
+            with self._failures.watch_failures(look):
                 async for item in items:
                     await self._send_one(item)
         if scope.cancelled_caught and self._end is not None:
@@ -297,12 +297,12 @@ class SendAll:
         """Return the first failure among the records that were sent."""
         try:
             for run in self._waiting:
-                self._delivered(run)
+                self._is_delivered(run)
         except KafkaError as error:
             return error
         return None
 
-    def _delivered(self, run: Run) -> bool:
+    def _is_delivered(self, run: Run) -> bool:
         try:
             return delivered(run)
         except KafkaError:
@@ -319,7 +319,7 @@ class SendAll:
             for item in chunk:
                 await self._send_one(item)
         else:
-            await self._took(deliveries)
+            await self._note_sent(deliveries)
 
     async def _send_one(self, item: Any) -> None:
         record = as_record(self._topic, item)
@@ -330,10 +330,10 @@ class SendAll:
             except BufferExhaustedError:
                 if not self._accumulator.pending:
                     raise  # The record does not fit even into an empty buffer.
-                await self._accumulator.room()
-        await self._took([delivery])
+                await self._accumulator.wait_for_room()
+        await self._note_sent([delivery])
 
-    async def _took(self, deliveries: Sequence[Delivery]) -> None:
+    async def _note_sent(self, deliveries: Sequence[Delivery]) -> None:
         self._count += len(deliveries)
         for run in runs_of(deliveries):
             last = self._waiting[-1] if self._waiting else None
@@ -345,14 +345,14 @@ class SendAll:
         if self._failures.total != self._seen_failures:
             self._seen_failures = self._failures.total
             for run in self._waiting:
-                self._delivered(run)
-        while self._waiting and self._delivered(self._waiting[0]):
+                self._is_delivered(run)
+        while self._waiting and self._is_delivered(self._waiting[0]):
             self._waiting.popleft()
 
-    async def _front(self) -> None:
+    async def _wait_for_oldest(self) -> None:
         """Wait until the oldest record is delivered."""
         run = self._waiting[0]
-        if self._delivered(run):
+        if self._is_delivered(run):
             self._waiting.popleft()
             return
         await settled(run.batch)

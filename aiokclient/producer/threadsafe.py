@@ -48,7 +48,7 @@ class ThreadsafeSend:
         self._stopped: float | None = None
         """The time at which the loop was first found stopped, on the monotonic clock."""
 
-    def begin(self) -> None:
+    def begin_sending(self) -> None:
         """Schedule the send in the loop. Raise ClosedError if the loop is closed."""
         try:
             self._loop.call_soon_threadsafe(self._run)
@@ -93,7 +93,7 @@ class ThreadsafeSend:
         else:
             self.future.set_result(outcome)
 
-    def look(self, now: float) -> bool:
+    def check_loop(self, now: float) -> bool:
         """Fail the future if the loop no longer runs. Return whether it is still pending."""
         if self._over:
             return False
@@ -140,7 +140,7 @@ class _Watch:
             now = time.monotonic()
             with self._lock:
                 sends = list(self._open)
-            over = [send for send in sends if not send.look(now)]
+            over = [send for send in sends if not send.check_loop(now)]
             with self._lock:
                 for send in over:
                     del self._open[send]

@@ -116,7 +116,7 @@ class Pool:
         """Bytes in use from the point of view of a sendable partition."""
         return self.limit - self.free
 
-    def room(self, unsendable: bool, held: int) -> int:
+    def compute_room(self, unsendable: bool, held: int) -> int:
         """Return how many more bytes a partition that holds `held` bytes may take."""
         if not unsendable:
             return self.free
@@ -158,22 +158,24 @@ class Memory:
         self.buffer = Pool(limit)
         self.overflow = Pool(limit)
 
-    def where(self, queue: PartitionQueue, size: int) -> Room:
+    def find_pool(self, queue: PartitionQueue, size: int) -> Room:
         """Return the pool to which `size` more bytes of a partition may go.
 
         If the partition has batches in the overflow queue, new bytes go there too, to keep the
         order.
         """
-        if not queue.overflowed and size <= self.buffer.room(queue.unsendable, queue.buffered):
+        if not queue.overflowed and size <= self.buffer.compute_room(
+            queue.unsendable, queue.buffered
+        ):
             return Room.BUFFER
         # Batches may exceed the limit of the buffer (see `may_move_in`). The excess bytes reduce
         # the room in the overflow queue, so that both pools together do not exceed their limits.
         excess = min(0, self.buffer.free)
-        if size <= self.overflow.room(queue.unsendable, queue.overflowed) + excess:
+        if size <= self.overflow.compute_room(queue.unsendable, queue.overflowed) + excess:
             return Room.OVERFLOW
         return Room.NOWHERE
 
-    def fits(self, queue: PartitionQueue, size: int) -> bool:
+    def is_within_both(self, queue: PartitionQueue, size: int) -> bool:
         """Return whether a record that is too large for one pool fits into both pools together.
 
         The limits for unsendable partitions do not apply if no unsendable partition holds memory
@@ -181,20 +183,22 @@ class Memory:
         overflow queue has room for it.
         """
         if not queue.unsendable:
-            return size > self.buffer.half and size <= min(self.room(queue), self.sendable_room())
+            return size > self.buffer.half and size <= min(
+                self.compute_room(queue), self.sendable_room()
+            )
         if size <= self.buffer.quarter:
             return False
-        if size <= min(self.room(queue), self.shared_room()):
+        if size <= min(self.compute_room(queue), self.shared_room()):
             return True
         first = not self.buffer.unsendable and not self.overflow.unsendable
         return first and size <= self.overflow.limit - self.overflow.total
 
-    def room(self, queue: PartitionQueue) -> int:
+    def compute_room(self, queue: PartitionQueue) -> int:
         """Return how many bytes the partition may take in both pools together."""
-        overflow = max(0, self.overflow.room(queue.unsendable, queue.overflowed))
+        overflow = max(0, self.overflow.compute_room(queue.unsendable, queue.overflowed))
         if queue.overflowed:
             return overflow
-        return overflow + max(0, self.buffer.room(queue.unsendable, queue.buffered))
+        return overflow + max(0, self.buffer.compute_room(queue.unsendable, queue.buffered))
 
     def sendable_room(self) -> int:
         """Return how many bytes sendable partitions may take in both pools together."""
@@ -204,7 +208,7 @@ class Memory:
         """Return how many bytes all unsendable partitions may take in both pools together."""
         return sum(max(0, pool.half - pool.unsendable) for pool in (self.buffer, self.overflow))
 
-    def take(self, queue: PartitionQueue, size: int, in_overflow: bool) -> None:
+    def take_bytes(self, queue: PartitionQueue, size: int, in_overflow: bool) -> None:
         """Account for `size` more bytes of a partition."""
         if in_overflow:
             queue.overflowed += size
@@ -218,9 +222,9 @@ class Memory:
                 buffer.total += size
                 buffer.free -= size
 
-    def give(self, queue: PartitionQueue, size: int, in_overflow: bool) -> None:
+    def release_bytes(self, queue: PartitionQueue, size: int, in_overflow: bool) -> None:
         """Release `size` bytes of a partition."""
-        self.take(queue, -size, in_overflow)
+        self.take_bytes(queue, -size, in_overflow)
 
     def set_unsendable(self, queue: PartitionQueue, unsendable: bool) -> None:
         """Set whether the batches of the partition cannot be sent now."""
@@ -247,7 +251,7 @@ class Memory:
             in_use = buffer.in_use
             fits = beyond or in_use + size <= buffer.limit or not in_use
             return fits and in_use * 4 < buffer.limit * 3
-        if size > buffer.room(True, queue.buffered):
+        if size > buffer.compute_room(True, queue.buffered):
             return False
         own, shared = queue.buffered, buffer.unsendable
         return own * 4 < buffer.quarter * 3 and shared * 4 < buffer.half * 3
@@ -379,7 +383,7 @@ class Accumulator:
     def poke_queues(self) -> None:
         """Notify the senders of all partitions with batches that they may be able to send."""
         for queue in list(self.active):
-            queue.poke()
+            queue.notify_sender()
 
     # -- hooks of the deliveries
 
@@ -387,7 +391,7 @@ class Accumulator:
         """Send a batch without lingering, because a task waits for it."""
         assert isinstance(batch, ProducerBatch)
         if batch.queue.open is batch:
-            batch.queue.poke()
+            batch.queue.notify_sender()
 
     def retrieved(self, batch: DeliveryBatch, count: int) -> None:
         """Count failures of a batch as retrieved."""
@@ -408,10 +412,10 @@ class Accumulator:
         for batch in pending:
             batch.end_linger()
             if len(pending) == 1:
-                batch.queue.poke(at_once=True)
+                batch.queue.notify_sender(at_once=True)
             batch.demand()
 
-    def last_answer(self) -> KafkaError | None:
+    def find_last_answer(self) -> KafkaError | None:
         """Return the last error of the batches without an outcome; a refusal if one has one."""
         last = LastAnswer()
         for batch in self.pending:
@@ -439,20 +443,20 @@ class Accumulator:
         batch = queue.open
         if batch is not None:
             index = batch.append(need, timestamp, key, value, headers)
-            if index < 0 and batch.room() < need and self._grow(batch, need):
+            if index < 0 and batch.room() < need and self._grow_reserve(batch, need):
                 index = batch.append(need, timestamp, key, value, headers)
             if index >= 0:
                 return batch, index
-            self.close(queue)
-        batch = self.begin(queue, need, forced=forced)
+            self.close_batch(queue)
+        batch = self.open_batch(queue, need, forced=forced)
         try:
             index = batch.append(need, timestamp, key, value, headers)
         except BaseException:
             # The first record could not be encoded.
             queue.discard_open()
-            self.release(batch)
+            self.release_memory(batch)
             raise
-        self.opened(batch)
+        self.on_batch_opened(batch)
         return batch, index
 
     def append_values(
@@ -474,30 +478,30 @@ class Accumulator:
         if batch is not None:
             index = batch.builder.count
             missing = min(limit - batch.reserved, remaining - batch.room())
-            if missing <= 0 or self._reserve(batch, missing):
+            if missing <= 0 or self._reserve_memory(batch, missing):
                 taken = batch.builder.append_values(timestamp, values, start)
                 batch.room()
                 if taken:
                     if timestamp != batch.stamp:
                         batch.note(index, timestamp)
                     return batch, index, taken
-            self.close(queue)
+            self.close_batch(queue)
         value = values[start]
         first = RECORD_OVERHEAD + (0 if value is None else len(value))
         need = max(first, min(limit, remaining))
-        room = self.memory.buffer.room(queue.unsendable, queue.buffered) - BATCH_OVERHEAD
+        room = self.memory.buffer.compute_room(queue.unsendable, queue.buffered) - BATCH_OVERHEAD
         if not queue.overflowed and first <= room < need:
             # Use the rest of the buffer before the overflow queue.
-            batch = self.begin(queue, room, limit=room)
+            batch = self.open_batch(queue, room, limit=room)
         else:
-            batch = self.begin(queue, need, forced=True)
+            batch = self.open_batch(queue, need, forced=True)
         taken = batch.builder.append_values(timestamp, values, start)
         batch.room()
         batch.note(0, timestamp)
-        self.opened(batch)
+        self.on_batch_opened(batch)
         return batch, 0, taken
 
-    def begin(
+    def open_batch(
         self,
         queue: PartitionQueue,
         need: int,
@@ -512,17 +516,17 @@ class Accumulator:
         """
         need += BATCH_OVERHEAD
         size = need
-        room = self.memory.where(queue, need + FIRST_RESERVE)
+        room = self.memory.find_pool(queue, need + FIRST_RESERVE)
         if room is Room.BUFFER:
             size = need + FIRST_RESERVE
         else:
-            room = self.memory.where(queue, need)
+            room = self.memory.find_pool(queue, need)
             if room is Room.NOWHERE and forced:
                 # `require_room` counts records, not what batches reserve for further ones.
                 self._trim_all()
-                room = self.memory.where(queue, need)
-            elif room is Room.NOWHERE and not self.memory.fits(queue, need):
-                raise self._exhausted(queue, need)
+                room = self.memory.find_pool(queue, need)
+            elif room is Room.NOWHERE and not self.memory.is_within_both(queue, need):
+                raise self._make_exhausted_error(queue, need)
         limit = queue.batch_limit if limit is None else limit + BATCH_OVERHEAD
         likely = min(queue.likely, limit)
         plenty = self.memory.buffer.free // PLENTY
@@ -545,13 +549,13 @@ class Accumulator:
             in_overflow,
             self._linger_s <= 0,
         )
-        self.memory.take(queue, size, in_overflow)
-        queue.begin(batch)
+        self.memory.take_bytes(queue, size, in_overflow)
+        queue.set_open(batch)
         if in_overflow:
             self._overflowing[queue.unsendable][queue] = None
         return batch
 
-    def opened(self, batch: QueuedBatch) -> None:
+    def on_batch_opened(self, batch: QueuedBatch) -> None:
         """Start the delivery timeout and the linger time of a batch that has its first record."""
         self.pending[batch] = None
         self.active[batch.queue] = None
@@ -561,34 +565,34 @@ class Accumulator:
             if batch.in_overflow and not batch.queue.unsendable:
                 self.callbacks.soon(self._move_in, False)
         if batch.due:
-            batch.queue.poke(at_once=True)
+            batch.queue.notify_sender(at_once=True)
             return
         deadline = batch.created + self._linger_s
         if len(self._lingering) > 2 * len(self.pending) + 64:
             self._lingering = deque(entry for entry in self._lingering if not entry[1].done)
         self._lingering.append((deadline, batch))
         if self._linger_timer is None:
-            self._linger_timer = self.callbacks.at(deadline, self._lingered)
+            self._linger_timer = self.callbacks.at(deadline, self._on_linger_timer)
 
-    def _grow(self, batch: QueuedBatch, need: int) -> bool:
+    def _grow_reserve(self, batch: QueuedBatch, need: int) -> bool:
         """Reserve more memory for an open batch. Return False if its pool has no room."""
         queue = batch.queue
         limit = queue.batch_limit
         missing = need - batch.left
         wanted = max(missing, min(3 * batch.reserved, limit - batch.reserved))
-        return self._reserve(batch, wanted) or self._reserve(batch, missing)
+        return self._reserve_memory(batch, wanted) or self._reserve_memory(batch, missing)
 
-    def _reserve(self, batch: QueuedBatch, size: int) -> bool:
+    def _reserve_memory(self, batch: QueuedBatch, size: int) -> bool:
         queue = batch.queue
         pool = self.memory.overflow if batch.in_overflow else self.memory.buffer
         held = queue.overflowed if batch.in_overflow else queue.buffered
-        if size > pool.room(queue.unsendable, held):
+        if size > pool.compute_room(queue.unsendable, held):
             return False
-        self.memory.take(queue, size, batch.in_overflow)
+        self.memory.take_bytes(queue, size, batch.in_overflow)
         batch.reserve(size)
         return True
 
-    def _exhausted(self, queue: PartitionQueue, need: int) -> KafkaError:
+    def _make_exhausted_error(self, queue: PartitionQueue, need: int) -> KafkaError:
         self.meters.exhausted.add()
         why = f"There is no room for a record of {need} bytes."
         if queue.unsendable:
@@ -614,7 +618,7 @@ class Accumulator:
             size += batches * BATCH_OVERHEAD
             total += size
             shared += size if queue.unsendable else 0
-            if size > memory.room(queue):
+            if size > memory.compute_room(queue):
                 raise self._too_much(size, are_rows)
         if (shared and shared > memory.shared_room()) or total > memory.sendable_room():
             raise self._too_much(total, are_rows)
@@ -628,64 +632,64 @@ class Accumulator:
 
     # -- closing
 
-    def close(self, queue: PartitionQueue) -> None:
+    def close_batch(self, queue: PartitionQueue) -> None:
         """Close the open batch of a queue, because the batch or its pool is full."""
         batch = queue.close_open()
         if batch is None:
             return
-        self._trim(batch)
+        self._trim_batch(batch)
         # A batch without a partition is not compressed: its records will move to other batches one
         # by one, and no thread may use its builder then.
         if batch.builder.size >= self._thread_bytes and queue.partition is not None:
-            self.prepare(batch)
+            self.prepare_batch(batch)
         if not batch.in_overflow:
-            queue.poke()
+            queue.notify_sender()
 
-    def prepare(self, batch: QueuedBatch) -> bool:
+    def prepare_batch(self, batch: QueuedBatch) -> bool:
         """Compress a closed batch, in a thread if large. Return whether it can be sent now."""
         if batch.size:
             return True
         if batch.compressing:
             return False
-        self._trim(batch)
+        self._trim_batch(batch)
         if self._compression is Compression.NONE or batch.builder.size < self._thread_bytes:
             batch.compress()
             return True
         batch.begin_compressing()
-        self.callbacks.in_thread(batch.encode, then=partial(self._compressed, batch))
+        self.callbacks.in_thread(batch.encode, then=partial(self._on_compressed, batch))
         return False
 
-    def _compressed(self, batch: QueuedBatch, work: asyncio.Future[int]) -> None:
+    def _on_compressed(self, batch: QueuedBatch, work: asyncio.Future[int]) -> None:
         error = None if work.cancelled() else work.exception()
         batch.end_compressing(0 if work.cancelled() or error is not None else work.result())
         if batch.done:
-            batch.free()
+            batch.free_memory()
             return
         if work.cancelled():
             return
         if error is not None:
             failure = KafkaError(f"The batch could not be compressed: {error!r}.")
             failure.__cause__ = error
-            self.fail(batch, batch.with_partition(failure))
+            self.fail_batch(batch, batch.with_partition(failure))
             return
-        batch.queue.poke()
+        batch.queue.notify_sender()
 
-    def _trim(self, batch: QueuedBatch) -> None:
+    def _trim_batch(self, batch: QueuedBatch) -> None:
         """Release the memory that a batch reserved and did not use."""
         size = batch.builder.size
-        batch.queue.expect(size)
+        batch.queue.expect_size(size)
         if batch.reserved - size > SLACK:
-            self.memory.give(batch.queue, batch.trim(), batch.in_overflow)
+            self.memory.release_bytes(batch.queue, batch.trim(), batch.in_overflow)
             self.on_room()
 
     def _trim_all(self) -> None:
         """Release all memory that batches reserved for further records."""
         for batch in self.pending:
             if batch.reserved > batch.builder.size:
-                self.memory.give(batch.queue, batch.trim(), batch.in_overflow)
+                self.memory.release_bytes(batch.queue, batch.trim(), batch.in_overflow)
                 batch.room()
 
-    def _lingered(self) -> None:
+    def _on_linger_timer(self) -> None:
         self._linger_timer = None
         now = self._clock.monotonic() + EARLY_S
         lingering = self._lingering
@@ -693,69 +697,69 @@ class Accumulator:
             batch = lingering.popleft()[1]
             batch.end_linger()
             if not batch.done and not batch.in_overflow:
-                batch.queue.poke()
+                batch.queue.notify_sender()
         if lingering:
-            self._linger_timer = self.callbacks.at(lingering[0][0], self._lingered)
+            self._linger_timer = self.callbacks.at(lingering[0][0], self._on_linger_timer)
 
     # -- outcomes
 
-    def succeed(
+    def complete_batch(
         self, batch: QueuedBatch, base_offset: int, append_time: int, log_start: int = -1
     ) -> None:
         """Complete a batch that was written."""
-        batch.queue.remove(batch, written=True, base_offset=base_offset)
+        batch.queue.remove_batch(batch, written=True, base_offset=base_offset)
         limit = batch.queue.topic.batch_limit
         if limit.lowered:
             limit.note_written(batch.builder.size)
         batch.acknowledge(base_offset, append_time, log_start)
-        self._failures.written(batch)
+        self._failures.on_batch_written(batch)
         self.meters.count_written(batch)
-        self.forget(batch)
+        self.forget_batch(batch)
 
-    def fail(self, batch: QueuedBatch, error: KafkaError) -> None:
+    def fail_batch(self, batch: QueuedBatch, error: KafkaError) -> None:
         """Fail the records that are still in a batch."""
         if batch.done:
             return
-        batch.queue.remove(batch)
-        self.lose(batch, error)
-        self.forget(batch)
+        batch.queue.remove_batch(batch)
+        self.lose_batch(batch, error)
+        self.forget_batch(batch)
 
-    def lose(self, batch: QueuedBatch, error: KafkaError) -> None:
+    def lose_batch(self, batch: QueuedBatch, error: KafkaError) -> None:
         """Fail the records of a batch without updating its queue and the memory."""
         self.pending.pop(batch, None)
         if batch.done:
             return
         self.meters.count_failed(batch)
-        holders = batch.fail_records(batch.with_partition(self.categorized(error)))
+        holders = batch.fail_records(batch.with_partition(self.categorize_error(error)))
         if batch.moved:
-            self._failures.moved(batch)
+            self._failures.on_records_moved(batch)
         for failed in holders:
-            self.report(failed)
+            self.report_failure(failed)
 
-    def report(self, failed: DeliveryBatch) -> None:
+    def report_failure(self, failed: DeliveryBatch) -> None:
         """Count and report the records of a batch that has just failed."""
         self.meters.count_lost(failed)
-        self._failures.failed(failed)
+        self._failures.on_batch_failed(failed)
 
-    def categorized(self, error: KafkaError) -> KafkaError:
+    def categorize_error(self, error: KafkaError) -> KafkaError:
         """Return the error with which records fail. Fail the open transaction, too, if any."""
         if self._status is None:
             return error
         return self._status.handle_error(error, scope=Scope.PRODUCE_TXN)
 
-    def forget(self, batch: QueuedBatch) -> None:
+    def forget_batch(self, batch: QueuedBatch) -> None:
         """Release the memory of a batch that is done, unless a request still uses its bytes."""
         self.pending.pop(batch, None)
         if not batch.requests:
-            self.release(batch)
+            self.release_memory(batch)
 
-    def release(self, batch: QueuedBatch) -> None:
+    def release_memory(self, batch: QueuedBatch) -> None:
         """Release the memory of a batch whose bytes are no longer used."""
         queue, size, in_overflow = batch.queue, batch.reserved, batch.in_overflow
-        batch.free()
+        batch.free_memory()
         if not size:
             return
-        self.memory.give(queue, size, in_overflow)
+        self.memory.release_bytes(queue, size, in_overflow)
         if in_overflow and not queue.overflowed:
             self._overflowing[queue.unsendable].pop(queue, None)
         if self._overflowing[queue.unsendable]:
@@ -771,18 +775,18 @@ class Accumulator:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def split(self, batch: QueuedBatch, parts: list[QueuedBatch]) -> None:
+    def replace_by_parts(self, batch: QueuedBatch, parts: list[QueuedBatch]) -> None:
         """Replace a batch with the smaller ones that it was split into."""
         queue = batch.queue
-        queue.replace(batch, parts)
+        queue.replace_batch(batch, parts)
         for part in parts:
-            self.memory.take(queue, part.reserved, in_overflow=False)
+            self.memory.take_bytes(queue, part.reserved, in_overflow=False)
             self.pending[part] = None
-        self._failures.moved(batch)
+        self._failures.on_records_moved(batch)
         batch.vacate()
-        self.forget(batch)
+        self.forget_batch(batch)
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until there may be more room for some partition, or the producer ends.
 
         Room comes with released memory, and with a partition that becomes known or sendable, which
@@ -801,7 +805,7 @@ class Accumulator:
         size = min(BATCH_OVERHEAD + FIRST_RESERVE, memory.buffer.quarter // 4)
         if batch is not None and not batch.in_overflow and batch.room() >= size:
             return True
-        return memory.where(queue, size) is Room.BUFFER
+        return memory.find_pool(queue, size) is Room.BUFFER
 
     def on_room(self) -> None:
         """Wake the tasks that wait for room, because there may be more of it."""
@@ -838,12 +842,12 @@ class Accumulator:
         size = batch.reserved
         if not self.memory.may_move_in(queue, size, beyond=beyond):
             return False
-        self.memory.give(queue, size, in_overflow=True)
-        self.memory.take(queue, size, in_overflow=False)
+        self.memory.release_bytes(queue, size, in_overflow=True)
+        self.memory.take_bytes(queue, size, in_overflow=False)
         queue.leave_overflow()
         if not queue.overflowed:
             self._overflowing[queue.unsendable].pop(queue, None)
         batch.wake()
-        queue.poke()
+        queue.notify_sender()
         self.on_room()
         return True

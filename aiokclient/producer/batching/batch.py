@@ -135,7 +135,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         The memory of the batch is released only after the last of them.
         """
 
-    def _enter(self, stage: BatchStage) -> None:
+    def _enter_stage(self, stage: BatchStage) -> None:
         if self.stage not in BEFORE[stage]:
             raise StageError(self.stage, stage)
         self.stage = stage
@@ -153,7 +153,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         self.reserved -= unused
         return unused
 
-    def free(self) -> None:
+    def free_memory(self) -> None:
         """Set the reserved memory to 0, because it is released.
 
         If the batch is done, its records are freed, too, so that a delivery that the application
@@ -205,7 +205,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
 
     # -- encoding
 
-    def close(self) -> None:
+    def close_builder(self) -> None:
         """Accept no more records."""
         if self.stage not in _BEFORE_QUEUED:
             raise StageError(self.stage, _QUEUED)
@@ -245,7 +245,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
 
     # -- sending
 
-    def identify(self, identity: BatchIdentity) -> None:
+    def set_identity(self, identity: BatchIdentity) -> None:
         """Set the identity with which the batch is sent in this and in later attempts."""
         self.identity = identity
 
@@ -290,7 +290,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
 
         `refused` says that the leader refused the batch because an earlier one is missing.
         """
-        self._enter(BatchStage.BACKING_OFF)
+        self._enter_stage(BatchStage.BACKING_OFF)
         self.refused = refused
 
     def requeue(self, *, unknowable: bool) -> None:
@@ -299,22 +299,22 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         `unknowable` says that the batch may be in a log in which no leader can recognize its
         sequence as a repetition.
         """
-        self._enter(BatchStage.QUEUED)
+        self._enter_stage(BatchStage.QUEUED)
         self.in_log = InLog.UNKNOWABLE if unknowable else InLog.NO
         self.identity = None
         self.refused = False
         self.whole = None
 
-    def resume(self, identity: BatchIdentity) -> None:
+    def resume_identity(self, identity: BatchIdentity) -> None:
         """Return to an earlier identity, with which the batch may have been written."""
-        self._enter(BatchStage.BACKING_OFF)
+        self._enter_stage(BatchStage.BACKING_OFF)
         self.identity = identity
         if self.in_log is InLog.NO:
             self.in_log = InLog.MAYBE
 
     # -- splitting
 
-    def parts(self, builders: list[RecordBatchBuilder]) -> list[ProducerBatch[Q_co]]:
+    def split_into(self, builders: list[RecordBatchBuilder]) -> list[ProducerBatch[Q_co]]:
         """Make a smaller batch from each builder, which has a part of the records.
 
         The deliveries are forwarded to the smaller batches.
@@ -322,11 +322,11 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         The batch itself enters the stage SPLIT. Its parts begin in the stage BACKING_OFF, with the
         sequences that their records had in this batch.
         """
-        self._enter(BatchStage.SPLIT)
+        self._enter_stage(BatchStage.SPLIT)
         parts: list[ProducerBatch[Q_co]] = []
         before = 0
         for builder in builders:
-            part = self._part(builder, before)
+            part = self._make_part(builder, before)
             self.forward(part.count, part, 0)
             before += part.count
             parts.append(part)
@@ -337,7 +337,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
             parts[0].whole = parts
         return parts
 
-    def _part(self, builder: RecordBatchBuilder, before: int) -> ProducerBatch[Q_co]:
+    def _make_part(self, builder: RecordBatchBuilder, before: int) -> ProducerBatch[Q_co]:
         part = ProducerBatch(
             self.topic,
             self.queue,
@@ -375,7 +375,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
     def vacate(self) -> None:
         """Enter the stage SPLIT after all records have moved to other batches."""
         if self.stage is not BatchStage.SPLIT:
-            self._enter(BatchStage.SPLIT)
+            self._enter_stage(BatchStage.SPLIT)
         self.emptied()
 
     # -- outcomes
@@ -387,7 +387,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         self.stage = _DONE
         self.succeed(base_offset, append_time, log_start)
 
-    def expired(self, now: float, timeout: float) -> bool:
+    def is_expired(self, now: float, timeout: float) -> bool:
         """Return whether `timeout` seconds have passed since the first record of the batch."""
         return now - self.created >= timeout
 
@@ -402,7 +402,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         batch for each partition that the application chose, so that each error names the partition
         of its record.
         """
-        self._enter(BatchStage.DONE)
+        self._enter_stage(BatchStage.DONE)
         self.count_records()
         explicit = self.explicit
         if explicit is None or self.moved or max(explicit, default=-1) < 0:

@@ -73,24 +73,24 @@ class ProducerIds:
         if batch.identity is not None:
             if not old or (queue.topic.topic_id.int and not by_name):
                 return True
-            return self._checked(queue.topic)
+            return self._is_checked(queue.topic)
         if sequences.void and not old:
-            self.expire()
+            self.expire_ids()
             old = True
         if old and queue.sent:
             queue.drain()
             return False
         if old or sequences.producer_id < 0 or (restarting and sequences.exhausted):
-            found = self.get(unlike=sequences.producer_id)
+            found = self.find_id(unlike=sequences.producer_id)
             if found is None:
                 return False
             sequences.adopt(*found, self.generation)
         elif restarting:
             sequences.restart()
-        batch.identify(sequences.assign(batch.count))
+        batch.set_identity(sequences.assign(batch.count))
         return True
 
-    def get(self, unlike: int = -1) -> tuple[int, int] | None:
+    def find_id(self, unlike: int = -1) -> tuple[int, int] | None:
         """Return a producer id other than `unlike`, with its epoch.
 
         If there is none yet, request one in the background, and return None.
@@ -99,7 +99,7 @@ class ProducerIds:
             return self.current
         if not self._asking:
             self._asking = True
-            self._engine.supervisor.spawn(self._ask, name="producer id")
+            self._engine.supervisor.spawn(self._obtain_id, name="producer id")
         return None
 
     def note_failure(self, error: KafkaError) -> None:
@@ -107,12 +107,12 @@ class ProducerIds:
         if self.last_error is None or is_refusal(error) or not is_refusal(self.last_error):
             self.last_error = bare(error)
 
-    def expire(self) -> None:
+    def expire_ids(self) -> None:
         """Begin a new generation, because earlier ids may now belong to other producers."""
         self.generation += 1
         self.current = None
 
-    async def _ask(self) -> None:
+    async def _obtain_id(self) -> None:
         try:
             self.current = await self._request_id()
             self.last_error = None
@@ -153,18 +153,20 @@ class ProducerIds:
         accumulator = self._engine.accumulator
         for batch in list(accumulator.pending):
             if batch.identity is None and batch.queue.partition is not None:
-                accumulator.fail(batch, error)
+                accumulator.fail_batch(batch, error)
 
-    def _checked(self, topic: TopicStatus) -> bool:
+    def _is_checked(self, topic: TopicStatus) -> bool:
         """Return whether the metadata was refreshed in this generation. If not, start a refresh."""
         if self._looked_at.get(topic, 0) == self.generation:
             return True
         if topic not in self._looking:
             self._looking[topic] = None
-            self._engine.supervisor.spawn(self._check, topic, name=f"metadata of {topic.name}")
+            self._engine.supervisor.spawn(
+                self._check_topic, topic, name=f"metadata of {topic.name}"
+            )
         return False
 
-    async def _check(self, topic: TopicStatus) -> None:
+    async def _check_topic(self, topic: TopicStatus) -> None:
         try:
             while True:
                 generation = self.generation

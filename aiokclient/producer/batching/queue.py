@@ -55,7 +55,7 @@ class BatchLimit:
         self._probing = False
         """Whether the full size was restored since the last refusal."""
 
-    def lower(self, size: int) -> int:
+    def halve_limit(self, size: int) -> int:
         """Lower the limit after a batch of `size` bytes was refused. Return the limit of its parts.
 
         If the refused batch was the attempt to use the full size again, the next attempt comes
@@ -185,10 +185,10 @@ class PartitionLeader(Protocol):
 
     node_id: int
 
-    def ready(self, queue: PartitionQueue, *, at_once: bool = False) -> None:
+    def schedule_queue(self, queue: PartitionQueue, *, at_once: bool = False) -> None:
         """Check a queue that may have something to send."""
 
-    def lose(self, queue: PartitionQueue) -> None:
+    def lose_queue(self, queue: PartitionQueue) -> None:
         """Remove a queue whose partition the broker no longer leads."""
 
     def unanswered_for(self) -> float:
@@ -278,7 +278,7 @@ class PartitionQueue(QueueState):
         limit = self.topic.batch_limit.size
         return limit if self.partition is not None else min(limit, UNDESIGNATED_BATCH)
 
-    def batches(self) -> Iterator[QueuedBatch]:
+    def all_batches(self) -> Iterator[QueuedBatch]:
         """Yield all batches without an outcome, the oldest first."""
         yield from self.sent
         yield from self.closed
@@ -297,19 +297,19 @@ class PartitionQueue(QueueState):
         """
         if self.topic.topic_id.int and self.listed_in == self.topic.recreations:
             return []
-        unsent = [batch for batch in self.batches() if batch not in self.sent]
+        unsent = [batch for batch in self.all_batches() if batch not in self.sent]
         first = next((at for at, batch in enumerate(unsent) if batch.is_free()), len(unsent))
         if first < len(unsent):
             self.close_open()  # The records that stay come into a new batch.
         return [batch for batch in unsent[first:] if batch.may_move]
 
-    def oldest(self) -> QueuedBatch | None:
+    def oldest_batch(self) -> QueuedBatch | None:
         """Return the oldest batch without an outcome, or None."""
-        return next(self.batches(), None)
+        return next(self.all_batches(), None)
 
     # -- filling
 
-    def begin(self, batch: QueuedBatch) -> None:
+    def set_open(self, batch: QueuedBatch) -> None:
         """Append records to this batch from now on."""
         self.open = batch
 
@@ -321,11 +321,11 @@ class PartitionQueue(QueueState):
         """Close and return the open batch, if any. It stays in the queue or the overflow queue."""
         batch, self.open = self.open, None
         if batch is not None:
-            batch.close()
+            batch.close_builder()
             (self.overflow if batch.in_overflow else self.closed).append(batch)
         return batch
 
-    def expect(self, size: int) -> None:
+    def expect_size(self, size: int) -> None:
         """Set the expected size of the next batch, in bytes."""
         self.likely = (size | STEP) + 1
 
@@ -346,17 +346,17 @@ class PartitionQueue(QueueState):
     def appear(self) -> None:
         """Record that the metadata lists the partition."""
         self.absent_since = None
-        self.rename(self.topic.incarnation)
+        self.rename_incarnation(self.topic.incarnation)
 
     def disappear(self, now: float) -> None:
         """Record that the metadata no longer lists the partition."""
-        self.follow(None)
+        self.set_leader(None)
         self.absent_since = now
 
-    def follow(self, leader: PartitionLeader | None, epoch: int | None = None) -> None:
+    def set_leader(self, leader: PartitionLeader | None, epoch: int | None = None) -> None:
         """Send to this leader from now on; `epoch` is its leader epoch."""
         if self.sender is not None and self.sender is not leader:
-            self.sender.lose(self)
+            self.sender.lose_queue(self)
         self.sender = leader
         if epoch is not None:
             self.leader_epoch = epoch
@@ -376,15 +376,15 @@ class PartitionQueue(QueueState):
     def unblock(self) -> None:
         """Resume sending after `block`."""
         self.blocked = False
-        self.poke()
+        self.notify_sender()
 
-    def poke(self, *, at_once: bool = False) -> None:
+    def notify_sender(self, *, at_once: bool = False) -> None:
         """Notify the sender that there may be something to send.
 
         With `at_once`, the sender sends within this call if nothing is in flight to the broker.
         """
         if self.sender is not None:
-            self.sender.ready(self, at_once=at_once)
+            self.sender.schedule_queue(self, at_once=at_once)
 
     # -- sending
 
@@ -395,7 +395,7 @@ class PartitionQueue(QueueState):
             return True
         return self.in_flight < len(self.sent)
 
-    def next(self, idle: bool, limit: int) -> QueuedBatch | None:
+    def next_batch(self, idle: bool, limit: int) -> QueuedBatch | None:
         """Return the batch that may be sent now, without removing it, or None.
 
         `idle` says that nothing is in flight to the broker, so that an awaited batch need not
@@ -414,7 +414,7 @@ class PartitionQueue(QueueState):
             self.close_open()
         return self.closed[0]
 
-    def leave(self, batch: QueuedBatch) -> None:
+    def mark_in_flight(self, batch: QueuedBatch) -> None:
         """Mark the batch as in flight, because a request with it is about to be sent."""
         sent, at = self.sent, self.in_flight
         if at == len(sent):
@@ -435,17 +435,19 @@ class PartitionQueue(QueueState):
         batch.come_back(refused=refused)
         self.in_flight -= 1
         if foreign:
-            self.sequences.step(SequenceEvent.FOREIGN)
+            self.sequences.apply_event(SequenceEvent.FOREIGN)
         else:
-            self.sequences.step(SequenceEvent.REFUSED if refused else SequenceEvent.RETURNED)
-        self.settle()
+            self.sequences.apply_event(SequenceEvent.REFUSED if refused else SequenceEvent.RETURNED)
+        self.continue_when_idle()
 
     def drain(self) -> None:
         """Stop sending until no batch is in flight."""
-        self.sequences.step(SequenceEvent.RETURNED)
-        self.settle()
+        self.sequences.apply_event(SequenceEvent.RETURNED)
+        self.continue_when_idle()
 
-    def remove(self, batch: QueuedBatch, *, written: bool = False, base_offset: int = -1) -> None:
+    def remove_batch(
+        self, batch: QueuedBatch, *, written: bool = False, base_offset: int = -1
+    ) -> None:
         """Remove a batch that has its outcome, or whose records have moved."""
         if self.open is batch:
             self.open = None
@@ -457,25 +459,25 @@ class PartitionQueue(QueueState):
                 # With the topic's id in the request, the log cannot be that of another topic, so
                 # the offset need not be checked.
                 at = base_offset if batch.by_name else -1
-                self.sequences.written(batch.identity, batch.count, at)
-            self.sequences.step(SequenceEvent.WRITTEN if written else SequenceEvent.LOST)
-            self.settle()
+                self.sequences.mark_written(batch.identity, batch.count, at)
+            self.sequences.apply_event(SequenceEvent.WRITTEN if written else SequenceEvent.LOST)
+            self.continue_when_idle()
         elif batch in self.closed:
             self.closed.remove(batch)
         elif batch in self.overflow:
             self.overflow.remove(batch)
 
-    def replace(self, batch: QueuedBatch, parts: list[QueuedBatch]) -> None:
+    def replace_batch(self, batch: QueuedBatch, parts: list[QueuedBatch]) -> None:
         """Replace a batch that was in flight by the parts into which it was split."""
         at = self.sent.index(batch)
         self.sent[at : at + 1] = parts
         self.in_flight -= 1
-        self.sequences.step(SequenceEvent.RETURNED)
-        self.settle()
+        self.sequences.apply_event(SequenceEvent.RETURNED)
+        self.continue_when_idle()
 
     # -- sequences
 
-    def settle(self) -> None:
+    def continue_when_idle(self) -> None:
         """Decide how to continue after a batch failed or must be sent again.
 
         Do nothing yet if another batch is in flight.
@@ -483,11 +485,11 @@ class PartitionQueue(QueueState):
         if self.in_flight:
             return
         if self._next_incarnation is not None:
-            self._change()
+            self._change_topic()
         if self.sequences.state is not SequenceState.DRAINING:
             return
         head_refused = bool(self.sent) and self.sent[0].refused
-        state = self.sequences.drained(left=bool(self.sent), head_refused=head_refused)
+        state = self.sequences.on_drained(left=bool(self.sent), head_refused=head_refused)
         if state is SequenceState.RESTARTING:
             # None of these batches was written, so they get new sequences in the same order.
             for batch in self.sent:
@@ -513,12 +515,12 @@ class PartitionQueue(QueueState):
         """Whether the queue will change to another topic of the same name when it is drained."""
         return self._next_incarnation is not None
 
-    def rename(self, incarnation: Hashable) -> None:
+    def rename_incarnation(self, incarnation: Hashable) -> None:
         """Store another identifier of the topic. It is still the same topic."""
         if not self.changing:
             self.incarnation = incarnation
 
-    def incarnate(self, incarnation: Hashable) -> None:
+    def change_incarnation(self, incarnation: Hashable) -> None:
         """Change to another topic of the same name, once nothing is in flight.
 
         Batches that have no outcome by then are sent to the new topic with new sequences. The old
@@ -529,10 +531,10 @@ class PartitionQueue(QueueState):
         changes = incarnation != self.incarnation
         self._next_incarnation = incarnation if changes else None
         if changes:
-            self.sequences.step(SequenceEvent.RECREATED)
-            self.settle()
+            self.sequences.apply_event(SequenceEvent.RECREATED)
+            self.continue_when_idle()
 
-    def _change(self) -> None:
+    def _change_topic(self) -> None:
         sent = {batch: batch.identity for batch in self.sent if batch.identity is not None}
         self._former[self.incarnation] = Incarnation(self.sequences, sent)
         self.incarnation, self._next_incarnation = self._next_incarnation, None
@@ -548,11 +550,11 @@ class PartitionQueue(QueueState):
         self.sent = []
         while waiting and waiting[0] in before.sent:
             batch = waiting.popleft()
-            batch.resume(before.sent[batch])
+            batch.resume_identity(before.sent[batch])
             self.sent.append(batch)
         self.sequences = before.sequences
         if self.sequences.producer_id >= 0 and self.sequences.state is not SequenceState.RESTARTING:
-            self.sequences.step(SequenceEvent.RETURNED)
+            self.sequences.apply_event(SequenceEvent.RETURNED)
 
 
 QueuedBatch: TypeAlias = ProducerBatch[PartitionQueue]
@@ -599,7 +601,7 @@ class Topic(TopicState[PartitionQueue]):
 
     def forget_unseen(self) -> None:
         """Drop the partitions that no metadata has listed and for which no record waits."""
-        for partition in [p for p in self.unseen if self.absent[p].oldest() is None]:
+        for partition in [p for p in self.unseen if self.absent[p].oldest_batch() is None]:
             self.unseen.discard(partition)
             del self.absent[partition]
 
@@ -619,7 +621,7 @@ class Topic(TopicState[PartitionQueue]):
             batch = self.leaving.popleft()
             if batch.may_move and batch.queue.partition in self.absent:
                 return batch
-        return self.undesignated.oldest()
+        return self.undesignated.oldest_batch()
 
     def drop_partitions(self, count: int, now: float) -> list[PartitionQueue]:
         """Keep only the first `count` partitions. Return the queues of the others, now absent."""

@@ -212,7 +212,7 @@ class PartitionSequences:
         """Whether the leader has another producer's state, so that a new producer id is needed."""
         self.state = SequenceState.FLOWING
 
-    def step(self, event: SequenceEvent) -> None:
+    def apply_event(self, event: SequenceEvent) -> None:
         """Change the state after an event.
 
         Raises KeyError if the table has no row for the state and the event, which is a bug.
@@ -227,7 +227,7 @@ class PartitionSequences:
         self.next = advance(self.next, count)
         return identity
 
-    def written(self, identity: BatchIdentity, count: int, base_offset: int = -1) -> None:
+    def mark_written(self, identity: BatchIdentity, count: int, base_offset: int = -1) -> None:
         """Store that the leader has written the batch with this identity.
 
         If `base_offset` is known (not -1) and lower than the offset of an earlier batch, the
@@ -246,7 +246,7 @@ class PartitionSequences:
                 self.void = True
             self.end_offset = base_offset + count
 
-    def explains(self, identity: BatchIdentity, *, by_name: bool) -> bool:
+    def is_explained(self, identity: BatchIdentity, *, by_name: bool) -> bool:
         """Return whether OUT_OF_ORDER_SEQUENCE_NUMBER is explained by this producer's own state.
 
         An earlier batch that was lost explains it. A truncation of the log explains it if the
@@ -258,7 +258,7 @@ class PartitionSequences:
             return True
         return (self.trusted or not by_name) and identity.sequence != 0
 
-    def drained(self, *, left: bool, head_refused: bool) -> SequenceState:
+    def on_drained(self, *, left: bool, head_refused: bool) -> SequenceState:
         """Return the state to enter now that nothing is in flight any more.
 
         `left` says that batches with a sequence wait to be sent again. `head_refused` says that the
@@ -270,9 +270,9 @@ class PartitionSequences:
         without_id = self.producer_id < 0
         uncertain = head_refused if left else self.next != self.acknowledged
         if uncertain and not without_id:
-            self.step(SequenceEvent.DRAINED_WITH_GAP)
+            self.apply_event(SequenceEvent.DRAINED_WITH_GAP)
         else:
-            self.step(SequenceEvent.DRAINED_IN_ORDER)
+            self.apply_event(SequenceEvent.DRAINED_IN_ORDER)
         return self.state
 
     @property
@@ -291,17 +291,17 @@ class PartitionSequences:
 
     def restart(self) -> None:
         """Begin the next epoch at sequence 0."""
-        self._begin(self.producer_id, self.epoch + 1)
+        self._begin_epoch(self.producer_id, self.epoch + 1)
 
     def adopt(self, producer_id: int, epoch: int, generation: int = 0) -> None:
         """Begin again with a producer id that the cluster returned."""
         self.generation = generation
         self.trusted = True
-        self._begin(producer_id, epoch)
+        self._begin_epoch(producer_id, epoch)
 
-    def _begin(self, producer_id: int, epoch: int) -> None:
+    def _begin_epoch(self, producer_id: int, epoch: int) -> None:
         self.producer_id, self.epoch = producer_id, epoch
         self.next = self.acknowledged = 0
         self.proven = self.void = False
         if self.state is SequenceState.RESTARTING:
-            self.step(SequenceEvent.RESTARTED)
+            self.apply_event(SequenceEvent.RESTARTED)

@@ -58,7 +58,7 @@ class Origins:
         """Store where the records of a batch came from, after all of them have moved."""
         for start, end, target, first in batch.forwards:
             for index in range(start, end):
-                self._add(target, first + index - start, *self.of(batch, index))
+                self._add(target, first + index - start, *self.find_origin(batch, index))
         self.forget(batch)
 
     def _add(self, target: DeliveryBatch, first: int, source: DeliveryBatch, start: int) -> None:
@@ -71,7 +71,7 @@ class Origins:
                 return
         moves.append(Moved(first, 1, source, start))
 
-    def of(self, batch: DeliveryBatch, index: int) -> tuple[DeliveryBatch, int]:
+    def find_origin(self, batch: DeliveryBatch, index: int) -> tuple[DeliveryBatch, int]:
         """Return the batch to which a record was appended first, and its index there."""
         moves = self._moves.get(batch)
         if moves:
@@ -154,7 +154,7 @@ class Failures:
         self._scheduled = False
         self._logged: dict[tuple[str, str], tuple[float, int]] = {}
 
-    def failed(self, batch: DeliveryBatch) -> None:
+    def on_batch_failed(self, batch: DeliveryBatch) -> None:
         """Store a batch that has just failed, and report its failures."""
         self.unretrieved += batch.unretrieved
         self.total += batch.unretrieved
@@ -175,20 +175,20 @@ class Failures:
         self._queued += 1
         if not self._scheduled:
             self._scheduled = True
-            self._engine.callbacks.soon(self._report)
+            self._engine.callbacks.soon(self._report_failures)
 
-    def moved(self, batch: DeliveryBatch) -> None:
+    def on_records_moved(self, batch: DeliveryBatch) -> None:
         """Follow the records of a batch, all of which have moved to other batches."""
         if self._origins is not None:
             self._origins.follow(batch)
 
-    def written(self, batch: DeliveryBatch) -> None:
+    def on_batch_written(self, batch: DeliveryBatch) -> None:
         """Release what is stored for a batch that was written."""
         if self._origins is not None:
             self._origins.forget(batch)
 
     @contextmanager
-    def watched(self, watcher: Watcher) -> Iterator[None]:
+    def watch_failures(self, watcher: Watcher) -> Iterator[None]:
         """Call `watcher(None)` after each failure, and `watcher(why)` when the producer ends."""
         self._watchers[watcher] = None
         try:
@@ -196,7 +196,7 @@ class Failures:
         finally:
             self._watchers.pop(watcher, None)
 
-    def end(self, why: KafkaError, *, final: bool = False) -> None:
+    def end_watching(self, why: KafkaError, *, final: bool = False) -> None:
         """Notify all watchers that nothing more will be sent.
 
         `final` says that the producer itself has failed. All later failures have this cause.
@@ -225,7 +225,7 @@ class Failures:
         if not failed.unretrieved:
             self._batches.pop(failed, None)
 
-    def take(self) -> DeliveryErrors | None:
+    def take_failures(self) -> DeliveryErrors | None:
         """Return the unretrieved failures as one exception, and count them as retrieved."""
         if not self.unretrieved or self._last is None:
             return None
@@ -242,9 +242,9 @@ class Failures:
     def on_dropped(self, failed: FailedBatch) -> None:
         """Log failures that can no longer be retrieved. May be called in any thread."""
         if not self._has_handler:
-            self._log(failed)
+            self._log_failure(failed)
 
-    async def reported(self) -> None:
+    async def wait_until_reported(self) -> None:
         """Wait until `on_delivery_error` was called for each failure so far."""
         until = self._queued
         while until > self._queued - len(self._reports):
@@ -253,21 +253,21 @@ class Failures:
             assert self._scheduled
             await asyncio.sleep(0)
 
-    def _report(self) -> None:
+    def _report_failures(self) -> None:
         self._scheduled = False
         try:
             self._report_slice()
         finally:
             if self._reports and not self._scheduled:
                 self._scheduled = True
-                self._engine.callbacks.soon(self._report)
+                self._engine.callbacks.soon(self._report_failures)
 
     def _report_slice(self) -> None:
         assert self._origins is not None
         until = self._clock.monotonic() + SLICE_S
         while self._reports and self._clock.monotonic() < until:
             batch, index = self._reports.popleft()
-            delivery = Delivery(*self._origins.of(batch, index), batch.timestamp_of(index))
+            delivery = Delivery(*self._origins.find_origin(batch, index), batch.timestamp_of(index))
             if index + 1 < batch.count:
                 self._reports.appendleft((batch, index + 1))
             else:
@@ -282,7 +282,7 @@ class Failures:
                 context = {"message": "on_delivery_error raised", "exception": error}
                 self._engine.accumulator.loop.call_exception_handler(context)
 
-    def _log(self, failed: FailedBatch) -> None:
+    def _log_failure(self, failed: FailedBatch) -> None:
         key = (failed.topic, type(failed.error).__name__)
         now = self._clock.monotonic()
         logged, held_back = self._logged.get(key, (-LOG_EVERY_S, 0))

@@ -110,7 +110,7 @@ class Expiry:
         earliest: float | None = None
         active = self._accumulator.active
         for queue in list(active):
-            deadline = self._expire(queue, now)
+            deadline = self._expire_queue(queue, now)
             if deadline is None:
                 active.pop(queue, None)
             elif earliest is None or deadline < earliest:
@@ -122,19 +122,19 @@ class Expiry:
             return None
         return max(min(earliest, now + self._age_s), now + SOONEST_S)
 
-    def _expire(self, queue: PartitionQueue, now: float) -> float | None:
+    def _expire_queue(self, queue: PartitionQueue, now: float) -> float | None:
         """Fail the batches of a queue whose deadline has passed. Return the next deadline."""
         until = now + SLICE_S
-        if queue.unsendable and queue.open is not None and queue.open.expired(now, self._age_s):
-            self._accumulator.close(queue)
-        while (batch := queue.oldest()) is not None:
-            deadline = self._deadline(batch)
+        if queue.unsendable and queue.open is not None and queue.open.is_expired(now, self._age_s):
+            self._accumulator.close_batch(queue)
+        while (batch := queue.oldest_batch()) is not None:
+            deadline = self._find_deadline(batch)
             if deadline > now or self._clock.monotonic() > until:
                 return deadline
-            self._accumulator.fail(batch, self._error(batch))
+            self._accumulator.fail_batch(batch, self._make_error(batch))
         return None
 
-    def _deadline(self, batch: QueuedBatch) -> float:
+    def _find_deadline(self, batch: QueuedBatch) -> float:
         deadline = batch.created + self._delivery_s
         topic = batch.queue.topic
         absent_since = batch.queue.absent_since
@@ -149,7 +149,7 @@ class Expiry:
             return min(deadline, batch.created + self._block_s)
         return deadline
 
-    def _error(self, batch: QueuedBatch) -> KafkaError:
+    def _make_error(self, batch: QueuedBatch) -> KafkaError:
         topic = batch.queue.topic
         code = 0 if topic.info is None else topic.info.error
         missing = error_for(code, api="Metadata", topic_partition=batch.queue.topic_partition)
@@ -159,9 +159,9 @@ class Expiry:
             return no_such_partition(batch.queue.topic_partition, topic.partition_count)
         waited_s = self._clock.monotonic() - batch.created
         why = why_never_sent(batch, self._idempotent, self._transactional)
-        return late_error(batch, waited_s, self._last_error(batch), why)
+        return late_error(batch, waited_s, self._find_last_error(batch), why)
 
-    def _last_error(self, batch: QueuedBatch) -> KafkaError | None:
+    def _find_last_error(self, batch: QueuedBatch) -> KafkaError | None:
         """Return the last error of what the batch waits for, or None if that has not failed."""
         queue = batch.queue
         if queue.sender is not None and queue.unsendable:

@@ -93,7 +93,7 @@ class Leaders:
             self._search.cancel()
             self._search = None
 
-    def topic(self, name: str, metadata: ClusterMetadata) -> Topic:
+    def find_topic(self, name: str, metadata: ClusterMetadata) -> Topic:
         """Return the topic with this name, and start to follow its metadata."""
         topic = self.topics.get(name)
         if topic is None:
@@ -105,7 +105,7 @@ class Leaders:
             self._cluster_id = metadata.cluster_id
             info = metadata.topic(name)
             if info is not None:
-                self._learn(topic, info)
+                self._learn_topic(topic, info)
             self._updater.want_topic(name, self._engine, auto_create=True)
         return topic
 
@@ -120,7 +120,7 @@ class Leaders:
             self._accumulator.memory.set_unsendable(queue, True)
             if not had_absent:
                 self._accumulator.callbacks.later(ABSENT_PARTITION_S, self._look_for_absent, topic)
-        if queue.oldest() is None:  # The partition may have been created in the meantime.
+        if queue.oldest_batch() is None:  # The partition may have been created in the meantime.
             self._updater.request_update((topic.name,))
         return queue
 
@@ -128,7 +128,7 @@ class Leaders:
         """Return whether the topic has batches that were sent and have no outcome."""
         return any(queue.sent for queue in self.topics[name].all_queues())
 
-    def updated(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
+    def on_metadata(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
         """Update topics and leaders from a new snapshot of the metadata."""
         moved = differ(old.cluster_id, new.cluster_id)
         self._cluster_id = new.cluster_id
@@ -137,9 +137,9 @@ class Leaders:
         for topic in self.topics.values():
             info = new.topics.get(topic.name)
             if info is not None and (moved or info is not topic.status.info):
-                self._learn(topic, info)
+                self._learn_topic(topic, info)
 
-    def troubles(self) -> list[str]:
+    def describe_troubles(self) -> list[str]:
         """Return the partitions to which no records can be written, as texts. Synchronous.
 
         Only those count for which records have waited for a second.
@@ -148,17 +148,17 @@ class Leaders:
         found = []
         for topic in list(self.topics.values()):
             for queue in topic.all_queues():
-                oldest = queue.oldest()
+                oldest = queue.oldest_batch()
                 if oldest is None or not (queue.unsendable or oldest.failures):
                     continue
-                if oldest.expired(now, SHOWN_S):
+                if oldest.is_expired(now, SHOWN_S):
                     reason = _reason(queue) if queue.unsendable else _refusal(oldest)
                     found.append(f"{_described(queue)} cannot be written: {reason}")
         return found[:TROUBLES] + [f"and {len(found) - TROUBLES} more"] * (len(found) > TROUBLES)
 
     # -- the metadata of a topic
 
-    def _learn(self, topic: Topic, info: TopicInfo) -> None:
+    def _learn_topic(self, topic: Topic, info: TopicInfo) -> None:
         changed = self._incarnate(topic, info)
         if info == topic.status.info and not changed:
             return
@@ -166,18 +166,18 @@ class Leaders:
             self._accumulator.schedule_expiry()
         self._refused.discard(topic.name)
         if info.error:
-            self._troubled(topic, info.error)
-        self._resize(topic, len(info.partitions))
+            self._on_topic_error(topic, info.error)
+        self._resize_topic(topic, len(info.partitions))
         if not topic.queues or (changed and topic.leave_absent()):
             topic.become_unknown()
         for queue, partition in zip(topic.queues, info.partitions, strict=True):
             queue.note_listed()
-            self._lead(queue, partition)
+            self._set_leader(queue, partition)
             if changed:
-                queue.poke()
+                queue.notify_sender()
         self.partitioner.leaders_changed(topic)
         if topic.queues and not topic.known and not topic.status.moving:
-            self._designate(topic)
+            self._designate_records(topic)
 
     def _incarnate(self, topic: Topic, info: TopicInfo) -> bool:
         """Store the identity of the topic. Return whether it is a different topic than before."""
@@ -185,21 +185,21 @@ class Leaders:
         before = status.incarnation
         changed = status.identify(info.topic_id, self._cluster_id)
         if changed:
-            self._engine.ids.expire()
+            self._engine.ids.expire_ids()
         for queue in topic.all_queues() if status.incarnation != before else ():
             if changed:
-                queue.incarnate(status.incarnation)
+                queue.change_incarnation(status.incarnation)
             else:
-                queue.rename(status.incarnation)
+                queue.rename_incarnation(status.incarnation)
         return changed
 
-    def _troubled(self, topic: Topic, code: int) -> None:
+    def _on_topic_error(self, topic: Topic, code: int) -> None:
         error = error_for(code, api="Metadata", resource=topic.name)
         assert error is not None
         if not classify(error, Scope.METADATA).again:
             for queue in topic.all_queues():
-                for batch in list(queue.batches()):
-                    self._accumulator.fail(batch, error)
+                for batch in list(queue.all_batches()):
+                    self._accumulator.fail_batch(batch, error)
             self._refused.add(topic.name)
             self._search_later()
 
@@ -232,9 +232,9 @@ class Leaders:
         self._reconsidered.discard(name)
         info = self.topics[name].status.info
         if info is not None and info.error:
-            self._troubled(self.topics[name], info.error)
+            self._on_topic_error(self.topics[name], info.error)
 
-    def _resize(self, topic: Topic, count: int) -> None:
+    def _resize_topic(self, topic: Topic, count: int) -> None:
         while len(topic.queues) < count:
             queue = topic.add_partition()
             self._accumulator.memory.set_unsendable(queue, True)
@@ -253,15 +253,15 @@ class Leaders:
             return
         if topic.known and topic.leave_absent():
             topic.become_unknown()
-            self._designate(topic)
-        if any(queue.oldest() is not None for queue in topic.absent.values()):
+            self._designate_records(topic)
+        if any(queue.oldest_batch() is not None for queue in topic.absent.values()):
             self._updater.request_update((topic.name,))
         self._accumulator.callbacks.later(ABSENT_PARTITION_S, self._look_for_absent, topic)
 
-    def _lead(self, queue: PartitionQueue, partition: PartitionInfo) -> None:
+    def _set_leader(self, queue: PartitionQueue, partition: PartitionInfo) -> None:
         sender = self._engine.find_sender(partition.leader) if partition.leader >= 0 else None
         moved = sender is not queue.sender
-        queue.follow(sender, partition.leader_epoch)
+        queue.set_leader(sender, partition.leader_epoch)
         if not moved:
             return
         if sender is None:
@@ -272,18 +272,18 @@ class Leaders:
                 queue.abandon()
             else:
                 queue.drain()
-        sender.gain(queue)
+        sender.gain_queue(queue)
 
     # -- records that waited for the partitions
 
-    def _designate(self, topic: Topic) -> None:
+    def _designate_records(self, topic: Topic) -> None:
         """Move waiting records to their partitions, over several loop iterations if necessary."""
         until = self._clock.monotonic() + SLICE_S
         while topic.queues and (batch := topic.next_waiting()) is not None:
-            self._move(topic, batch)
+            self._move_batch(topic, batch)
             if self._clock.monotonic() >= until:
                 topic.status.begin_moving()
-                self._accumulator.callbacks.soon(self._designate, topic)
+                self._accumulator.callbacks.soon(self._designate_records, topic)
                 return
         if not topic.queues:  # The topic was deleted in the meantime.
             topic.status.end_moving()
@@ -291,27 +291,27 @@ class Leaders:
         topic.become_known()
         self._accumulator.on_room()
 
-    def _move(self, topic: Topic, batch: QueuedBatch) -> None:
+    def _move_batch(self, topic: Topic, batch: QueuedBatch) -> None:
         queue = batch.queue
-        queue.remove(batch)
+        queue.remove_batch(batch)
         batch.count_records()
         explicit, own = batch.explicit, queue.partition
         # The memory of the batch is released first, so that its records find room in their queues.
-        self._accumulator.release(batch)
+        self._accumulator.release_memory(batch)
         for index, record in enumerate(batch.builder.records()):
             if explicit is not None:
                 partition = explicit[index]
             else:  # The records of an absent partition.
                 partition = -1 if own is None or not batch.is_chosen(index) else own
-            target, at = self._put(topic, partition, batch, record)
+            target, at = self._append_record(topic, partition, batch, record)
             batch.forward(1, target, at)
             if batch.demanded:
                 target.demand()
-        self._engine.failures.moved(batch)
+        self._engine.failures.on_records_moved(batch)
         batch.vacate()
-        self._accumulator.forget(batch)
+        self._accumulator.forget_batch(batch)
 
-    def _put(
+    def _append_record(
         self,
         topic: Topic,
         partition: int,
@@ -323,14 +323,14 @@ class Leaders:
         known = partition < len(topic.queues) or batch.queue.partition is not None
         if not known:
             error = self._no_such(topic.name, partition, len(topic.queues))
-            return self._failed(topic, partition, timestamp, error), 0
+            return self._make_failed(topic, partition, timestamp, error), 0
         try:
             if partition >= 0:
                 queue = self.queue_of(topic, partition)
             else:
                 queue = self.partitioner.choose(topic, key, size)
         except KafkaError as error:
-            return self._failed(topic, None, timestamp, error), 0
+            return self._make_failed(topic, None, timestamp, error), 0
         target, at = self._accumulator.append(
             queue, timestamp, key, value, headers, size, forced=True
         )
@@ -340,15 +340,15 @@ class Leaders:
         target.backdate(batch.created)
         return target, at
 
-    def _failed(
+    def _make_failed(
         self, topic: Topic, partition: int | None, timestamp: int, error: KafkaError
     ) -> DeliveryBatch:
         single = FailedRecords(
             topic.name, -1 if partition is None else partition, self._accumulator
         )
         single.add(timestamp)
-        single.fail(self._accumulator.categorized(error))
-        self._accumulator.report(single)
+        single.fail(self._accumulator.categorize_error(error))
+        self._accumulator.report_failure(single)
         return single
 
     def _no_such(self, topic: str, partition: int | None, count: int) -> KafkaError:

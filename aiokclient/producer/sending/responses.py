@@ -79,15 +79,15 @@ class Responses:
         self._backoff = Backoff.of(config)
         self._scope = Scope.PRODUCE if config.transactional_id is None else Scope.PRODUCE_TXN
 
-    def written(
+    def complete_batch(
         self, sent: Sent, base_offset: int = -1, append_time: int = -1, log_start: int = -1
     ) -> None:
         """Complete a batch that is in the log, or that needs no acknowledgement (`acks=0`)."""
         batch = sent.batch
         if batch.attempt == sent.attempt and not batch.done:
-            self._accumulator.succeed(batch, base_offset, append_time, log_start)
+            self._accumulator.complete_batch(batch, base_offset, append_time, log_start)
 
-    def answered(
+    def on_partition_response(
         self,
         sent: Sent,
         part: PartitionProduceResponse,
@@ -99,13 +99,13 @@ class Responses:
         if batch.attempt != sent.attempt or batch.done:
             return  # The batch has expired, or was sent again to another leader.
         if not part.error_code:
-            self._accumulator.succeed(
+            self._accumulator.complete_batch(
                 batch, part.base_offset, part.log_append_time_ms, part.log_start_offset
             )
             return
-        event = self._event(batch, part.error_code)
+        event = self._find_event(batch, part.error_code)
         if event is SequenceEvent.WRITTEN:
-            self._duplicate(batch)
+            self._complete_duplicate(batch)
             return
         partition = batch.queue.topic_partition
         error = error_for(
@@ -117,19 +117,19 @@ class Responses:
         )
         assert error is not None
         if event is not None:
-            self._refused(batch, error, event)
+            self._resend_refused(batch, error, event)
         elif part.error_code == RecordTooLargeError.code and batch.count > 1:
-            self._split(sent, error)
+            self._split_batch(sent, error)
         elif part.error_code == RecordTooLargeError.code:
             said = f"{error.message.rstrip('.')}. " if error.message else ""
             error.message = f"{said}The batch, which has only this record, has {batch.size} bytes."
-            self._failed(batch, error)
+            self._retry_or_fail(batch, error)
         elif not self._postpone_batch(batch, error):
             if part.error_code == UnknownTopicIdError.code:
                 self._updater.doubt_topic_id(batch.queue.topic.topic_id)
             leader = part.current_leader
             hint = (leader.leader_id, leader.leader_epoch, endpoints)
-            self._failed(batch, error, hint if leader.leader_id >= 0 else None)
+            self._retry_or_fail(batch, error, hint if leader.leader_id >= 0 else None)
 
     def _can_retry(self) -> bool:
         """Return whether batches may be sent again: always, or while the transaction permits it."""
@@ -144,7 +144,7 @@ class Responses:
         transactions = self._engine.transactions
         return transactions is not None and transactions.batches.postpone_batch(batch, error)
 
-    def _event(self, batch: QueuedBatch, code: int) -> SequenceEvent | None:
+    def _find_event(self, batch: QueuedBatch, code: int) -> SequenceEvent | None:
         """Return what an error code says about the sequences, or None."""
         event = CODES.get(code)
         if event is None:
@@ -163,32 +163,32 @@ class Responses:
             return event if waits and self._can_retry() else None
         if event is SequenceEvent.REFUSED and first:
             by_name = batch.by_name
-            explained = batch.whole is not None or sequences.explains(identity, by_name=by_name)
+            explained = batch.whole is not None or sequences.is_explained(identity, by_name=by_name)
             return event if explained else SequenceEvent.FOREIGN
         return event
 
-    def _duplicate(self, batch: QueuedBatch) -> None:
+    def _complete_duplicate(self, batch: QueuedBatch) -> None:
         """Complete a batch that the leader already has, or has as part of a larger batch."""
         batch.pass_on_whole()
-        self._accumulator.succeed(batch, -1, -1)
+        self._accumulator.complete_batch(batch, -1, -1)
 
-    def unanswered(self, sent: Sent, error: KafkaError) -> None:
+    def on_no_response(self, sent: Sent, error: KafkaError) -> None:
         """Handle a missing response, after which it is unknown whether the batch was written."""
         batch = sent.batch
         if batch.attempt == sent.attempt and not batch.done:
-            self._failed(batch, batch.with_partition(error))
+            self._retry_or_fail(batch, batch.with_partition(error))
 
-    def unknowable(self, batch: QueuedBatch) -> None:
+    def fail_unknowable(self, batch: QueuedBatch) -> None:
         """Fail a batch for which it is impossible to find out whether it was written."""
         text = (
             "The topic was recreated, or the cluster replaced, after the batch was sent and before "
             "an acknowledgement came. The records may have been written to either topic; look "
             "there before you send them again."
         )
-        self._accumulator.fail(batch, batch.with_partition(KafkaError(text, api="Produce")))
-        batch.queue.poke()
+        self._accumulator.fail_batch(batch, batch.with_partition(KafkaError(text, api="Produce")))
+        batch.queue.notify_sender()
 
-    def _failed(
+    def _retry_or_fail(
         self,
         batch: QueuedBatch,
         error: KafkaError,
@@ -201,10 +201,10 @@ class Responses:
         )
         if not action.again or not self._can_retry():
             if remaining <= 0:
-                error = self._late(batch, error)
-            self._accumulator.fail(batch, error)
+                error = self._describe_lateness(batch, error)
+            self._accumulator.fail_batch(batch, error)
             return
-        self._count(batch, error)
+        self._count_retry(batch, error)
         batch.count_failure(error)
         self._log_retried(batch, error, action.decision)
         if error.code not in UNWRITTEN:
@@ -217,13 +217,13 @@ class Responses:
             if self._updater.apply_hint(
                 queue.topic.name, queue.partition, leader, epoch, endpoints
             ):
-                queue.poke()
+                queue.notify_sender()
                 return
-        self._block(queue, action.delay_s)
+        self._block_queue(queue, action.delay_s)
         if action.decision is Decision.REFRESH_AND_RETRY:
             self._updater.request_update((queue.topic.name,))
 
-    def _late(self, batch: QueuedBatch, error: KafkaError) -> KafkaError:
+    def _describe_lateness(self, batch: QueuedBatch, error: KafkaError) -> KafkaError:
         """Return the error of a batch whose last attempt failed after its deadline."""
         if error.code not in UNWRITTEN:
             batch.note_unknown()
@@ -251,13 +251,13 @@ class Responses:
             extra={"event": "batch_retried", "topic": partition.topic, "error": error.name},
         )
 
-    def _refused(self, batch: QueuedBatch, error: KafkaError, event: SequenceEvent) -> None:
+    def _resend_refused(self, batch: QueuedBatch, error: KafkaError, event: SequenceEvent) -> None:
         """Send a batch again that the leader refused because of its sequence.
 
         Either its predecessors are written first, or the partition restarts with new sequences.
         """
         queue = batch.queue
-        self._count(batch, error)
+        self._count_retry(batch, error)
         head = queue.sent[0] is batch
         if head and batch.whole is not None and event is SequenceEvent.REFUSED:
             self._written_whole(batch, error)
@@ -266,10 +266,10 @@ class Responses:
         if head:
             self._log_refused(batch, error, event)
             delay_s = self._backoff.delay_after(error, self._scope, batch.failures, self._clock.rng)
-            self._block(queue, delay_s)
+            self._block_queue(queue, delay_s)
             batch.count_failure(error)
         else:
-            queue.poke()
+            queue.notify_sender()
 
     def _log_refused(self, batch: QueuedBatch, error: KafkaError, event: SequenceEvent) -> None:
         # The error's own text is not logged. Its advice is for programs that cannot send the batch
@@ -298,13 +298,13 @@ class Responses:
             },
         )
 
-    def _block(self, queue: PartitionQueue, delay_s: float) -> None:
+    def _block_queue(self, queue: PartitionQueue, delay_s: float) -> None:
         if queue.blocked:
             return
         queue.block()
         self._accumulator.callbacks.later(delay_s, queue.unblock)
 
-    def _count(self, batch: QueuedBatch, error: KafkaError) -> None:
+    def _count_retry(self, batch: QueuedBatch, error: KafkaError) -> None:
         name = error.name or type(error).__name__
         self._metrics.counter("producer.retries", error=name).add()
         meters = self._accumulator.meters
@@ -313,16 +313,16 @@ class Responses:
 
     # -- splitting
 
-    def _split(self, sent: Sent, error: KafkaError) -> None:
+    def _split_batch(self, sent: Sent, error: KafkaError) -> None:
         batch = sent.batch
-        self._count(batch, error)
+        self._count_retry(batch, error)
         if batch.in_log is not InLog.NO and batch.whole is not None:
             # If this part were split, no response could show whether the whole batch was written.
             for part in batch.whole:
                 self._fail_part(part, error)
             return
         topic = batch.queue.topic
-        limit = topic.batch_limit.lower(batch.builder.size)
+        limit = topic.batch_limit.halve_limit(batch.builder.size)
         self._log.write(
             logging.INFO,
             ("split", topic.name),
@@ -334,24 +334,24 @@ class Responses:
             extra={"event": "batch_split", "topic": topic.name, "error": error.name},
         )
         if batch.builder.size < SLOW_BYTES:
-            self._replace(batch, self._builders(batch, limit))
+            self._replace_batch(batch, self._make_builders(batch, limit))
             return
-        then = partial(self._split_done, sent)
-        self._accumulator.callbacks.in_thread(self._builders, batch, limit, then=then)
+        then = partial(self._on_split, sent)
+        self._accumulator.callbacks.in_thread(self._make_builders, batch, limit, then=then)
 
-    def _split_done(self, sent: Sent, work: asyncio.Future[list[RecordBatchBuilder]]) -> None:
+    def _on_split(self, sent: Sent, work: asyncio.Future[list[RecordBatchBuilder]]) -> None:
         batch = sent.batch
         if work.cancelled() or batch.done or batch.attempt != sent.attempt:
             return  # The batch has expired, or goes to another leader, which may accept its size.
         error = work.exception()
         if error is None:
-            self._replace(batch, work.result())
+            self._replace_batch(batch, work.result())
             return
         failure = KafkaError(f"The batch could not be split: {error!r}.")
         failure.__cause__ = error
-        self._accumulator.fail(batch, batch.with_partition(failure))
+        self._accumulator.fail_batch(batch, batch.with_partition(failure))
 
-    def _builders(self, batch: QueuedBatch, limit: int) -> list[RecordBatchBuilder]:
+    def _make_builders(self, batch: QueuedBatch, limit: int) -> list[RecordBatchBuilder]:
         builders: list[RecordBatchBuilder] = []
         for timestamp, key, value, headers in batch.builder.records():
             if not builders or builders[-1].append(timestamp, key, value, headers) < 0:
@@ -362,10 +362,10 @@ class Responses:
                 builders.append(builder)
         return builders
 
-    def _replace(self, batch: QueuedBatch, builders: list[RecordBatchBuilder]) -> None:
+    def _replace_batch(self, batch: QueuedBatch, builders: list[RecordBatchBuilder]) -> None:
         self._accumulator.meters.splits.add()
-        self._accumulator.split(batch, batch.parts(builders))
-        batch.queue.poke()
+        self._accumulator.replace_by_parts(batch, batch.split_into(builders))
+        batch.queue.notify_sender()
 
     def _written_whole(self, first: QueuedBatch, error: KafkaError) -> None:
         """Complete or fail the parts of a batch that may have been written as a whole.
@@ -382,10 +382,10 @@ class Responses:
             if part.done:
                 continue
             if known:
-                self._accumulator.succeed(part, -1, -1)
+                self._accumulator.complete_batch(part, -1, -1)
             else:
                 self._fail_part(part, error)
 
     def _fail_part(self, part: QueuedBatch, error: KafkaError) -> None:
         """Fail one of several parts with its own copy of the error."""
-        self._accumulator.fail(part, error.with_partition(part.queue.topic_partition))
+        self._accumulator.fail_batch(part, error.with_partition(part.queue.topic_partition))

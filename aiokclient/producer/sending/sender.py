@@ -100,7 +100,7 @@ class MultiBatch:
             topic_data=[data for data, _ in self._parts.values()],
         )
 
-    def answers(
+    def match_response(
         self, response: ProduceResponse
     ) -> Iterator[tuple[Sent, PartitionProduceResponse | None]]:
         """Yield each batch with its part of the response, or None if the partition is missing.
@@ -135,7 +135,7 @@ class OneBatch:
         self.sent = [Sent(batch, batch.attempt)]
         self.version = template.version
 
-    def answers(
+    def match_response(
         self, response: ProduceResponse
     ) -> Iterator[tuple[Sent, PartitionProduceResponse | None]]:
         """Yield the batch with its part of the response; see `MultiBatch.answers`."""
@@ -164,11 +164,11 @@ class ProduceRequests:
         self._transactions = transactions
         self._templates: dict[PartitionQueue, Template] = {}
 
-    def forget(self, queue: PartitionQueue) -> None:
+    def forget_template(self, queue: PartitionQueue) -> None:
         """Discard the template of a partition that now has another leader."""
         self._templates.pop(queue, None)
 
-    def make(self, batches: Sequence[QueuedBatch], version: int) -> MultiBatch | OneBatch:
+    def make_request(self, batches: Sequence[QueuedBatch], version: int) -> MultiBatch | OneBatch:
         """Return the request for the given batches in an API version that the broker supports."""
         if self._transactions is not None:
             highest = self._transactions.partitions.highest_produce()
@@ -270,7 +270,7 @@ class ProduceConnection:
         """Return the seconds since the oldest request without a response was sent, or 0."""
         return 0.0 if self.current is None else self.current.unanswered_for()
 
-    def open(self) -> None:
+    def start_connecting(self) -> None:
         """Start to connect, unless that is in progress."""
         if self._connecting:
             return
@@ -288,15 +288,15 @@ class ProduceConnection:
 
     def begin_watch(self) -> None:
         """Check from now on whether the broker responds, until nothing is in flight."""
-        self.watch = self._callbacks.later(SILENCE_S, self._listen)
+        self.watch = self._callbacks.later(SILENCE_S, self._check_silence)
 
     def set_silent(self, silent: bool) -> None:
         """Store whether the broker is silent."""
         if self.silent is not silent:
             self.silent = silent
-            self._sender.reach_changed()
+            self._sender.on_reach_changed()
 
-    def _listen(self) -> None:
+    def _check_silence(self) -> None:
         """Check whether the broker still responds."""
         self.watch = None
         connection = self.current
@@ -306,12 +306,12 @@ class ProduceConnection:
         if quiet >= SILENCE_S:
             self.set_silent(True)
             quiet = 0.0
-        self.watch = self._callbacks.later(max(SILENCE_S - quiet, TICK_S), self._listen)
+        self.watch = self._callbacks.later(max(SILENCE_S - quiet, TICK_S), self._check_silence)
 
     def _set_reachable(self, reachable: bool) -> None:
         self.silent = False
         self.reachable = reachable
-        self._sender.reach_changed()
+        self._sender.on_reach_changed()
 
     # -- connecting
 
@@ -344,21 +344,23 @@ class ProduceConnection:
             else:
                 self.current = connection
                 self.by_name = connection.broker.version_of(ProduceRequest) < IDS_FROM
-                self._ignore_loss = connection.on_close(self._callbacks.guard(self._lost))
+                self._ignore_loss = connection.on_close(
+                    self._callbacks.guard(self._on_connection_lost)
+                )
                 self._set_reachable(True)
                 return
             finally:
                 lasting.cancel()
 
-    def _lost(self, connection: BrokerConnection, reason: KafkaError | None) -> None:
+    def _on_connection_lost(self, connection: BrokerConnection, reason: KafkaError | None) -> None:
         if connection is not self.current:
             return
         self.current = None
-        waiting = self._sender.disconnected()
+        waiting = self._sender.on_connection_lost()
         if reason is not None and not self._closed:
             self._set_reachable(not waiting)
         if waiting:
-            self._sender.resume()
+            self._sender.schedule_queues()
 
 
 LEAST_PAUSE_S = 0.0002
@@ -418,22 +420,22 @@ class Sender:
         """Return the seconds since the oldest request without a response was sent, or 0."""
         return self._connection.unanswered_for()
 
-    def gain(self, queue: PartitionQueue) -> None:
+    def gain_queue(self, queue: PartitionQueue) -> None:
         """Start to send the batches of a partition, because the broker is now its leader."""
         self.queues[queue] = None
         self._accumulator.set_unsendable(queue, self.unsendable)
-        if queue.oldest() is not None:
-            self.ready(queue)
+        if queue.oldest_batch() is not None:
+            self.schedule_queue(queue)
 
-    def lose(self, queue: PartitionQueue) -> None:
+    def lose_queue(self, queue: PartitionQueue) -> None:
         """Stop sending batches of a partition, because the broker is no longer its leader."""
         self.queues.pop(queue, None)
-        self._requests.forget(queue)
+        self._requests.forget_template(queue)
         self._ready.pop(queue, None)
         self._awaited.pop(queue, None)
         queue.sequences.distrust()
 
-    def ready(self, queue: PartitionQueue, *, at_once: bool = False) -> None:
+    def schedule_queue(self, queue: PartitionQueue, *, at_once: bool = False) -> None:
         """Schedule `pump` for a queue that may have something to send.
 
         The call is ignored if the broker is not the leader of the partition.
@@ -462,17 +464,17 @@ class Sender:
         connection = self._connection.current
         if connection is None or connection.closed:
             if self._ready or self._awaited:
-                self._connection.open()
+                self._connection.start_connecting()
             return
         until = 0.0
         while self.in_flight < self._limit:
             if not self.in_flight and self._awaited:
                 self._ready.update(self._awaited)
                 self._awaited.clear()
-            batches = self._collate()
+            batches = self._collect_batches()
             if not batches:
                 return
-            self._transmit(connection, batches)
+            self._send_request(connection, batches)
             if not self._ready:
                 return
             # Most calls send one request and have returned above, without reading the clock.
@@ -484,19 +486,19 @@ class Sender:
                     self._callbacks.soon(self.pump)
                 return
 
-    def _collate(self) -> list[QueuedBatch]:
+    def _collect_batches(self) -> list[QueuedBatch]:
         """Return the batches of the next request, at most one for each partition."""
         batches: list[QueuedBatch] = []
         total = 0
         until = self._clock.monotonic() + SLICE_S if len(self._ready) > 1 else 0.0
         for queue in list(self._ready):
-            batch = self._next(queue)
+            batch = self._next_batch(queue)
             if batch is None:
                 del self._ready[queue]
                 continue
             if batches and total + batch.size > self._max_request:
                 break
-            queue.leave(batch)
+            queue.mark_in_flight(batch)
             batches.append(batch)
             total += batch.size
             # The other batches of this queue come after those of all other queues.
@@ -507,8 +509,8 @@ class Sender:
                 break
         return batches
 
-    def _next(self, queue: PartitionQueue) -> QueuedBatch | None:
-        batch = queue.next(not self.in_flight, self._limit)
+    def _next_batch(self, queue: PartitionQueue) -> QueuedBatch | None:
+        batch = queue.next_batch(not self.in_flight, self._limit)
         if batch is None:
             waiting = queue.open
             if waiting is not None and waiting.demanded and not waiting.in_overflow:
@@ -516,14 +518,14 @@ class Sender:
             return None
         if batch.in_log is InLog.UNKNOWABLE:
             # The batch fails in a later call, because the application may react by sending more.
-            self._callbacks.soon(self._responses.unknowable, batch)
+            self._callbacks.soon(self._responses.fail_unknowable, batch)
             return None
-        if not self._accumulator.prepare(batch):
+        if not self._accumulator.prepare_batch(batch):
             return None
         return batch if self._ids.identify(queue, batch, by_name=self._connection.by_name) else None
 
-    def _transmit(self, connection: BrokerConnection, batches: list[QueuedBatch]) -> None:
-        request = self._requests.make(batches, connection.broker.version_of(ProduceRequest))
+    def _send_request(self, connection: BrokerConnection, batches: list[QueuedBatch]) -> None:
+        request = self._requests.make_request(batches, connection.broker.version_of(ProduceRequest))
         self.in_flight += 1
         self._sent.value += 1
         by_name = request.version < IDS_FROM
@@ -532,7 +534,7 @@ class Sender:
             batch.enter_request(now, by_name=by_name)
         connection.call(
             request.message,
-            self._callbacks.bound(self._answered, request),
+            self._callbacks.bound(self._on_response, request),
             timeout_s=self._timeout_s,
             version=request.version,
             expect_response=self._expects_response,
@@ -543,7 +545,7 @@ class Sender:
 
     # -- responses
 
-    def _answered(
+    def _on_response(
         self,
         request: MultiBatch | OneBatch,
         response: ProduceResponse | Written | None,
@@ -553,28 +555,28 @@ class Sender:
         # By now the transport has released the bytes, or will never read them again.
         for sent in request.sent:
             if sent.batch.leave_request():
-                self._accumulator.release(sent.batch)
+                self._accumulator.release_memory(sent.batch)
         if error is None and self._connection.silent:
             self._connection.set_silent(False)
         if error is not None:
             for sent in request.sent:
-                self._responses.unanswered(sent, error)
+                self._responses.on_no_response(sent, error)
         elif response is None:
             for sent in request.sent:
-                self._responses.written(sent)
+                self._responses.complete_batch(sent)
         elif isinstance(response, Written):
-            self._responses.written(request.sent[0], *response)
+            self._responses.complete_batch(request.sent[0], *response)
         else:
             nodes = endpoints(response)
-            for sent, part in request.answers(response):
+            for sent, part in request.match_response(response):
                 if part is None:
-                    self._responses.unanswered(sent, left_out(self.node_id))
+                    self._responses.on_no_response(sent, left_out(self.node_id))
                 else:
-                    self._responses.answered(sent, part, self.node_id, nodes)
+                    self._responses.on_partition_response(sent, part, self.node_id, nodes)
         for sent in request.sent:
             queue = sent.batch.queue
             if queue not in self.queues:
-                queue.poke()
+                queue.notify_sender()
             elif queue.more:
                 self._ready[queue] = None
         if self._ready or self._awaited:
@@ -582,28 +584,28 @@ class Sender:
 
     # -- the connection
 
-    def reach_changed(self) -> None:
+    def on_reach_changed(self) -> None:
         """Mark the partitions as sendable or unsendable."""
         for queue in self.queues:
             self._accumulator.set_unsendable(queue, self.unsendable)
 
-    def disconnected(self) -> bool:
+    def on_connection_lost(self) -> bool:
         """Handle the loss of the connection. Return whether batches wait to be sent."""
         for queue in self.queues:
             queue.sequences.distrust()
-        return any(queue.oldest() is not None for queue in self.queues)
+        return any(queue.oldest_batch() is not None for queue in self.queues)
 
-    def resume(self) -> None:
+    def schedule_queues(self) -> None:
         """Schedule `pump` for all partitions with batches."""
         for queue in self.queues:
-            if queue.oldest() is not None:
-                self.ready(queue)
+            if queue.oldest_batch() is not None:
+                self.schedule_queue(queue)
 
     def fail_all(self, error: KafkaError) -> None:
         """Fail all batches, because the broker cannot be used and waiting does not change that."""
         for queue in list(self.queues):
-            for batch in list(queue.batches()):
-                self._accumulator.fail(batch, error)
+            for batch in list(queue.all_batches()):
+                self._accumulator.fail_batch(batch, error)
         self._ready.clear()
         self._awaited.clear()
 
@@ -640,19 +642,19 @@ class TransactionalSender(Sender):
         if self._pausing is not None:
             self._pausing.cancel()
 
-    def _transmit(self, connection: BrokerConnection, batches: list[QueuedBatch]) -> None:
+    def _send_request(self, connection: BrokerConnection, batches: list[QueuedBatch]) -> None:
         if not self._pause.is_used:
             self._pause.on_request_sent(self._clock.monotonic())
             self._is_first = True
-        super()._transmit(connection, batches)
+        super()._send_request(connection, batches)
 
-    def _answered(
+    def _on_response(
         self,
         request: MultiBatch | OneBatch,
         response: ProduceResponse | Written | None,
         error: KafkaError | None,
     ) -> None:
-        super()._answered(request, response, error)
+        super()._on_response(request, response, error)
         if self._is_first:
             self._is_first = False
             if error is None and request.sent[0].batch.stage is BatchStage.BACKING_OFF:

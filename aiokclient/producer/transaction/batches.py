@@ -96,8 +96,8 @@ class TransactionBatches:
     def fail_partition(self, queue: PartitionQueue, error: KafkaError) -> None:
         """Fail the batches of a partition that cannot be added to the transaction."""
         raised = self._status.handle_error(error, Scope.TRANSACTION)
-        for batch in list(queue.batches()):
-            self._accumulator.fail(batch, batch.with_partition(raised))
+        for batch in list(queue.all_batches()):
+            self._accumulator.fail_batch(batch, batch.with_partition(raised))
 
     def _drop_batches(self, error: KafkaError, *, in_flight: bool = False) -> QueuedBatch | None:
         """Fail the batches without an outcome. `in_flight` includes those that are in flight.
@@ -109,7 +109,7 @@ class TransactionBatches:
             if batch.stage is BatchStage.IN_FLIGHT and not in_flight:
                 waits = waits or batch
             else:
-                self._accumulator.fail(batch, batch.with_partition(error))
+                self._accumulator.fail_batch(batch, batch.with_partition(error))
         return waits
 
     # -- batches that a downgraded cluster has refused
@@ -139,7 +139,7 @@ class TransactionBatches:
         self._rechecked.update(waiting)
         for batch, error in waiting.items():
             if not downgraded:
-                self._accumulator.fail(batch, error)
+                self._accumulator.fail_batch(batch, error)
             batch.queue.unblock()
 
 

@@ -231,7 +231,7 @@ class TransactionManager:
             error = TransactionFailedError(text) if was_aborting else abortable(RESTARTED)
             self._ending.cancel(error)
         self.batches.drop_all()
-        self._engine.failures.take()
+        self._engine.failures.take_failures()
         try:
             await self._find_outcome_before_restart(current, deadline)
         except BaseException:
@@ -422,7 +422,7 @@ class TransactionManager:
         """
         if self.status.state is not _S.IN_TRANSACTION:
             if self.status.state in BROKEN:
-                self._engine.failures.take()
+                self._engine.failures.take_failures()
             self.status.require_state(_S.IN_TRANSACTION, call="commit_transaction()")
         self.status.handle_event(_E.COMMIT)
         now = self._clock.monotonic()
@@ -554,7 +554,7 @@ class TransactionManager:
         except TimeoutError:
             waited_s = self._clock.monotonic() - commit.began
             text = f"The records and offsets were not all acknowledged within {waited_s:.1f} s."
-            cause = self._accumulator.last_answer() or self.partitions.last_error
+            cause = self._accumulator.find_last_answer() or self.partitions.last_error
             late = abortable(text, cause or self._offsets.last_refusal())
             self._handle_error(late, Scope.TRANSACTION, commit.current)
 
@@ -567,7 +567,7 @@ class TransactionManager:
         """Raise the most severe error of the transaction, if it has one."""
         error = self.status.fatal or current.error
         if error is not None:
-            self._engine.failures.take()
+            self._engine.failures.take_failures()
             raise repeated(error)
 
     def _raise_fatal(self) -> None:
@@ -580,7 +580,7 @@ class TransactionManager:
     async def detach(self, timeout: float | None) -> DetachedTransaction:
         """Flush the open transaction for another process to end it; see `Transaction.detach`."""
         if self.status.state in BROKEN:
-            self._engine.failures.take()
+            self._engine.failures.take_failures()
         current, now = self.status.current, self._clock.monotonic()
         # The wait for the records has the same limits and errors as in a commit.
         return await detach(self, Commit(current, now, timeout, self._flush_s), self._cluster_id)
@@ -644,7 +644,7 @@ class TransactionManager:
         await self._await_offset_calls()
         await self._offsets.wait_for_responses(current)
         operation.require_running()
-        self._engine.failures.take()
+        self._engine.failures.take_failures()
         self._raise_fatal()
         try:
             outcome, following = TransactionOutcome.ABORTED, current.identity

@@ -106,7 +106,7 @@ class TransactionPartitions:
         identity = status.current.identity
         if (sequences.producer_id, sequences.epoch) != identity:
             sequences.adopt(*identity)
-        batch.identify(sequences.assign(batch.count))
+        batch.set_identity(sequences.assign(batch.count))
         status.current.mark_written()
         return True
 
@@ -160,7 +160,7 @@ class TransactionPartitions:
                 if tp not in errors and not is_over():
                     self._added_queues[tp] = queues[tp]
                     self._queues_in_flight.pop(tp, None)
-                    queues[tp].poke()
+                    queues[tp].notify_sender()
             return errors
 
         def refuse(tp: TopicPartition, error: KafkaError) -> None:

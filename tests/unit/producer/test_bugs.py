@@ -28,20 +28,20 @@ class BugError(Exception):
 
 CALLBACKS = [
     (Sender, "pump"),
-    (Sender, "_answered"),
-    (Sender, "_transmit"),
-    (ProduceConnection, "_listen"),
-    (ProduceConnection, "_lost"),
+    (Sender, "_on_response"),
+    (Sender, "_send_request"),
+    (ProduceConnection, "_check_silence"),
+    (ProduceConnection, "_on_connection_lost"),
     (PartitionQueue, "unblock"),
-    (Responses, "_split_done"),
-    (Accumulator, "_lingered"),
-    (Accumulator, "_compressed"),
-    (Accumulator, "succeed"),
+    (Responses, "_on_split"),
+    (Accumulator, "_on_linger_timer"),
+    (Accumulator, "_on_compressed"),
+    (Accumulator, "complete_batch"),
     (Expiry, "expire_batches"),
-    (Leaders, "_learn"),
-    (Leaders, "_designate"),
-    (PartitionQueue, "next"),
-    (PartitionQueue, "remove"),
+    (Leaders, "_learn_topic"),
+    (Leaders, "_designate_records"),
+    (PartitionQueue, "next_batch"),
+    (PartitionQueue, "remove_batch"),
 ]
 
 
@@ -49,18 +49,18 @@ def provoke(cluster: EmbeddedCluster, name: str) -> None:
     """Cause the event after which the event loop calls the function with this name."""
     if name == "unblock":
         cluster.fail(ApiKey.PRODUCE, NotEnoughReplicasError)
-    elif name == "_split_done":
+    elif name == "_on_split":
         cluster.fail(ApiKey.PRODUCE, RecordTooLargeError, topic="t")
-    elif name == "_lost":
+    elif name == "_on_connection_lost":
         cluster.drop(ApiKey.PRODUCE)
-    elif name in ("expire_batches", "_listen"):
+    elif name in ("expire_batches", "_check_silence"):
         cluster.pause(1)
 
 
 async def until_it_breaks(producer: Producer[Any, Any], name: str) -> list[Any]:
     deliveries = [*producer.send_many("t", [bytes(700)] * 200), producer.send("u", b"v")]
     async with asyncio.timeout(30):
-        while name == "_lingered" and not deliveries[-1].done():  # noqa: ASYNC110
+        while name == "_on_linger_timer" and not deliveries[-1].done():  # noqa: ASYNC110
             # An await would make the batch leave before its linger time.
             await asyncio.sleep(0.001)
         results = await producer.gather(deliveries, return_exceptions=True)
@@ -82,9 +82,9 @@ async def test_a_bug_in_a_callback_fails_the_producer(
                 delivery_timeout_ms=5_000 if name == "expire_batches" else 20_000,
                 request_timeout_ms=20_000,
                 max_block_ms=20_000,
-                compression_type="gzip" if name == "_compressed" else "none",
+                compression_type="gzip" if name == "_on_compressed" else "none",
             )
-            if name not in ("_designate", "_learn"):
+            if name not in ("_designate_records", "_learn_topic"):
                 await producer.gather([producer.send(topic, b"v") for topic in "tu"])
             while producer._engine.accumulator._linger_timer is not None:  # noqa: ASYNC110
                 # A timer that is already set would call the original function.

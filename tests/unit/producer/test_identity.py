@@ -451,7 +451,7 @@ def test_no_broker_is_connected_to_for_partitions_that_it_does_not_lead(
             world.cluster.disconnect(gone)
             before = attempts
             for _ in range(30):
-                producer._topics["t"].absent[1].poke()
+                producer._topics["t"].absent[1].notify_sender()
                 await asyncio.sleep(0.1)
             assert attempts - before < 5
             assert not waiting.done()

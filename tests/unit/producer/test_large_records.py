@@ -132,15 +132,15 @@ def test_batches_that_the_topic_never_takes_are_tried_ever_more_rarely() -> None
 def test_lowered_follows_the_batch_limit() -> None:
     limit = BatchLimit(1_000)
     assert not limit.lowered
-    limit.lower(900)
+    limit.halve_limit(900)
     assert (limit.size, limit.lowered) == (450, True)
-    limit.lower(4_000)
+    limit.halve_limit(4_000)
     assert (limit.size, limit.lowered) == (450, True)
     for _ in range(REQUIRED):
         assert limit.lowered
         limit.note_written(450)
     assert (limit.size, limit.lowered) == (1_000, False)
-    limit.lower(4_000)
+    limit.halve_limit(4_000)
     assert not limit.lowered, "the limit for the parts is larger than the usual one"
     assert not isinstance(vars(BatchLimit)["lowered"], property), (
         "it must be a plain attribute, because it is read for each batch"

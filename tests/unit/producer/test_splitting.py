@@ -128,7 +128,7 @@ def test_a_batch_is_not_written_twice_when_its_leader_moves_while_it_is_split(
     in_thread = Callbacks.in_thread
 
     def hold(turns: Callbacks, function: Any, *args: Any, then: Any) -> None:
-        if function.__name__ == "_builders":
+        if function.__name__ == "_make_builders":
             held.append(lambda: in_thread(turns, function, *args, then=then))
         else:
             in_thread(turns, function, *args, then=then)

@@ -74,8 +74,8 @@ def test_sequences_wrap_as_in_java() -> None:
     sequences.next = sequences.acknowledged = 2**31 - 2
     first, second = sequences.assign(3), sequences.assign(1)
     assert (first.sequence, second.sequence) == (2**31 - 2, 1)
-    sequences.written(second, 1)
-    sequences.written(first, 3)
+    sequences.mark_written(second, 1)
+    sequences.mark_written(first, 3)
     assert sequences.acknowledged == 2
 
 
@@ -84,10 +84,10 @@ def test_the_first_batch_of_an_epoch_is_sent_alone() -> None:
     assert not sequences.single, "without a producer id, the first batch need not be sent alone"
     sequences.adopt(7, 0)
     assert sequences.single
-    sequences.written(sequences.assign(1), 1)
+    sequences.mark_written(sequences.assign(1), 1)
     assert not sequences.single
-    sequences.step(SequenceEvent.RETURNED)
-    assert sequences.drained(left=True, head_refused=False) is SequenceState.FLOWING
+    sequences.apply_event(SequenceEvent.RETURNED)
+    assert sequences.on_drained(left=True, head_refused=False) is SequenceState.FLOWING
     assert sequences.single
 
 
@@ -105,16 +105,16 @@ def test_drained(left: bool, head_refused: bool, acknowledged: int, then: Sequen
     sequences.adopt(7, 3)
     sequences.assign(5)
     sequences.acknowledged = acknowledged
-    sequences.step(SequenceEvent.LOST)
-    assert sequences.drained(left=left, head_refused=head_refused) is then
+    sequences.apply_event(SequenceEvent.LOST)
+    assert sequences.on_drained(left=left, head_refused=head_refused) is then
 
 
 def test_a_restart_is_the_next_epoch_from_zero() -> None:
     sequences = PartitionSequences()
     sequences.adopt(7, MAX_EPOCH - 1)
     sequences.assign(5)
-    sequences.step(SequenceEvent.LOST)
-    sequences.drained(left=False, head_refused=False)
+    sequences.apply_event(SequenceEvent.LOST)
+    sequences.on_drained(left=False, head_refused=False)
     assert not sequences.exhausted
     sequences.restart()
     assert sequences.state is SequenceState.FLOWING
@@ -129,22 +129,24 @@ def test_explains_is_false_when_an_unproven_leader_refuses_the_next_sequence(
     sequences = PartitionSequences()
     sequences.adopt(7, 0)
     first, lost, third = sequences.assign(1), sequences.assign(1), sequences.assign(1)
-    assert not sequences.explains(first, by_name=by_name), "every leader accepts sequence 0"
-    sequences.written(first, 1)
-    assert sequences.explains(lost, by_name=by_name), "the log was truncated during this connection"
+    assert not sequences.is_explained(first, by_name=by_name), "every leader accepts sequence 0"
+    sequences.mark_written(first, 1)
+    assert sequences.is_explained(lost, by_name=by_name), (
+        "the log was truncated during this connection"
+    )
     sequences.trusted = False
-    assert sequences.explains(lost, by_name=by_name) is not by_name
-    assert sequences.explains(third, by_name=by_name), "the batch before it is missing"
+    assert sequences.is_explained(lost, by_name=by_name) is not by_name
+    assert sequences.is_explained(third, by_name=by_name), "the batch before it is missing"
 
 
 def test_written_voids_the_state_when_offsets_go_back() -> None:
     sequences = PartitionSequences()
     sequences.adopt(7, 0)
-    sequences.written(sequences.assign(2), 2, 10)
-    sequences.written(sequences.assign(1), 1, -1)
-    sequences.written(sequences.assign(1), 1, 13)
+    sequences.mark_written(sequences.assign(2), 2, 10)
+    sequences.mark_written(sequences.assign(1), 1, -1)
+    sequences.mark_written(sequences.assign(1), 1, 13)
     assert not sequences.void
-    sequences.written(sequences.assign(1), 1, 0)
+    sequences.mark_written(sequences.assign(1), 1, 0)
     assert sequences.void
     sequences.adopt(8, 0)
     assert not sequences.void
@@ -156,7 +158,7 @@ class Batch(ProducerBatch[Any]):
     def __init__(self, queue: Any, name: int, count: int) -> None:
         hooks: Any = None
         super().__init__("t", queue, hooks, RecordBatchBuilder(limit=0), 0.0)
-        self.close()
+        self.close_builder()
         self.name, self.count = name, count
 
 
@@ -208,15 +210,15 @@ class Model:
         self.queue.closed.append(batch)
 
     def send(self) -> None:
-        batch: Any = self.queue.next(False, 5)
+        batch: Any = self.queue.next_batch(False, 5)
         if batch is None:
             return
         sequences = self.queue.sequences
         if sequences.state is SequenceState.RESTARTING:
             sequences.restart()
         if batch.identity is None:
-            batch.identify(sequences.assign(batch.count))
-        self.queue.leave(batch)
+            batch.set_identity(sequences.assign(batch.count))
+        self.queue.mark_in_flight(batch)
         self.wire.append((batch, batch.attempt, batch.identity))
 
     def arrive(self, *, error: bool = False) -> None:
@@ -231,7 +233,7 @@ class Model:
         if batch.attempt != attempt or batch.name in self.expired:
             return
         if answer == "written":
-            self.queue.remove(batch, written=True)
+            self.queue.remove_batch(batch, written=True)
             self.acknowledged.append(batch.name)
         else:
             assert answer != "fenced", "a sequence of an epoch that has ended"
@@ -258,17 +260,17 @@ class Model:
         self.stragglers.clear()
 
     def expire(self) -> None:
-        batch: Any = self.queue.oldest()
+        batch: Any = self.queue.oldest_batch()
         if batch is not None:
             batch.attempt += 1
             self.expired.append(batch.name)
-            self.queue.remove(batch)
+            self.queue.remove_batch(batch)
 
     def finish(self) -> None:
         for _ in range(1000):
             self.send()
             self.arrive()
-        assert self.queue.oldest() is None, self.queue.sequences.state
+        assert self.queue.oldest_batch() is None, self.queue.sequences.state
 
 
 ACTIONS = st.lists(
@@ -324,7 +326,7 @@ def test_a_queue_sends_the_same_numbers_again_when_it_returns_to_a_topic() -> No
     """After metadata was wrong about the topic for a time, each batch is written exactly once."""
     model = Model()
     queue = model.queue
-    queue.rename("true")
+    queue.rename_incarnation("true")
     for count in (2, 1, 3):
         model.add(count)
         model.send()
@@ -332,7 +334,7 @@ def test_a_queue_sends_the_same_numbers_again_when_it_returns_to_a_topic() -> No
     model.add(1)
     model.send()
     before = in_flight(model)
-    queue.incarnate("wrong")
+    queue.change_incarnation("wrong")
     assert queue.changing, "the queue waits for the batches in flight"
     model.disconnect(1, False)
     assert queue.incarnation == "wrong"
@@ -342,7 +344,7 @@ def test_a_queue_sends_the_same_numbers_again_when_it_returns_to_a_topic() -> No
     model.send()
     assert in_flight(model) == [(3, BatchIdentity(2, 0, 0))]
     model.arrive(error=True)
-    queue.incarnate("true")
+    queue.change_incarnation("true")
     model.send()
     assert in_flight(model) == before
     model.finish()
@@ -352,11 +354,11 @@ def test_a_queue_sends_the_same_numbers_again_when_it_returns_to_a_topic() -> No
 def test_a_queue_stays_where_it_is_when_the_topic_changes_back_in_time() -> None:
     model = Model()
     queue = model.queue
-    queue.rename("true")
+    queue.rename_incarnation("true")
     model.add(1)
     model.send()
-    queue.incarnate("wrong")
-    queue.incarnate("true")
+    queue.change_incarnation("wrong")
+    queue.change_incarnation("true")
     model.finish()
     assert queue.incarnation == "true"
     assert queue.sequences.producer_id == 1
@@ -367,13 +369,13 @@ def test_a_queue_stays_where_it_is_when_the_topic_changes_back_in_time() -> None
 def test_a_batch_is_unknowable_when_its_request_named_a_recreated_topic(by_name: bool) -> None:
     model = Model()
     queue = model.queue
-    queue.rename("old")
+    queue.rename_incarnation("old")
     model.add(1)
     model.send()
     (batch,) = queue.sent
     batch.enter_request(0.0, by_name=by_name)
     batch.note_unknown()
-    queue.incarnate("new")
+    queue.change_incarnation("new")
     model.disconnect(0, False)
     assert batch.in_log is (InLog.UNKNOWABLE if by_name else InLog.NO)
     assert batch.identity is None

@@ -20,13 +20,13 @@ IDENTITY = BatchIdentity(7, 0, 100)
 STEPS: dict[BatchStage, list[Callable[[Any], object]]] = {
     BatchStage.OPEN: [],
     BatchStage.QUEUED: [
-        lambda batch: batch.close(),
+        lambda batch: batch.close_builder(),
         lambda batch: batch.requeue(unknowable=False),
     ],
     BatchStage.IN_FLIGHT: [lambda batch: batch.begin_attempt()],
     BatchStage.BACKING_OFF: [
         lambda batch: batch.come_back(refused=False),
-        lambda batch: batch.resume(IDENTITY),
+        lambda batch: batch.resume_identity(IDENTITY),
     ],
     BatchStage.SPLIT: [lambda batch: batch.vacate()],
     BatchStage.DONE: [
@@ -38,11 +38,11 @@ STEPS: dict[BatchStage, list[Callable[[Any], object]]] = {
 
 PATHS: dict[BatchStage, list[str]] = {
     BatchStage.OPEN: [],
-    BatchStage.QUEUED: ["close"],
-    BatchStage.IN_FLIGHT: ["close", "begin_attempt"],
-    BatchStage.BACKING_OFF: ["close", "begin_attempt", "come_back"],
-    BatchStage.SPLIT: ["close", "vacate"],
-    BatchStage.DONE: ["close", "fail_records"],
+    BatchStage.QUEUED: ["close_builder"],
+    BatchStage.IN_FLIGHT: ["close_builder", "begin_attempt"],
+    BatchStage.BACKING_OFF: ["close_builder", "begin_attempt", "come_back"],
+    BatchStage.SPLIT: ["close_builder", "vacate"],
+    BatchStage.DONE: ["close_builder", "fail_records"],
 }
 """A sequence of steps that leads to each stage."""
 
@@ -129,10 +129,10 @@ def builders_of(count: int) -> list[RecordBatchBuilder]:
 
 def test_parts_take_over_the_sequences_when_a_batch_is_split() -> None:
     batch = batch_of(3)
-    batch.close()
-    batch.identify(IDENTITY)
+    batch.close_builder()
+    batch.set_identity(IDENTITY)
     batch.begin_attempt()
-    parts = batch.parts(builders_of(3))
+    parts = batch.split_into(builders_of(3))
     assert batch.stage is BatchStage.SPLIT
     assert [part.stage for part in parts] == [BatchStage.BACKING_OFF] * 3
     assert [part.identity for part in parts] == [
@@ -145,11 +145,11 @@ def test_parts_take_over_the_sequences_when_a_batch_is_split() -> None:
 
 def test_the_first_part_knows_the_others_when_the_whole_may_have_been_written() -> None:
     batch = batch_of(2)
-    batch.close()
-    batch.identify(IDENTITY)
+    batch.close_builder()
+    batch.set_identity(IDENTITY)
     batch.begin_attempt()
     batch.note_unknown()
-    first, second = parts = batch.parts(builders_of(2))
+    first, second = parts = batch.split_into(builders_of(2))
     assert first.whole == parts
     assert second.whole is None
     first.pass_on_whole()
@@ -158,12 +158,12 @@ def test_the_first_part_knows_the_others_when_the_whole_may_have_been_written() 
 
 def test_a_batch_keeps_no_identity_when_it_is_queued_again() -> None:
     batch = batch_in(BatchStage.BACKING_OFF)
-    batch.identify(IDENTITY)
+    batch.set_identity(IDENTITY)
     batch.note_unknown()
     batch.requeue(unknowable=True)
     assert batch.identity is None
     assert batch.in_log is InLog.UNKNOWABLE
-    batch.resume(IDENTITY)
+    batch.resume_identity(IDENTITY)
     assert batch.in_log is InLog.UNKNOWABLE, (
         "a former identity does not show whether the batch is in the log"
     )
