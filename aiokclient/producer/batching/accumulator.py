@@ -45,14 +45,7 @@ if TYPE_CHECKING:
     from aiokclient.config.producer import ProducerConfig
     from aiokclient.producer.engine import Engine
 
-__all__ = [
-    "NON_TRANSACTIONAL",
-    "TRANSACTIONAL",
-    "Accumulator",
-    "Memory",
-    "Room",
-    "SendErrors",
-]
+__all__ = ["NON_TRANSACTIONAL", "TRANSACTIONAL", "Accumulator", "Memory", "Room", "SendErrors"]
 
 
 # The errors of a send that appends no record. Without a transaction, such an error concerns only
@@ -275,19 +268,10 @@ BATCH_OVERHEAD = 61
 """Size of the header of a record batch, in bytes."""
 
 
-def thread_bytes(codec: Compression, level: int | None) -> int:
-    """Return the size in bytes from which a batch is compressed in a thread."""
-    return SLOW_BYTES if codec.is_slow(level) else codec.traits.encode_inline
-
-
 class Accumulator:
     """All batches without an outcome, and the memory that they use."""
 
-    def __init__(
-        self,
-        config: ProducerConfig,
-        engine: Engine,
-    ) -> None:
+    def __init__(self, config: ProducerConfig, engine: Engine) -> None:
         cluster = engine.cluster
         self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
@@ -313,7 +297,10 @@ class Accumulator:
         self._linger_s = config.linger_ms / 1000
         self._compression = Compression[config.compression_type.upper()]
         self._level = config.compression_level
-        self._thread_bytes = thread_bytes(self._compression, self._level)
+        self._thread_bytes = self._compression.traits.encode_inline
+        """The size from which a batch is compressed in a thread."""
+        if self._compression.is_slow(self._level):
+            self._thread_bytes = SLOW_BYTES
         self._lingering: deque[tuple[float, QueuedBatch]] = deque()
         self._linger_timer: asyncio.TimerHandle | None = None
         self._overflowing: tuple[dict[PartitionQueue, None], dict[PartitionQueue, None]] = ({}, {})
@@ -511,8 +498,8 @@ class Accumulator:
     ) -> QueuedBatch:
         """Open a batch for at least `need` bytes.
 
-        The caller must call `opened` once the batch has a record. The batch accepts at most `limit`
-        bytes of records, by default the limit of the topic.
+        The caller must call `on_batch_opened` once the batch has a record. The batch accepts
+        at most `limit` bytes of records, by default the limit of the topic.
         """
         need += BATCH_OVERHEAD
         size = need

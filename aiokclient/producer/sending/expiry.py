@@ -87,11 +87,7 @@ SOONEST_S = 0.001
 class Expiry:
     """The expiry of batches whose deadline has passed."""
 
-    def __init__(
-        self,
-        config: ProducerConfig,
-        engine: Engine,
-    ) -> None:
+    def __init__(self, config: ProducerConfig, engine: Engine) -> None:
         self._engine = engine
         self._delivery_s = config.delivery_timeout_ms / 1000
         self._block_s = config.max_block_ms / 1000

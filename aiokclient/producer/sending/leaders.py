@@ -65,11 +65,7 @@ def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int
 class Leaders:
     """The topics that the producer uses, and the sender to the leader of each partition."""
 
-    def __init__(
-        self,
-        config: ProducerConfig,
-        engine: Engine,
-    ) -> None:
+    def __init__(self, config: ProducerConfig, engine: Engine) -> None:
         clock = engine.cluster.clock
         self.topics: dict[str, Topic] = {}
         self.partitioner = Partitioner(config, clock.rng, engine.producer)

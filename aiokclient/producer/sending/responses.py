@@ -61,11 +61,7 @@ PERSISTENT = 5
 class Responses:
     """The handling of responses: batches are completed, queued again, split, or failed."""
 
-    def __init__(
-        self,
-        config: ProducerConfig,
-        engine: Engine,
-    ) -> None:
+    def __init__(self, config: ProducerConfig, engine: Engine) -> None:
         cluster = engine.cluster
         self._engine = engine
         self._clock = cluster.clock
