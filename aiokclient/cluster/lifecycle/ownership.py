@@ -62,15 +62,6 @@ class Anchor(Generic[T]):
         except TypeError:
             self._held = to  # Its class has slots, but none for weak references.
 
-    def call(self, name: str = "__call__") -> Callable[..., Any]:
-        """Return a function that calls this method of the object, if the object still exists."""
-
-        def call(*args: Any, **named: Any) -> Any:
-            one = self.get()
-            return None if one is None else getattr(one, name)(*args, **named)
-
-        return call
-
 
 class Weakly:
     """An attribute with a weak reference. Its value is None once the object no longer exists."""

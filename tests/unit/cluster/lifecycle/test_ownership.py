@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from typing import Any
 
 import pytest
 
@@ -15,12 +14,7 @@ from aiokclient.config.producer import ProducerConfig
 
 
 class Thing:
-    def __init__(self) -> None:
-        self.calls: list[Any] = []
-
-    def note(self, *args: Any, **named: Any) -> int:
-        self.calls.append((args, named))
-        return len(self.calls)
+    """An object that can be referred to weakly."""
 
 
 class Slotted:
@@ -29,17 +23,6 @@ class Slotted:
 
 class Holder:
     thing = Weakly()
-
-
-def test_anchor_calls_a_method_as_long_as_the_object_exists() -> None:
-    thing = Thing()
-    call = Anchor(thing).call("note")
-    assert call(1, named=2) == 1
-    assert call() == 2
-    assert thing.calls == [((1,), {"named": 2}), ((), {})]
-    del thing
-    gc.collect()
-    assert call(3) is None
 
 
 def test_anchor_keeps_an_object_alive_while_it_holds_it() -> None:
