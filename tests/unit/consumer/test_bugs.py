@@ -31,7 +31,7 @@ def bug(*_: Any, **__: Any) -> None:
 CALLBACKS = [
     (SubscriptionState, "flush"),
     (FetchManager, "observe"),
-    (Routes, "node"),
+    (Routes, "find_node"),
     (TopicWatch, "_read_layout"),
     (TopicWatch, "_report_change"),
     (Heartbeats, "_update_confirmed"),

@@ -84,7 +84,7 @@ class HeartbeatBuilder:
         """Make the next heartbeat a full one. Synchronous."""
         self._wanted = self._owned = None
 
-    def was_sent(self, wanted: HeartbeatSubscription, owned: TopicIdPartitions) -> bool:
+    def has_sent(self, wanted: HeartbeatSubscription, owned: TopicIdPartitions) -> bool:
         """Return whether the last heartbeat had this subscription and these owned partitions.
 
         Synchronous.

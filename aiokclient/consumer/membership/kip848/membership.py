@@ -305,7 +305,7 @@ class Kip848Membership:
         return bool(self._assignment.owned) or self._make_subscription() == HeartbeatSubscription()
 
     def _has_news(self) -> bool:
-        return not self._builder.was_sent(
+        return not self._builder.has_sent(
             self._make_subscription(), self._assignment.report_owned()
         )
 

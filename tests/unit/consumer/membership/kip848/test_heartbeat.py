@@ -66,9 +66,9 @@ def test_later_heartbeats_have_only_changes(beats):
 def test_a_heartbeat_after_a_failure_has_the_full_state(beats):
     beats.build(member(0), NAMES, frozenset())
     beats.forget_sent()
-    assert not beats.was_sent(NAMES, frozenset())
+    assert not beats.has_sent(NAMES, frozenset())
     assert len(said(beats.build(member(3), NAMES, OWNED))) == 5
-    assert beats.was_sent(NAMES, OWNED)
+    assert beats.has_sent(NAMES, OWNED)
     assert said(beats.build(member(3), NAMES, OWNED)) == {}
 
 
@@ -88,7 +88,7 @@ def test_the_leave_heartbeat_has_the_leave_epoch(instance_id, epoch):
     request = beats.build_last("m")
     assert (request.member_epoch, request.instance_id) == (epoch, instance_id)
     assert said(request) == {}
-    assert not beats.was_sent(NAMES, frozenset())
+    assert not beats.has_sent(NAMES, frozenset())
 
 
 @pytest.mark.parametrize(
