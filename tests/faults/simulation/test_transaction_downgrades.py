@@ -201,10 +201,10 @@ def test_refused_batches_are_released_when_the_next_transaction_begins() -> None
                 await producer.abort_transaction()
             assert producer._engine is not None
             assert producer._engine.transactions is not None
-            check = producer._engine.transactions._level_check
-            assert len(check._checked) == 1
+            batches = producer._engine.transactions.batches
+            assert len(batches._rechecked) == 1
             assert await work.transaction() is COMMITTED
-            assert not check._checked
+            assert not batches._rechecked
             await work.check()
 
     run(scenario, 2)
