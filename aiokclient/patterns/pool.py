@@ -63,11 +63,11 @@ class Spreading(GroupProtocol):
 
     def __init__(self, items: Mapping[str, float]) -> None:
         self.items = items
-        self.held: tuple[str, ...] = ()
+        self.held_items: tuple[str, ...] = ()
         self.generation = -1
 
     def metadata(self) -> bytes:
-        said = {"items": self.items, "held": self.held, "generation": self.generation}
+        said = {"items": self.items, "held": self.held_items, "generation": self.generation}
         return json.dumps(said).encode()
 
     def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
@@ -77,7 +77,7 @@ class Spreading(GroupProtocol):
     def take_items(self, generation: GroupGeneration) -> WorkItems:
         """Return the items of a generation, and keep them as the claim for the next one."""
         names = tuple(json.loads(generation.assignment or b"[]"))
-        self.held, self.generation = names, generation.generation_id
+        self.held_items, self.generation = names, generation.generation_id
         return WorkItems(generation, names)
 
 
@@ -211,30 +211,30 @@ class _Shares:
         self, names: list[str], weights: Mapping[str, float], workers: Mapping[str, list[str]]
     ) -> None:
         self.items: dict[str, list[str]] = {name: [] for name in names}
-        self._load = dict.fromkeys(names, 0.0)
+        self._loads = dict.fromkeys(names, 0.0)
         self._weights = weights
         self._workers = workers
 
     def give_item(self, item: str, worker: str) -> None:
         self.items[worker].append(item)
-        self._load[worker] += self._weights[item]
+        self._loads[worker] += self._weights[item]
 
     def lightest_worker(self, workers: list[str]) -> str:
-        return min(workers, key=lambda worker: (self._load[worker], len(self.items[worker])))
+        return min(workers, key=lambda worker: (self._loads[worker], len(self.items[worker])))
 
     def even_out(self) -> None:
         while any(self._relieve_worker(worker) for worker in self._heaviest_first()):
             pass
 
     def _heaviest_first(self) -> list[str]:
-        return sorted(self.items, key=lambda worker: (-self._load[worker], worker))
+        return sorted(self.items, key=lambda worker: (-self._loads[worker], worker))
 
     def _relieve_worker(self, worker: str) -> bool:
         """Move the item that balances the load best. Return whether there was such an item."""
         best: tuple[float, str, str] | None = None
         for item in self.items[worker]:
             weight, to = self._weights[item], self.lightest_worker(self._workers[item])
-            gap = self._load[worker] - self._load[to]
+            gap = self._loads[worker] - self._loads[to]
             # The decrease of the sum of squares. A tiny decrease is only a rounding error.
             gain = weight * (gap - weight)
             if gain > 1e-9 * max(weight, 1.0) and (best is None or gain > best[0]):
@@ -243,6 +243,6 @@ class _Shares:
             return False
         _, item, to = best
         self.items[worker].remove(item)
-        self._load[worker] -= self._weights[item]
+        self._loads[worker] -= self._weights[item]
         self.give_item(item, to)
         return True

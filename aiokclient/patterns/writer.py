@@ -118,19 +118,19 @@ class Candidacy:
         self.over = False
         """Whether this member was the writer and no longer is."""
         self._error: Exception | None = None
-        self._chosen = False
-        self._confirmed = False
+        self._is_elected = False
+        self._is_confirmed = False
         self._body: WriterBody | None = None
         self._closed = False
-        self._changed = asyncio.Event()
+        self._change_event = asyncio.Event()
         self.stopped = asyncio.Event()
-        self.left = asyncio.Event()
+        self.body_end = asyncio.Event()
         """An event that is set when the body and the producer have ended."""
 
     # -- the engine's side ------------------------------------------------------------------
 
     def offer_protocols(self) -> Sequence[tuple[str, bytes]]:
-        if self._chosen or (self._body is not None and not self.over):
+        if self._is_elected or (self._body is not None and not self.over):
             return [(PROTOCOL, WRITER)]
         return [(PROTOCOL, FORMER if self.over else b"")]
 
@@ -142,10 +142,10 @@ class Candidacy:
         return {min(claims or waiting): WRITER} if waiting else {}
 
     async def on_generation(self, generation: Generation) -> None:
-        self._chosen = generation.assignment == WRITER
-        if not self._chosen:
+        self._is_elected = generation.assignment == WRITER
+        if not self._is_elected:
             self._stop()
-        self._changed.set()
+        self._change_event.set()
 
     async def before_return(self) -> None:
         """Do nothing: the former member with the same instance id was this one."""
@@ -154,27 +154,27 @@ class Candidacy:
         """Do nothing: no other member becomes the writer during the rebalance."""
 
     async def on_lost_membership(self, reason: str) -> None:
-        self._chosen = False
+        self._is_elected = False
         self._stop()
 
     def on_confirmed_changed(self, confirmed: bool) -> None:
-        self._confirmed = confirmed
+        self._is_confirmed = confirmed
         if not confirmed:
             self._stop()
-        self._changed.set()
+        self._change_event.set()
 
     def report_error(self, error: Exception) -> None:
         self._error = self.last_error = error
-        self._changed.set()
+        self._change_event.set()
 
     def close(self) -> None:
         self._closed = True
-        self._changed.set()
+        self._change_event.set()
 
     async def end(self) -> None:
         self._stop()
         if self._body is not None:
-            await self.left.wait()
+            await self.body_end.wait()
 
     def _stop(self) -> None:
         if self._body is not None and not self.over:
@@ -186,14 +186,14 @@ class Candidacy:
 
     async def wait_until_chosen(self) -> None:
         """Wait until this member is the writer. Raises the error by which the group refuses it."""
-        while not (self._chosen and self._confirmed):
+        while not (self._is_elected and self._is_confirmed):
             if self._error is not None:
                 error, self._error = self._error, None
                 raise error
             if self._closed:
                 raise ClosedError("The member was closed before it became the writer.")
-            self._changed.clear()
-            await self._changed.wait()
+            self._change_event.clear()
+            await self._change_event.wait()
 
     def enter_body(self) -> WriterBody:
         """Enter the body of the writer in the current task, and return it."""
@@ -340,6 +340,6 @@ async def _writing(
         else:
             body.leave_body(None)
         finally:
-            candidacy.left.set()
+            candidacy.body_end.set()
         if candidacy.over:
             raise candidate.not_writer_error()

@@ -325,41 +325,41 @@ class MarkerPause:
 
     def __init__(self) -> None:
         self.length_s = 0.0
-        self._ended = -math.inf
+        self._ended_at = -math.inf
         """The time at which the previous transaction ended."""
-        self._sent = 0.0
+        self._sent_at = 0.0
         """The time at which the first produce request of the transaction was sent, or 0."""
         self._fastest = math.inf
 
     @property
     def is_used(self) -> bool:
         """Whether a produce request of the transaction was sent. Later requests do not wait."""
-        return self._sent != 0.0
+        return self._sent_at != 0.0
 
     def on_transaction_end(self, now: float) -> None:
         """Record when a transaction ended. Its markers are now being written."""
-        self._ended, self._sent = now, 0.0
+        self._ended_at, self._sent_at = now, 0.0
 
     def compute_wait_s(self, now: float) -> float:
         """Return how long to wait before a produce request is sent, or 0."""
-        return 0.0 if self._sent else max(self._ended + self.length_s - now, 0.0)
+        return 0.0 if self._sent_at else max(self._ended_at + self.length_s - now, 0.0)
 
     def on_request_sent(self, now: float) -> None:
         """Record when the first produce request of a transaction was sent."""
-        self._sent = now
+        self._sent_at = now
 
     def on_request_answered(self, now: float) -> None:
         """Adapt the pause to the time that the first produce request of a transaction took."""
-        took = now - self._sent
+        took = now - self._sent_at
         self._fastest = min(self._fastest * FORGET, took)
         if took - self._fastest >= LATE_S:
             self.on_request_refused()
-        elif self._sent - self._ended < SOON_S:
+        elif self._sent_at - self._ended_at < SOON_S:
             self.length_s = max(self.length_s - SHORTER_S, 0.0)
 
     def on_request_refused(self) -> None:
         """Lengthen the pause: the first produce request probably came before the markers."""
-        if self._sent - self._ended < SOON_S:
+        if self._sent_at - self._ended_at < SOON_S:
             self.length_s = min(self.length_s + LONGER_S, LONGEST_S)
 
 

@@ -74,19 +74,19 @@ class TransactionPartitions:
         self._added_queues: dict[TopicPartition, PartitionQueue] = {}
         self._queues_in_flight: dict[TopicPartition, PartitionQueue] = {}
         self._missing_queues: dict[TopicPartition, PartitionQueue] = {}
-        self._last = LastAnswer()
+        self._newest_answer = LastAnswer()
 
     def forget_partitions(self) -> None:
         """Forget the partitions of the previous transaction."""
         self._added_queues.clear()
         self._queues_in_flight.clear()
         self._missing_queues.clear()
-        self._last = LastAnswer()
+        self._newest_answer = LastAnswer()
 
     @property
     def last_error(self) -> KafkaError | None:
         """Why partitions, without which batches have no identity, were not added so far."""
-        return self._last.error or self._requests.find_last_error()
+        return self._newest_answer.error or self._requests.find_last_error()
 
     def has_gap(self) -> bool:
         """Return whether a batch was lost, so that a partition cannot continue in this epoch."""
@@ -173,7 +173,9 @@ class TransactionPartitions:
 
         retry = Retry(math.inf, self._backoff, self._clock)
         refusals = self._requests.refusals
-        loop = PerItem(queues, retry, Scope.TRANSACTION, refusals=refusals, last=self._last)
+        loop = PerItem(
+            queues, retry, Scope.TRANSACTION, refusals=refusals, last=self._newest_answer
+        )
         try:
             await loop.run(ask, refresh=refresh, refuse=refuse)
         except KafkaError as error:

@@ -139,7 +139,7 @@ class Patience:
     def __init__(self, limit_s: float, clock: Clock) -> None:
         self._limit_s = limit_s
         self._clock = clock
-        self._since: float | None = None
+        self._refused_since: float | None = None
         """The time of the first of the latest errors that all had codes of `UNENDED`.
 
         It is None if the last error had another code, or if there was no error yet.
@@ -151,17 +151,17 @@ class Patience:
         While the coordinator cannot be reached, or is loading, the time does not count.
         """
         if error.code not in UNENDED:
-            self._since = None
+            self._refused_since = None
             return
         now = self._clock.monotonic()
-        if self._since is None:
-            self._since = now
-        elif now - self._since >= self._limit_s:
+        if self._refused_since is None:
+            self._refused_since = now
+        elif now - self._refused_since >= self._limit_s:
             raise TransactionFailedError(
-                f"For {now - self._since:.1f} s, the coordinator has answered {error.name} instead "
-                "of ending the transaction. Restart the producer. The restart may fail until the "
-                "coordinator has written the end of an earlier transaction, or until another "
-                "broker is the coordinator.",
+                f"For {now - self._refused_since:.1f} s, the coordinator has answered {error.name} "
+                "instead of ending the transaction. Restart the producer. The restart may fail "
+                "until the coordinator has written the end of an earlier transaction, or until "
+                "another broker is the coordinator.",
                 api=error.api,
                 broker=error.broker,
             ) from error

@@ -197,7 +197,7 @@ class Transaction:
     ) -> None:
         if error is not None:
             await self.abort_shielded()
-        elif self._is_current:
+        elif self._is_latest:
             await self._commit_at_exit()
         else:
             self._require_requested_end()
@@ -302,7 +302,7 @@ class Transaction:
     @property
     def is_ending_alone(self) -> bool:
         """Whether a commit or an abort of this transaction goes on without its caller."""
-        return self._is_current and self._manager.is_ending_alone
+        return self._is_latest and self._manager.is_ending_alone
 
     async def wait_for_end(self) -> None:
         """Wait for a commit or an abort that goes on without its caller, and raise its error."""
@@ -314,7 +314,7 @@ class Transaction:
     def _may_still_commit(self) -> bool:
         """Whether the outcome is not known yet, and a later call can find it out."""
         status = self._manager.status
-        if self._current is None or not self._is_current or status.is_closed:
+        if self._current is None or not self._is_latest or status.is_closed:
             return False
         return status.state is TransactionState.COMMITTING or (
             self._current.is_open and self._current.is_undecided
@@ -333,7 +333,7 @@ class Transaction:
     @property
     def failure(self) -> KafkaError | None:
         """The error because of which this open transaction cannot be committed, or None."""
-        return self._manager.status.failure if self._is_current else None
+        return self._manager.status.failure if self._is_latest else None
 
     def require_producer(self) -> None:
         """Raise an error if the producer ended before it has committed the transaction."""
@@ -349,12 +349,12 @@ class Transaction:
         if self._current is None or self.outcome is TransactionOutcome.COMMITTED:
             return False
         usable = self._manager.status.state is TransactionState.READY
-        return not self._is_current or (usable and self.outcome is TransactionOutcome.ABORTED)
+        return not self._is_latest or (usable and self.outcome is TransactionOutcome.ABORTED)
 
     # -- the end
 
     @property
-    def _is_current(self) -> bool:
+    def _is_latest(self) -> bool:
         return self._current is not None and self._manager.status.current is self._current
 
     def _require_open(self, call: str) -> None:
@@ -363,7 +363,7 @@ class Transaction:
             return
         if self._current is None:
             raise IllegalStateError(f"{call} needs a transaction that has begun. Use `async with`.")
-        if not self._is_current or self._manager.status.state is TransactionState.READY:
+        if not self._is_latest or self._manager.status.state is TransactionState.READY:
             ended = "has ended" if self.outcome is None else f"has ended ({self.outcome.value})"
             raise IllegalStateError(
                 f"{call} needs an open transaction. This one {ended}. Begin another one."
@@ -375,7 +375,7 @@ class Transaction:
 
         Return the error that makes the producer unusable, if the abort met one.
         """
-        if not self._is_current or asyncio._get_running_loop() is None:
+        if not self._is_latest or asyncio._get_running_loop() is None:
             return None  # No loop runs in a forked process, whose sys.exit() leaves the block.
         limit_s = self._manager.close_timeout_s
         task = new_task(asyncio.get_running_loop(), self._abort_within(limit_s))

@@ -157,7 +157,7 @@ def test_a_claim_that_is_not_one_of_a_worker_is_a_protocol_error(said: bytes) ->
 
 def test_a_claim_is_decoded_as_it_was_sent() -> None:
     spreading = Spreading({"a": 1, "b": 2.5})
-    spreading.held, spreading.generation = ("a",), 7
+    spreading.held_items, spreading.generation = ("a",), 7
     assert decode_claim(spreading.metadata()) == Claim({"a": 1, "b": 2.5}, ("a",), 7)
 
 

@@ -90,7 +90,7 @@ async def test_writer_goes_on_in_a_generation_that_chooses_it_again() -> None:
     assert not await is_cancelled(body)
 
 
-async def test_writer_stops_when_another_member_is_chosen() -> None:
+async def test_writer_stops_when_another_member_is_elected() -> None:
     candidacy, body = await writing()
     await candidacy.on_generation(generation(b""))
     assert candidacy.over
@@ -157,7 +157,7 @@ async def test_end_stops_the_writer_and_waits_until_its_body_has_ended() -> None
     assert await is_cancelled(body)
     assert candidacy.over
     assert not ending.done(), "the next writer must not begin before the body has ended"
-    candidacy.left.set()
+    candidacy.body_end.set()
     async with asyncio.timeout(10):
         await ending
 
