@@ -291,15 +291,6 @@ class ClientPipeline:
             self._in_flight.append(InFlight(number, request, version))
         return number, segments
 
-    def receive(self, frame: Buffer) -> tuple[int, Request[Any], Response]:
-        """Match a frame with the oldest request in flight and decode it.
-
-        Raises ProtocolError for an unexpected correlation id and for a malformed
-        response. The connection must then be closed.
-        """
-        asked = self.match_response(frame)
-        return asked.correlation_id, asked.request, asked.decode(frame)
-
     def match_response(self, frame: Buffer) -> InFlight:
         """Remove and return the oldest request in flight, to which a frame is the response.
 

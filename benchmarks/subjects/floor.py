@@ -72,7 +72,8 @@ class Floor:
     def _ask(self, request: Any, version: int) -> Any:
         _, segments = self._pipeline.send(request, version)
         size = self._exchange(b"".join(bytes(segment) for segment in segments))
-        return self._pipeline.receive(bytes(self._answer[SIZE.size : size]))[2]
+        frame = bytes(self._answer[SIZE.size : size])
+        return self._pipeline.match_response(frame).decode(frame)
 
     def _exchange(self, frame: bytes) -> int:
         """Return the number of bytes of the response, including its size field."""

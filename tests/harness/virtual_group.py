@@ -32,7 +32,8 @@ class Line(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes):
         for frame in self.frames.take_frames(nbytes):
-            answer, future = self.pipeline.receive(frame)[2], self.waiting.popleft()
+            answer = self.pipeline.match_response(frame).decode(frame)
+            future = self.waiting.popleft()
             if not future.done():
                 future.set_result(answer)
 

@@ -50,7 +50,8 @@ class Connection:
         Raises EOFError if the broker closed the connection.
         """
         size = int.from_bytes(self._read(4), "big")
-        return self.pipeline.receive(memoryview(self._read(size)))[2]
+        frame = memoryview(self._read(size))
+        return self.pipeline.match_response(frame).decode(frame)
 
     def _read(self, count: int) -> bytes:
         while len(self.buffer) < count:

@@ -30,7 +30,7 @@ async def metadata(address):
         found = frames.take_frames(len(data))
     writer.close()
     await writer.wait_closed()
-    return [each.node_id for each in pipeline.receive(found[0])[2].brokers]
+    return [each.node_id for each in pipeline.match_response(found[0]).decode(found[0]).brokers]
 
 
 async def test_a_cluster_runs_in_the_current_loop():
