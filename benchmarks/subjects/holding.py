@@ -131,7 +131,8 @@ def send(client: Client, request: Any) -> None:
 
 def receive(client: Client) -> Any:
     size = int.from_bytes(read(client[0], 4), "big")
-    return client[1].receive(memoryview(read(client[0], size)))[2]
+    frame = memoryview(read(client[0], size))
+    return client[1].match_response(frame).decode(frame)
 
 
 def read(connection: socket.socket, count: int) -> bytes:
