@@ -218,7 +218,7 @@ def test_deliveries_end_when_the_request_for_a_producer_id_dies(
             await asyncio.sleep(1)
             bug()
 
-        monkeypatch.setattr(ProducerIds, "_ask", late)
+        monkeypatch.setattr(ProducerIds, "_request_id", late)
         producer = world.producer()
         await producer.start()
         began = world.now
