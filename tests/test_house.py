@@ -1,16 +1,15 @@
 """Rules for every file of the project: sizes, names, imports, and public packages."""
 
 import ast
-import io
 import subprocess
 import sys
-import tokenize
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import shape
 from imports import cycles, imported, module_graph
 from public_packages import NEED_PYSPARK, PUBLIC_PACKAGES
 from slow import SLOW
@@ -18,6 +17,18 @@ from slow import SLOW
 ROOT = Path(__file__).resolve().parent.parent
 FILE_LINES = 600
 FUNCTION_LINES = 80
+ROOT_MODULES = 12
+FOLDER_MODULES = 18
+CALLABLES = 20
+"""Functions that constructors may take: those that the application gives, or tests."""
+WORDS = 1.7
+"""Words in the name of a method, as a mean."""
+AMBIGUOUS = 0.05
+"""The share of names that are a method in one class and a value in another."""
+SMALL = 0.3
+"""The share of modules with fewer than `shape.SMALL` lines."""
+SINGLE = 20
+"""Modules that only one module of the same package uses."""
 FOLDERS = ("aiokclient", "pyspark_aiokclient", "tests", "examples", "benchmarks", ".ci")
 SUFFIXES = ("*.py", "*.pyx", "*.pxi")
 # Tables of data, which have only declarations, one for each row.
@@ -25,15 +36,6 @@ TABLES = ("aiokclient/protocol/messages/",)
 VAGUE = {"utils", "util", "helpers", "helper", "common", "compat", "misc"}
 LOW_LEVEL = ("aiokclient.protocol.messages",)
 """Low-level public packages, in which each message has a module."""
-NOT_CODE = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENCODING,
-    tokenize.ENDMARKER,
-}
 
 
 def sources() -> Iterator[Path]:
@@ -44,29 +46,6 @@ def sources() -> Iterator[Path]:
 
 def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
-
-
-def docstrings(tree: ast.AST) -> set[int]:
-    """Return the lines of all strings that are statements: docstrings, also of attributes."""
-    return {
-        line
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
-    }
-
-
-def code_lines(text: str, tree: ast.AST) -> set[int]:
-    """Return the lines with code, which are neither docstrings nor comments nor blank."""
-    lines = {
-        line
-        for token in tokenize.generate_tokens(io.StringIO(text).readline)
-        if token.type not in NOT_CODE
-        for line in range(token.start[0], token.end[0] + 1)
-    }
-    return lines - docstrings(tree)
 
 
 def native_lines(text: str) -> int:
@@ -91,7 +70,7 @@ def test_sizes(path: Path) -> None:
     longest = max((len(extent) for _, extent in functions), default=0)
     if text.count("\n") <= FILE_LINES and longest <= FUNCTION_LINES:
         return  # Within the limits even with comments and docstrings, which take long to find.
-    lines = code_lines(text, tree)
+    lines = shape.code_lines(text, tree)
     if not name_of(path).startswith(TABLES):
         assert len(lines) <= FILE_LINES, f"{name_of(path)}: which second concept is in it?"
     for node, extent in functions:
@@ -103,6 +82,30 @@ def test_modules_of_different_packages_do_not_import_each_other() -> None:
     found = cycles(module_graph(ROOT / "aiokclient"))
     across = [group for group in found if len({name.split(".")[1] for name in group}) > 1]
     assert across == [], "modules import each other: which should depend on which?"
+
+
+@pytest.fixture(scope="module")
+def library() -> shape.Shape:
+    return shape.measure(ROOT, [name for name in PUBLIC if not name.startswith(OF_SPARK)])
+
+
+def test_shape_is_within_its_limits(library: shape.Shape) -> None:
+    """Print the shape with `-s`, and check it."""
+    sys.stdout.write(f"\n{library.rows()}\n")
+    assert len(library.callables) <= CALLABLES, library.callables
+    assert library.words >= WORDS
+    assert library.ambiguous_share <= AMBIGUOUS, library.ambiguous
+    assert library.small_share <= SMALL, library.small
+    assert len(library.single) <= SINGLE, library.single
+
+
+def test_folders_have_few_modules(library: shape.Shape) -> None:
+    large = {
+        folder: count
+        for folder, count in library.folders.items()
+        if count > (ROOT_MODULES if folder == "aiokclient" else FOLDER_MODULES)
+    }
+    assert large == {}
 
 
 def test_public_packages_are_those_listed() -> None:
