@@ -7,13 +7,17 @@ import random
 from collections.abc import AsyncIterator
 from typing import Any
 
+import anyio
 import pytest
 from driver import read_to_the_end
 from ledger import Ledger, pack
 
 from aiokclient import (
     Admin,
+    AnyBroker,
+    Client,
     Consumer,
+    Leader,
     Producer,
     ProducerRecord,
     RecordMetadata,
@@ -22,12 +26,14 @@ from aiokclient import (
 )
 from aiokclient.admin import NewTopic
 from aiokclient.errors import (
+    DeliveryErrors,
     InvalidRecordError,
     InvalidTimestampError,
     KafkaError,
     RecordTooLargeError,
     UnknownTopicOrPartitionError,
 )
+from aiokclient.protocol import messages
 from aiokclient.record.murmur2 import murmur2, to_positive
 
 
@@ -94,10 +100,13 @@ async def test_keys_determine_partitions_as_in_java(cluster_servers: Any) -> Non
         assert [r.partition for r in results] == [to_positive(murmur2(key)) % 5 for key in keys]
 
 
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-async def test_records_are_written_with_every_acks(cluster_servers: Any, acks: Any) -> None:
+async def test_records_are_written_with_every_acks_and_codec(
+    cluster_servers: Any, acks: Any, codec: str
+) -> None:
     topic = await cluster_servers.new_topic()
-    async with producer(cluster_servers, acks=acks) as sending:
+    async with producer(cluster_servers, acks=acks, compression_type=codec) as sending:
         results = await sending.gather(sending.send_many(topic, [b"x"] * 100))
         assert [r.offset for r in results] == ([-1] * 100 if acks == 0 else list(range(100)))
         # With acks=0, there is no acknowledgement, so the test waits until it can read this last
@@ -186,3 +195,60 @@ async def test_a_recreated_topic_is_written_to(cluster_servers: Any) -> None:
     # Records that the old topic accepted were deleted with it.
     assert values == [b"new"] * len(values)
     assert len(values) >= 10
+
+
+async def test_a_record_at_the_limit_of_max_request_size_is_written(cluster_servers: Any) -> None:
+    topic = await cluster_servers.new_topic()
+    async with Producer(bootstrap_servers=cluster_servers.bootstrap) as producer:
+        taken = 0
+        for size in range(1_048_576 - 140, 1_048_576, 20):
+            try:
+                delivery = producer.send(topic, bytes(size))
+            except RecordTooLargeError:
+                continue
+            await delivery
+            taken += 1
+        assert taken
+
+
+async def test_unretrieved_failures_are_raised_at_the_end(cluster_servers: Any) -> None:
+    small = await cluster_servers.new_topic(configs={"max.message.bytes": 1000})
+    sending = await producer(cluster_servers, batch_size=0)
+    for _ in range(120):
+        sending.send(small, bytes(1200))
+    with pytest.raises(DeliveryErrors) as caught:
+        await sending.__aexit__(None, None, None)
+    assert (caught.value.count, len(caught.value.exceptions)) == (120, 100)
+
+
+async def test_tasks_can_be_cancelled_while_records_are_delivered(cluster_servers: Any) -> None:
+    topic = await cluster_servers.new_topic(partitions=4)
+    async with Producer(bootstrap_servers=cluster_servers.bootstrap) as producer:
+        cancelled = 0
+        async with anyio.create_task_group() as group:
+            for i in range(200):
+                group.start_soon(producer.send_and_wait, topic, b"%d" % i)
+        for _ in range(50):
+            with anyio.move_on_after(0) as scope:
+                await producer.send(topic, b"cancelled")
+            cancelled += scope.cancelled_caught
+        assert await producer.send_all(topic, (b"x" for _ in range(5000))) == 5000
+    assert cancelled
+    values = [record.value for record in await read(cluster_servers, topic, 4)]
+    assert len(values) == 5250
+    assert values.count(b"cancelled") == 50, "cancelling a waiter must cancel no delivery"
+
+
+async def test_low_level_calls_return_responses(cluster_servers: Any) -> None:
+    topic = await cluster_servers.new_topic()
+    async with Client(bootstrap_servers=cluster_servers.bootstrap) as client:
+        groups = await client.request(messages.ListGroupsRequest(), to=AnyBroker())
+        assert groups.error_code == 0
+        handle = client.send(messages.DescribeClusterRequest(), to=Leader(topic, 0))
+        assert (await handle).cluster_id == (await handle).cluster_id
+        async with Producer(client=client) as producer, Admin(client=client) as admin:
+            assert (await producer.send(topic, b"v")).offset == 0
+            described = (await admin.describe_topics([topic])).raise_for_errors()
+            assert described[topic].name == topic
+            results = await admin.describe_topics(["there-is-none", topic])
+            assert isinstance(results["there-is-none"], KafkaError)
