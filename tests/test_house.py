@@ -86,7 +86,7 @@ def test_modules_of_different_packages_do_not_import_each_other() -> None:
 
 @pytest.fixture(scope="module")
 def library() -> shape.Shape:
-    return shape.measure(ROOT, [name for name in PUBLIC if not name.startswith(OF_SPARK)])
+    return shape.measure(ROOT, [name for name in PUBLIC_PACKAGES if name not in NEED_PYSPARK])
 
 
 def test_shape_is_within_its_limits(library: shape.Shape) -> None:
