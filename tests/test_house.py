@@ -1,6 +1,8 @@
 """Rules for every file of the project: sizes, names, imports, and public packages."""
 
 import ast
+import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,6 +31,14 @@ SMALL = 0.3
 """The share of modules with fewer than `shape.SMALL` lines."""
 SINGLE = 31
 """Modules that only one module of the same package uses."""
+WALKS = {
+    "a send and its await": (128, 29, 94),
+    "a fetched frame until it is delivered": (122, 27, 90),
+    "one buffered record": (75, 15, 51),
+    "an error code until the exception": (169, 33, 124),
+    "a commit in a transaction": (90, 26, 80),
+}
+"""The most functions, modules, and changes of module on the ways that tests/walks.py traces."""
 FOLDERS = ("aiokclient", "pyspark_aiokclient", "tests", "examples", "benchmarks", ".ci")
 SUFFIXES = ("*.py", "*.pyx", "*.pxi")
 # Tables of data, which have only declarations, one for each row.
@@ -97,6 +107,21 @@ def test_shape_is_within_its_limits(library: shape.Shape) -> None:
     assert library.ambiguous_share <= AMBIGUOUS, library.ambiguous
     assert library.small_share <= SMALL, library.small
     assert len(library.single) <= SINGLE, library.single
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is new in Python 3.12")
+def test_ways_through_the_library_are_short() -> None:
+    command = [sys.executable, "tests/walks.py", "--json"]
+    environment = {**os.environ, "AIOKCLIENT_PURE": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True)
+    counts = {name: tuple(each) for name, each in json.loads(done.stdout).items()}
+    assert counts.keys() == WALKS.keys()
+    longer = {
+        name: (each, WALKS[name])
+        for name, each in counts.items()
+        if any(count > most for count, most in zip(each, WALKS[name], strict=True))
+    }
+    assert longer == {}, "counts, and their limits"
 
 
 def test_folders_have_few_modules(library: shape.Shape) -> None:
