@@ -157,3 +157,18 @@ def test_available_now_query_reads_all_rows_if_the_broker_lags(
     cluster.produce("orders", [b"%d" % n for n in range(10, 15)], 0)
     with lagging(cluster, lag):
         assert [row[2] for row in stream.run()] == [10, 11, 12, 13, 14]
+
+
+def test_topic_that_a_broker_does_not_know_at_first_is_read(cluster: EmbeddedCluster) -> None:
+    """The description says that there is no such topic, and the list that follows has it."""
+
+    def forget(request: Any, response: Any) -> Any:
+        for topic in response.topics:
+            topic.error_code, topic.partitions = 3, []
+        return response
+
+    def names_topics(request: Any) -> bool:
+        return bool(request.topics)
+
+    with cluster.alter(ApiKey.METADATA, forget, where=names_topics, times=1):
+        assert planned(cluster) == [(0, 10)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokclient import Admin, Client, Consumer, TopicPartition
-from aiokclient.errors import ConfigError
+from aiokclient.errors import ConfigError, UnknownTopicOrPartitionError
 from aiokclient.spark.source.options import EARLIEST, LATEST, Bound, SourceOptions
 
 __all__ = ["Topic", "at_times", "bytes_per_offset", "earliest", "find", "latest", "resolve"]
@@ -45,10 +45,11 @@ async def find(client: Client, options: SourceOptions) -> dict[str, Topic]:
             names = [name for name in await admin.list_topics() if pattern.search(name)]
         described = await admin.describe_topics(names)
         if described.errors:
-            # The caller decides about topics that do not exist. Other errors are raised here.
+            # The caller decides about topics that do not exist. Other errors are raised here. A
+            # topic that was created in between is found when the caller looks again.
             existing = await admin.list_topics(internal=True)
             for item, error in described.errors.items():
-                if item in existing:
+                if item in existing and error.code != UnknownTopicOrPartitionError.code:
                     raise error
     found = {}
     for description in sorted(described.succeeded.values(), key=lambda topic: topic.name):
