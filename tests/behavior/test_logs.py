@@ -82,7 +82,7 @@ def test_a_line_has_its_callers_position_and_extra_attributes(
 def test_every_event_that_the_code_uses_is_listed() -> None:
     used = set()
     for path in Path(aiokclient.__file__).parent.rglob("*.py"):
-        if "testing" in path.parts or path.name == "log.py":
+        if "testing" in path.parts or path.name == "client_log.py":
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Dict):
@@ -120,7 +120,7 @@ def test_modules_log_only_through_the_clients_log() -> None:
     for path in Path(aiokclient.__file__).parent.rglob("*.py"):
         # The command line sets up the log, because it is a program. The Spark source uses only
         # public names.
-        if not {"cli", "spark", "testing"} & set(path.parts) and path.name != "log.py":
+        if not {"cli", "spark", "testing"} & set(path.parts) and path.name != "client_log.py":
             assert "getLogger" not in path.read_text(), path
 
 

@@ -267,9 +267,13 @@ class MetadataRequests:
 
     def on_brokers_unavailable(self) -> None:
         """Handle refused connections of all brokers in the metadata (KIP-899)."""
-        if self._begun:
-            self._recovery.on_brokers_unavailable()
-            self._check_recovery()
+        if not self._begun:
+            return
+        errors = self._cluster.brokers.list_errors()
+        if not self._cluster.reached and all(each and ends_start(each) for each in errors):
+            return  # The start fails with one of these errors.
+        self._recovery.on_brokers_unavailable()
+        self._check_recovery()
 
     def on_rebootstrap_required(self) -> None:
         """Handle a broker that is not the intended one, or is in another cluster."""

@@ -86,11 +86,11 @@ async def test_others_are_answered_while_a_large_request_is_handled(make):
             each.connection_made(FakeTransport())
         feed(large, frame(request, version))
         ping, turns = frame(messages.MetadataRequest(topics=[]), 12), 0
-        while not large._transport.record_request:
+        while not large._transport.written:
             feed(other, ping)
             turns += 1
             await asyncio.sleep(0)  # The large request may have taken the turn of this iteration.
-            assert len(other._transport.record_request) == turns
+            assert len(other._transport.written) == turns
         assert turns >= MANY // 100
         for each in (large, other):
             each.connection_lost(None)
@@ -126,12 +126,12 @@ async def test_others_are_answered_while_a_waiting_fetch_is_read_again(monkeypat
         cluster.produce("wide", [b"v"], 7)
         assert len(reads) <= 200
         ping, turns = frame(messages.MetadataRequest(topics=[]), 12), 0
-        while not large._transport.record_request:
+        while not large._transport.written:
             before = len(reads)
             feed(other, ping)
             turns += 1
             await asyncio.sleep(0)  # The large request may have taken the turn of this iteration.
-            assert len(other._transport.record_request) == turns
+            assert len(other._transport.written) == turns
             assert len(reads) - before <= 200
         assert len(reads) == count
         for each in (large, other):
