@@ -16,7 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from aiokclient import Client, Consumer, Producer
 from aiokclient.errors.local import ArgumentTypeError
-from aiokclient.telemetry import series
+from aiokclient.telemetry import application, series
 from aiokclient.telemetry.prometheus import Collector
 from aiokclient.testing import EmbeddedCluster
 
@@ -173,7 +173,10 @@ def test_only_clients_can_be_collected() -> None:
         Collector(object())
 
 
-async def test_a_metric_of_the_application_may_read_the_registry(cluster: EmbeddedCluster) -> None:
+async def test_a_metric_of_the_application_may_read_the_registry(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "LONGEST_S", 60.0)  # Slow metrics are no longer called.
     async with shop(cluster) as producer:
         registry = registered(producer)
         producer.register_metric(
@@ -187,7 +190,11 @@ async def test_a_metric_of_the_application_may_read_the_registry(cluster: Embedd
         assert len(await asyncio.gather(*scrapes)) == 4
 
 
-def test_a_metric_may_read_the_registry_after_the_end_of_the_loop() -> None:
+def test_a_metric_may_read_the_registry_after_the_end_of_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(application, "LONGEST_S", 60.0)  # Slow metrics are no longer called.
+
     async def main() -> CollectorRegistry:
         async with EmbeddedCluster() as cluster, shop(cluster) as producer:
             made = registered(producer)
