@@ -113,13 +113,6 @@ class Callbacks:
         """Call the function at the loop's next iteration."""
         self._loop.call_soon(self.run, function, *args)
 
-    def soon_threadsafe(self, function: Callable[..., object], *args: Any) -> None:
-        """Call the function at the loop's next iteration; may be used in any thread.
-
-        Raises RuntimeError if the loop is closed.
-        """
-        self._loop.call_soon_threadsafe(self.run, function, *args)
-
     def at(self, when: float, function: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
         """Call the function at a time on the loop's clock."""
         return self._loop.call_at(when, self.run, function, *args)

@@ -34,7 +34,7 @@ SINGLE = 31
 WALKS = {
     "a send and its await": (128, 29, 94),
     "a fetched frame until it is delivered": (122, 27, 90),
-    "one buffered record": (75, 15, 51),
+    "one buffered record": (72, 15, 45),
     "an error code until the exception": (169, 33, 124),
     "a commit in a transaction": (90, 26, 80),
 }

@@ -162,6 +162,11 @@ async def walk_errors(servers: str) -> Walk:
         return await smallest(fail)
 
 
+def fetched_bytes(consumer: Consumer[Any, Any]) -> float:
+    values = consumer.metric_values("consumer.fetch.bytes")
+    return sum(each.value for each in values)  # One for each broker.
+
+
 async def walk_frames(brokers: Brokers) -> tuple[Walk, Walk]:
     """Return the ways of a frame that arrives, and of a record that was fetched before."""
     consumer = Consumer[Any, Any](
@@ -170,12 +175,13 @@ async def walk_frames(brokers: Brokers) -> tuple[Walk, Walk]:
     consumer.assign([TopicPartition("read", 0)])
     async with consumer:
         iterator = aiter(consumer)
+        first = asyncio.ensure_future(anext(iterator))
         await brokers.produce()
-        await anext(iterator)
+        await first
 
         async def receive() -> Walk:
             reading = asyncio.ensure_future(anext(iterator))
-            await asyncio.sleep(0.3)  # The fetch waits at the broker.
+            await asyncio.sleep(0)  # The reader waits. Its fetch was sent before.
             with Walk() as walk:
                 await brokers.produce()
                 await reading
@@ -183,8 +189,10 @@ async def walk_frames(brokers: Brokers) -> tuple[Walk, Walk]:
             return walk
 
         async def take() -> Walk:
+            before = fetched_bytes(consumer)
             await brokers.produce()
-            await asyncio.sleep(0.3)  # The record is fetched.
+            while fetched_bytes(consumer) == before:  # noqa: ASYNC110 -- no event tells it
+                await asyncio.sleep(0.001)
             with Walk() as walk:
                 await anext(iterator)
             return walk

@@ -10,7 +10,7 @@ from typing import Final
 from aiokclient.admin.arguments import as_kind, as_name, as_principal, as_resources
 from aiokclient.admin.cluster import AclOperation
 from aiokclient.admin.requests import AdminRequests, Answers, failure
-from aiokclient.admin.results import Results
+from aiokclient.admin.results import OpenEnum, Results
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.errors import IllegalStateError, KafkaError
 from aiokclient.protocol.messages.create_acls import AclCreation, CreateAclsRequest
@@ -45,7 +45,7 @@ FOR_FILTERS: Final = frozenset({"ANY", "MATCH"})
 
 
 @public_in("aiokclient.admin")
-class AclResourceType(IntEnum):
+class AclResourceType(OpenEnum):
     """The kinds of resources that ACLs protect. The values are those of Kafka's protocol.
 
     ANY is for filters. UNKNOWN is a kind that this client does not know.
@@ -60,13 +60,9 @@ class AclResourceType(IntEnum):
     DELEGATION_TOKEN = 6
     USER = 7
 
-    @classmethod
-    def _missing_(cls, value: object) -> AclResourceType:
-        return cls.UNKNOWN
-
 
 @public_in("aiokclient.admin")
-class PatternType(IntEnum):
+class PatternType(OpenEnum):
     """The way in which a pattern selects resources. The values are those of Kafka's protocol.
 
     LITERAL is the name itself, or with the name "*" all resources of the type. PREFIXED is every
@@ -80,13 +76,9 @@ class PatternType(IntEnum):
     LITERAL = 3
     PREFIXED = 4
 
-    @classmethod
-    def _missing_(cls, value: object) -> PatternType:
-        return cls.UNKNOWN
-
 
 @public_in("aiokclient.admin")
-class AclPermissionType(IntEnum):
+class AclPermissionType(OpenEnum):
     """The effect of an ACL: to allow or to deny. The values are those of Kafka's protocol.
 
     An ACL that denies takes precedence over all that allow. ANY is for filters.
@@ -96,10 +88,6 @@ class AclPermissionType(IntEnum):
     ANY = 1
     DENY = 2
     ALLOW = 3
-
-    @classmethod
-    def _missing_(cls, value: object) -> AclPermissionType:
-        return cls.UNKNOWN
 
 
 @public_in("aiokclient.admin")

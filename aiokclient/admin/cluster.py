@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 
 from aiokclient.admin.requests import AdminRequests
+from aiokclient.admin.results import OpenEnum
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.errors import UnsupportedVersionError
@@ -30,7 +30,7 @@ NOT_ASKED = -(2**31)
 
 
 @public_in("aiokclient.admin")
-class AclOperation(IntEnum):
+class AclOperation(OpenEnum):
     """The operations that an ACL can allow or deny. The values are those of Kafka's protocol.
 
     ANY is for filters. ALL is every operation. UNKNOWN is an operation that this client does not
@@ -53,10 +53,6 @@ class AclOperation(IntEnum):
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
-
-    @classmethod
-    def _missing_(cls, value: object) -> AclOperation:
-        return cls.UNKNOWN
 
 
 def operations(bits: int) -> frozenset[AclOperation] | None:

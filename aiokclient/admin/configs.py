@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from aiokclient.admin.arguments import as_mapping, as_name, as_names, as_resources, as_text
 from aiokclient.admin.requests import AdminRequests, Answers, Ask, ask_targets, failure
-from aiokclient.admin.results import Results
+from aiokclient.admin.results import OpenEnum, Results
 from aiokclient.cluster.targets import AnyBroker, Broker, Target
 from aiokclient.errors import KafkaError, UnsupportedVersionError
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
@@ -123,7 +123,7 @@ def _resource_type(given: Any) -> ResourceType:
 
 
 @public_in("aiokclient.admin")
-class ConfigSource(IntEnum):
+class ConfigSource(OpenEnum):
     """The level at which an option is set. The values are those of Kafka's protocol."""
 
     UNKNOWN = 0
@@ -136,13 +136,9 @@ class ConfigSource(IntEnum):
     CLIENT_METRICS = 7
     GROUP = 8
 
-    @classmethod
-    def _missing_(cls, value: object) -> ConfigSource:
-        return cls.UNKNOWN
-
 
 @public_in("aiokclient.admin")
-class ConfigType(IntEnum):
+class ConfigType(OpenEnum):
     """The type of an option's value. The values are those of Kafka's protocol.
 
     The type is UNKNOWN if the broker is older than 2.6.
@@ -158,10 +154,6 @@ class ConfigType(IntEnum):
     LIST = 7
     CLASS = 8
     PASSWORD = 9
-
-    @classmethod
-    def _missing_(cls, value: object) -> ConfigType:
-        return cls.UNKNOWN
 
 
 @public_in("aiokclient.admin")

@@ -1,9 +1,10 @@
-"""The results of an admin call that takes several items."""
+"""The results of an admin call that takes several items, and the numbers in results."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from enum import IntEnum
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from aiokclient.errors import KafkaError
 from aiokclient.types import public_in
@@ -11,10 +12,21 @@ from aiokclient.types import public_in
 if TYPE_CHECKING:
     from aiokclient.log.client_log import ClientLog
 
-__all__ = ["Results"]
+__all__ = ["OpenEnum", "Results"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+class OpenEnum(IntEnum):
+    """An enumeration of Kafka's protocol to which later versions may add members.
+
+    A number that is none of the members becomes the member UNKNOWN.
+    """
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self:
+        return cls["UNKNOWN"]
 
 
 @public_in("aiokclient.admin")

@@ -10,13 +10,12 @@ import asyncio
 import dataclasses
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from enum import IntEnum
 from typing import Any, Final, TypeAlias
 
 from aiokclient import threads
 from aiokclient.admin.arguments import as_name, as_names, require_integer
 from aiokclient.admin.requests import AdminRequests, Answers, failure
-from aiokclient.admin.results import Results
+from aiokclient.admin.results import OpenEnum, Results
 from aiokclient.cluster.targets import AnyBroker, Controller
 from aiokclient.config.secret import Secret
 from aiokclient.errors import ApiTimeoutError, IllegalStateError, KafkaError
@@ -51,16 +50,12 @@ SALT_BYTES: Final = 24
 
 
 @public_in("aiokclient.admin")
-class ScramMechanism(IntEnum):
+class ScramMechanism(OpenEnum):
     """The mechanisms of SCRAM. The values are those of Kafka's protocol."""
 
     UNKNOWN = 0
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
-
-    @classmethod
-    def _missing_(cls, value: object) -> ScramMechanism:
-        return cls.UNKNOWN
 
     @property
     def sasl_name(self) -> str:

@@ -384,7 +384,7 @@ class Bootstrap:
 async def connect_first(
     cluster: ClusterClient, deadline: float, attempts: Sequence[tuple[str, str]]
 ) -> None:
-    """Connect to any broker in the metadata; see `ClusterClient.reach`."""
+    """Connect to any broker in the metadata; see `ClusterClient.reach_broker`."""
     clock = cluster.clock
     began, retry = clock.monotonic(), Retry(deadline, Backoff.of(cluster.config), clock)
     try:

@@ -333,7 +333,7 @@ class Lookups:
 
 
 TROUBLES = 20
-"""The largest number of problems that `troubles()` lists. Further problems are only counted."""
+"""The largest number of problems that `list_troubles()` lists. Further ones are only counted."""
 
 FAREWELL_S = 0.5
 """The longest time, in seconds, for which `stop` waits for brokers to end the fetch sessions."""

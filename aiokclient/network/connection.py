@@ -169,7 +169,7 @@ class SetupFrames:
             self._head += bytes(data[:HEAD])
 
     def frame_received(self, frame: Buffer) -> None:
-        """Complete the future of `expect`. Raises ProtocolError if no frame is expected."""
+        """Complete the future of `expect_frame`. Raises ProtocolError if no frame is expected."""
         if self._frame is None or self._frame.done():
             raise ProtocolError(
                 "The broker sent a response that matches no request. The connection was closed.",
@@ -182,7 +182,7 @@ class SetupFrames:
         return not_kafka(self._address, self._head)
 
     def end(self, reason: KafkaError | None) -> None:
-        """Fail the future of `expect`, because the connection is closed."""
+        """Fail the future of `expect_frame`, because the connection is closed."""
         if self._frame is not None and not self._frame.done():
             closed = f"The connection to {self._address} was closed."
             self._frame.set_exception(reason or DisconnectedError(closed))

@@ -79,7 +79,7 @@ class TlsContexts:
         self._context = self._tls.ssl_context()
 
     async def current_context(self) -> ssl.SSLContext:
-        """Return the context for a new connection. `load` must have succeeded.
+        """Return the context for a new connection. `load_files` must have succeeded.
 
         If reading replaced files takes long, this returns the old context. A cancellation does not
         end the check for other callers.

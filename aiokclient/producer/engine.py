@@ -81,9 +81,7 @@ class Engine:
         # Most producers have no transactions, so `transaction.manager` is imported only if needed.
         from aiokclient.producer.transaction.manager import TransactionManager
 
-        return TransactionManager(
-            self, self._config, self.cluster, self.supervisor, status, self.accumulator
-        )
+        return TransactionManager(self, self._config, status)
 
     def accept_records(self, accept: bool) -> None:
         """Make the producer accept records, or refuse them because no transaction is open."""

@@ -279,7 +279,7 @@ class ClientPipeline:
         """Encode a request, and return its correlation id and the segments of its frame.
 
         expect_response: False for a produce request with acks=0
-        Raises the errors of ``encode``. The request is not in flight then.
+        Raises the errors of `Message.encode_into`. The request is not in flight then.
         """
         number = self._next
         head = self._heads.build_head(

@@ -43,7 +43,7 @@ class Measurement(NamedTuple):
 
 
 class AcceptedValues:
-    """The values of sums and histograms that were taken at a time, for `Accumulation.accept`."""
+    """Sums and histograms that were taken at a time, for `Accumulation.accept_values`."""
 
     __slots__ = ("bases",)
 

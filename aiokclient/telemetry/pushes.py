@@ -47,7 +47,7 @@ class Encoding:
 
     @property
     def takes_long(self) -> bool:
-        """Whether `encode` must be called in a thread."""
+        """Whether `encode_metrics` must be called in a thread."""
         return self._collected.most > INLINE_POINTS or not is_loaded()
 
     def encode_metrics(self) -> Payloads:

@@ -111,7 +111,7 @@ During the merge after these, changes of the snapshot are deferred.
 
 
 class _Waiter:
-    """A call that waits for each topic in `left`, or for a full update if `left` is None.
+    """A call that waits for each topic in `remaining`, or for a full update if it is None.
 
     Topics have individual backoffs, so several updates may be necessary.
     """

@@ -58,8 +58,8 @@ class EndOffsets:
     log is replaced by another one, as in another cluster, the end offset is looked up again.
 
     Withholding a partition is expensive, because other objects then examine every partition. So if
-    there are thousands of partitions, several are withheld together. `_look` is expensive, too, so
-    between changes only partitions that have moved are examined.
+    there are thousands of partitions, several are withheld together. `_examine_partitions` is
+    expensive, too, so between changes only partitions that have moved are examined.
     """
 
     def __init__(self, subscription: SubscriptionState) -> None:

@@ -458,7 +458,7 @@ class Accumulator:
 
         Return the batch, the index of the first added record, and the number of added records. All
         values from `start` on take at most `remaining` bytes, and there must be room for them (see
-        `Memory.room`).
+        `Memory.compute_room`).
         """
         limit = queue.batch_limit
         batch = queue.open

@@ -29,7 +29,7 @@ These are the signs:
 
 - INVALID_PRODUCER_EPOCH and PRODUCER_FENCED: another producer has a newer epoch of the same id;
 - UNKNOWN_PRODUCER_ID: the leader has no state of this producer;
-- OUT_OF_ORDER_SEQUENCE_NUMBER that nothing explains (see `PartitionSequences.explains`);
+- OUT_OF_ORDER_SEQUENCE_NUMBER that nothing explains (see `PartitionSequences.is_explained`);
 - DUPLICATE_SEQUENCE_NUMBER for a batch that was never sent before;
 - an acknowledgement with a lower offset than an earlier acknowledgement, if requests name topics by
   their names.
@@ -53,7 +53,7 @@ reason and the second batch accepted, the order would be lost.
 
 A topic that was deleted and created again has a new log. The partition begins there with new
 sequences and a new producer id. It keeps the old ones in case the metadata was wrong (see
-`PartitionQueue.incarnate`).
+`PartitionQueue.change_incarnation`).
 """
 
 from __future__ import annotations

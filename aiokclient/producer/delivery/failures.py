@@ -219,7 +219,9 @@ class Failures:
         failed: FailedBatch = batch.report.failed
         if failed.final:
             self.on_final_seen()
-        count = min(count, failed.unretrieved)  # `take` may have counted some of them already.
+        count = min(
+            count, failed.unretrieved
+        )  # `take_failures` may have counted some of them already.
         self.unretrieved -= count
         failed.unretrieved -= count
         if not failed.unretrieved:
@@ -248,8 +250,8 @@ class Failures:
         """Wait until `on_delivery_error` was called for each failure so far."""
         until = self._queued
         while until > self._queued - len(self._reports):
-            # `_report` runs in each iteration of the loop. The handler is never called in the task
-            # that waits here.
+            # `_report_slice` runs in each iteration of the loop. The handler is never called in the
+            # task that waits here.
             assert self._scheduled
             await asyncio.sleep(0)
 

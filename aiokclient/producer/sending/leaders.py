@@ -40,7 +40,7 @@ __all__ = ["Leaders", "record_size"]
 SHOWN_S = 1.0
 """Seconds for which records must have waited before health shows why they cannot be written."""
 TROUBLES = 20
-"""The largest number of partitions that `troubles()` lists. Further ones are only counted."""
+"""The largest number of partitions that `describe_troubles()` names. Others are only counted."""
 
 
 def no_such_partition(topic_partition: TopicPartition, count: int) -> KafkaError:

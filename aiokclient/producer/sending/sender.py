@@ -1,8 +1,8 @@
 """The produce requests to one broker, with the ready batches of the partitions that it leads.
 
-While the broker is connected, no task runs. Whenever a queue may have something to send, `ready` is
-called, which schedules `pump`. `pump` takes the first batch of each ready queue in turn until a
-request is full, and continues with the next request while fewer than
+While the broker is connected, no task runs. Whenever a queue may have something to send,
+`schedule_queue` is called, which schedules `pump`. `pump` takes the first batch of each ready queue
+in turn until a request is full, and continues with the next request while fewer than
 `max_in_flight_requests_per_connection` requests are in flight. A response completes its batches or
 returns them to their queues, and then calls `pump` again. Only connecting needs a task (see
 `ProduceConnection`).
@@ -138,7 +138,7 @@ class OneBatch:
     def match_response(
         self, response: ProduceResponse
     ) -> Iterator[tuple[Sent, PartitionProduceResponse | None]]:
-        """Yield the batch with its part of the response; see `MultiBatch.answers`."""
+        """Yield the batch with its part of the response; see `MultiBatch.match_response`."""
         template = self.message.template
         for topic in response.responses:
             if self.version >= IDS_FROM:

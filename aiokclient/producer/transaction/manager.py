@@ -53,10 +53,7 @@ from aiokclient.producer.transaction.status import (
 )
 
 if TYPE_CHECKING:
-    from aiokclient.cluster.client import ClusterClient
-    from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.config.producer import ProducerConfig
-    from aiokclient.producer.batching.accumulator import Accumulator
     from aiokclient.producer.engine import Engine
     from aiokclient.producer.transaction.transaction import Transaction
     from aiokclient.types import GroupMetadata
@@ -87,12 +84,10 @@ class TransactionManager:
         self,
         engine: Engine,
         config: ProducerConfig,
-        cluster: ClusterClient,
-        supervisor: Supervisor,
         status: TransactionStatus,
-        accumulator: Accumulator,
     ) -> None:
         assert config.transactional_id is not None
+        cluster, supervisor, accumulator = engine.cluster, engine.supervisor, engine.accumulator
         self.status = status
         self._engine = engine
         self._config = config

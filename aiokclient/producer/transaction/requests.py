@@ -379,9 +379,9 @@ class TransactionRequests:
 
         Return False if the coordinator is not connected; then nothing was sent. Otherwise,
         `done(identity, None)` is called with the producer id and epoch of the next transaction, or
-        `done(None, error)`. After an error, `end` continues with further attempts. `done` must not
-        raise. The response does not change `transaction`, which stays undecided: the caller decides
-        whether the response still counts.
+        `done(None, error)`. After an error, `send_end` continues with further attempts. `done` must
+        not raise. The response does not change `transaction`, which stays undecided: the caller
+        decides whether the response still counts.
         """
         self._latest = connection = self._find_connection()
         if connection is None:

@@ -321,7 +321,7 @@ class Transaction:
         )
 
     async def rewind_consumers(self, timeout: float, *, is_final: bool = False) -> None:
-        """Move the added consumers back as `settle` does, and wait at most `timeout` seconds.
+        """Move the added consumers back as `settle_consumers` does, within `timeout` seconds.
 
         Do not wait for a transaction that is still open at the coordinator: its offsets are
         pending, and the consumers continue when it has ended.

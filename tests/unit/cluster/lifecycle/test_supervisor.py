@@ -197,8 +197,6 @@ async def test_a_callback_that_raises_counts_as_a_task_that_died(
         match way:
             case "soon":
                 callbacks.soon(bug)
-            case "soon_threadsafe":
-                callbacks.soon_threadsafe(bug)
             case "at":
                 callbacks.at(loop.time(), bug)
             case "later":
@@ -210,7 +208,7 @@ async def test_a_callback_that_raises_counts_as_a_task_that_died(
             case "bound":
                 callbacks.bound(bug, 1)()
 
-    for way in ("soon", "soon_threadsafe", "at", "later", "in_thread", "guard", "bound"):
+    for way in ("soon", "at", "later", "in_thread", "guard", "bound"):
         supervisor = Supervisor("test")
         await supervisor.start()
         failed = asyncio.Event()
