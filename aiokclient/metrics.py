@@ -636,7 +636,7 @@ class Metrics:
         self._unpushed: dict[OwnMetrics, None] = {}
         """Owners that have ended after the last push."""
         self._former: deque[list[_Shown]] = deque()
-        """What the owners that ended last have shown, whose last events may still be counted."""
+        """The series of the owners that ended last, whose last events may still be counted."""
         self._ended_topics: set[str] = set()
         self._instruments: dict[tuple[str, Labels], Counter | Gauge | Histogram] = {}
         self._units: dict[str, str] = {}

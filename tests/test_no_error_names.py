@@ -1,4 +1,4 @@
-"""What to do about a broker's error is decided in the policy and in the tables of state machines.
+"""Only the policy and the tables of state machines decide what to do about a broker's error.
 
 Tables keyed by an error class or a code are data, which is allowed, and so is the comparison of a
 code with the code of a class, where that is the clearest code. It is not allowed to catch one of

@@ -128,7 +128,7 @@ class _Slot:
         self.attempt: anyio.CancelScope | None = None
         """The scope of the current attempt."""
         self.progress = SetupProgress()
-        """How far the current attempt has come."""
+        """The progress of the current attempt."""
         self.began: float | None = None
         """The time at which the current attempt began to connect, or None before that."""
         self.timer: asyncio.TimerHandle | None = None

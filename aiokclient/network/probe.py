@@ -1,4 +1,4 @@
-"""What a server answers on a connection that is made only to explain the failure of others.
+"""The answer of a server on a connection that is made only to explain the failure of others.
 
 Many servers close a connection when the client uses the wrong protocol, but a broker that is
 shutting down does that, too. To distinguish the two, `find_mismatch` connects once more with the

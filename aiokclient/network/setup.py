@@ -229,7 +229,7 @@ class ConnectionSettings(NamedTuple):
 
 
 class SetupProgress:
-    """How far the setup of a connection has come."""
+    """The progress of the setup of a connection."""
 
     __slots__ = ("awaited", "is_resolved")
 

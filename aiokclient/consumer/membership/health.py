@@ -151,7 +151,7 @@ class PollIntervalWatch:
 
     @property
     def trouble(self) -> str | None:
-        """How the interval was exceeded, as text, until the application requests records again."""
+        """The excess over the interval as text, until the application requests records again."""
         return self._said if self._find_waiting_start() == self._told else None
 
     async def run(self) -> None:

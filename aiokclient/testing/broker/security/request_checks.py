@@ -1,4 +1,4 @@
-"""What requests about ACLs, delegation tokens, and authorized operations have in common."""
+"""The common parts of requests about ACLs, delegation tokens, and authorized operations."""
 
 from __future__ import annotations
 
