@@ -372,18 +372,18 @@ class MetricsSnapshot(dict[str, Any]):
 class Timed:
     """A context manager that adds the seconds for which it was entered to a counter."""
 
-    __slots__ = ("_began", "_counter", "_time")
+    __slots__ = ("_began", "_clock", "_counter")
 
-    def __init__(self, counter: Counter, time: Callable[[], float]) -> None:
+    def __init__(self, counter: Counter, clock: Clock) -> None:
         self._counter = counter
-        self._time = time
+        self._clock = clock
         self._began = 0.0
 
     def __enter__(self) -> None:
-        self._began = self._time()
+        self._began = self._clock.monotonic()
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        self._counter.add(self._time() - self._began)
+        self._counter.add(self._clock.monotonic() - self._began)
 
 
 class Sample:
@@ -523,9 +523,9 @@ class OwnMetrics:
         series = cast("dict[Labels, Counter | Histogram]", shown.setdefault(key, {}))
         self.shown.append(_Shown(name, unit, series))
 
-    def time_block(self, key: str, time: Callable[[], float]) -> Timed:
+    def time_block(self, key: str, clock: Clock) -> Timed:
         """Return a context manager that adds the seconds spent in its body to a counter."""
-        return Timed(self.counter(key), time)
+        return Timed(self.counter(key), clock)
 
     def gauge(self, key: str, source: Callable[[], float | None]) -> None:
         """Compute a key's value when it is taken. If `source` returns None, the key is left out."""

@@ -43,9 +43,7 @@ class CoordinatorConnection:
         self._owner = owner
         self._target = Coordinator("group", settings.group_id)
         self._request_s = cluster.config.request_timeout_ms / 1000
-        self._log = LimitedLog(
-            cluster.make_log("group", settings.group_id), cluster.clock.monotonic
-        )
+        self._log = LimitedLog(cluster.make_log("group", settings.group_id), cluster.clock)
 
     async def join(self, request: Any) -> Any:
         """Send JoinGroup and return the response, which may take as long as a whole rebalance.

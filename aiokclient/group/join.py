@@ -91,9 +91,7 @@ class GroupJoin:
         backoff = Backoff.of(cluster.config)
         backoff = backoff._replace(maximum_s=backoff.maximum_s * FAILED_ASSIGNMENTS)
         self._assigning = Retry(math.inf, backoff, cluster.clock)
-        self._log = LimitedLog(
-            cluster.make_log("group", settings.group_id), cluster.clock.monotonic
-        )
+        self._log = LimitedLog(cluster.make_log("group", settings.group_id), cluster.clock)
         self._retry: asyncio.TimerHandle | None = None
         self._offered: list[tuple[str, bytes]] = []
         self._assignments: dict[str, bytes] | None = None

@@ -3,16 +3,17 @@
 The first line for a key is logged immediately. Lines for the same key within the interval are
 counted instead, and the next line that is logged states their number:
 
-    limited = LimitedLog(logger, clock.monotonic)
+    limited = LimitedLog(logger, clock)
     limited.write(logging.WARNING, ("diverging epoch", tp), "%s: the epochs diverge", tp)
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
+from aiokclient.clock import Clock
 from aiokclient.log.client_log import ClientLog
 
 __all__ = ["LimitedLog"]
@@ -27,7 +28,7 @@ KEYS: Final = 1000
 class LimitedLog:
     """A logger that logs each key at most once per interval.
 
-    `time` returns monotonic seconds. A key is any hashable object. It should contain the kind of
+    A key is any hashable object. It should contain the kind of
     the line, and the topic, partition, or broker that the line is about. Not thread-safe: use it in
     the thread of the event loop.
     """
@@ -35,12 +36,12 @@ class LimitedLog:
     def __init__(
         self,
         logger: logging.Logger | ClientLog,
-        time: Callable[[], float],
+        clock: Clock,
         *,
         every_s: float = EVERY_S,
     ) -> None:
         self._logger = logger
-        self._time = time
+        self._clock = clock
         self._every_s = every_s
         self._seen: dict[Hashable, tuple[float, int]] = {}
 
@@ -58,7 +59,7 @@ class LimitedLog:
         """
         if not self._logger.isEnabledFor(level):
             return
-        now = self._time()
+        now = self._clock.monotonic()
         last, held_back = self._seen.get(key, (None, 0))
         if last is not None and now - last < self._every_s:
             self._seen[key] = (last, held_back + 1)

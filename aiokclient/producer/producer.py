@@ -451,7 +451,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
     async def _prepare(self, topic: Topic, patience_s: float) -> None:
         deadline = self._clock.monotonic() + patience_s
         engine = self._required_engine()
-        with engine.own_metrics.time_block("metadata.seconds", self._clock.monotonic):
+        with engine.own_metrics.time_block("metadata.seconds", self._clock):
             await engine.wait_until_known(topic, patience_s)
         for prepare in preparations(self._options.key_serializer, self._options.value_serializer):
             remaining = deadline - self._clock.monotonic()

@@ -226,7 +226,7 @@ class RefusalLog:
     """
 
     def __init__(self, log: ClientLog, clock: Clock) -> None:
-        self._log = LimitedLog(log, clock.monotonic)
+        self._log = LimitedLog(log, clock)
 
     def log_refusal(self, error: KafkaError | None, times: int = PERSISTENT) -> None:
         """Log an error if a broker has answered it. `times` counts the refusals of this call."""

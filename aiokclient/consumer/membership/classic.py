@@ -129,7 +129,7 @@ class ClassicMembership:
         )
         self._watch = TopicWatch(self, parts)
         self._log = LimitedLog(
-            parts.cluster.make_log("consumer", config.group_id), parts.cluster.clock.monotonic
+            parts.cluster.make_log("consumer", config.group_id), parts.cluster.clock
         )
         self._owned_in = -1
         self._begun: Generation | None = None

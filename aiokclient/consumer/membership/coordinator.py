@@ -227,18 +227,14 @@ class ConsumerCoordinator:
         gone = [tp for tp in nothing if tp not in self._subscription]
         if gone:
             raise self.commits.not_assigned(gone)
-        with self._subscription.own_metrics.time_block(
-            "commit.seconds", self._cluster.clock.monotonic
-        ):
+        with self._subscription.own_metrics.time_block("commit.seconds", self._cluster.clock):
             await self.commits.commit(offsets, timeout, covered(what))
 
     async def committed(
         self, tps: Sequence[TopicPartition], timeout: float
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the committed offset of each partition, or None if there is none."""
-        with self._subscription.own_metrics.time_block(
-            "committed.seconds", self._cluster.clock.monotonic
-        ):
+        with self._subscription.own_metrics.time_block("committed.seconds", self._cluster.clock):
             stored = await self.commits.fetch_committed(tps, timeout)
         return {tp: _without_notes(stored[tp]) for tp in tps}
 

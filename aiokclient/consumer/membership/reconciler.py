@@ -80,7 +80,7 @@ class PartitionReconciler:
         self._calls = calls
         self._events = events
         self._group_id = group_id
-        self._log = LimitedLog(subscription.client_log, cluster.clock.monotonic)
+        self._log = LimitedLog(subscription.client_log, cluster.clock)
         self._turn = asyncio.Lock()
         self._bound = math.inf
         self._closed = False

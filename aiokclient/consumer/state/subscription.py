@@ -17,14 +17,13 @@ import asyncio
 import logging
 import math
 import re
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from aiokclient.background import Callbacks
-from aiokclient.clock import Clock
+from aiokclient.clock import Clock, SystemClock
 from aiokclient.cluster.lifecycle.health import some
 from aiokclient.cluster.lifecycle.ownership import Weakly
 from aiokclient.config.consumer import ConsumerConfig
@@ -122,7 +121,7 @@ class SubscriptionState:
         self._late = False
         self.own_metrics = OwnMetrics(Metrics(), "consumer")
         self.client_log = ClientLog("aiokclient.consumer", "aiokclient")
-        self.log = LimitedLog(self.client_log, time.monotonic)
+        self.log = LimitedLog(self.client_log, SystemClock())
         self.subscription = Subscription()
         self._dropped: dict[TopicPartition, PartitionState] = {}
         """Partitions that `unsubscribe` dropped in this iteration of the event loop.
@@ -153,7 +152,7 @@ class SubscriptionState:
         """Use these metrics and this log from now on."""
         self.own_metrics = own_metrics
         self.client_log = log
-        self.log = LimitedLog(log, clock.monotonic)
+        self.log = LimitedLog(log, clock)
 
     def begin_reading(
         self,

@@ -68,7 +68,7 @@ class Responses:
         self._accumulator = engine.accumulator
         self._updater = cluster.updater
         self._metrics = cluster.metrics
-        self._log = LimitedLog(engine.log, cluster.clock.monotonic)
+        self._log = LimitedLog(engine.log, cluster.clock)
         self._delivery_s = config.delivery_timeout_ms / 1000
         self._compression = Compression[config.compression_type.upper()]
         self._level = config.compression_level

@@ -387,7 +387,7 @@ class TransactionMeters:
 
     def time_block(self, name: str, clock: Clock) -> Timed:
         """Return a context manager that adds the duration of its block to a counter."""
-        return self._own_metrics.time_block(name, clock.monotonic)
+        return self._own_metrics.time_block(name, clock)
 
     def count_restart(self) -> None:
         """Count a restart."""

@@ -4,35 +4,36 @@ import logging
 
 import pytest
 
+from aiokclient.clock import SystemClock
 from aiokclient.log.limited_log import KEYS, LimitedLog
 
 logger = logging.getLogger("aiokclient.test")
 
 
-class Time:
+class StoppedClock(SystemClock):
     now = 0.0
 
-    def __call__(self) -> float:
+    def monotonic(self) -> float:
         return self.now
 
 
 @pytest.fixture
-def time() -> Time:
-    return Time()
+def clock() -> StoppedClock:
+    return StoppedClock()
 
 
 @pytest.fixture
-def limited(time: Time) -> LimitedLog:
-    return LimitedLog(logger, time, every_s=30.0)
+def limited(clock: StoppedClock) -> LimitedLog:
+    return LimitedLog(logger, clock, every_s=30.0)
 
 
 def test_a_line_that_is_repeated_within_the_interval_is_logged_once_and_counted(
-    limited: LimitedLog, time: Time, caplog: pytest.LogCaptureFixture
+    limited: LimitedLog, clock: StoppedClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(1000):
-        time.now += 0.01
+        clock.now += 0.01
         limited.write(logging.WARNING, "gone", "%s is gone", "orders-3")
-    time.now += 30.0
+    clock.now += 30.0
     limited.write(logging.WARNING, "gone", "%s is gone", "orders-3")
     assert [record.getMessage() for record in caplog.records] == [
         "orders-3 is gone",

@@ -105,7 +105,7 @@ class Kip848Membership:
         self._clock = cluster.clock
         self._group_id = config.group_id
         self._plain_log = cluster.make_log("consumer", config.group_id)
-        self._log = LimitedLog(self._plain_log, self._clock.monotonic)
+        self._log = LimitedLog(self._plain_log, self._clock)
         self._rebalances = cluster.metrics.counter("consumer.rebalances", group=config.group_id)
         member_id = str(UUID(int=self._clock.rng.getrandbits(128), version=4))
         self._member = Kip848Member(config.group_id, member_id, config.group_instance_id)

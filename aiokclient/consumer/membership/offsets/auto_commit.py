@@ -40,7 +40,7 @@ class AutoCommit:
         commits: Commits,
         clock: Clock,
     ) -> None:
-        self._log = LimitedLog(subscription.client_log, clock.monotonic)
+        self._log = LimitedLog(subscription.client_log, clock)
         self.enabled = config.enable_auto_commit
         self._subscription = subscription
         self._commits = commits

@@ -125,7 +125,7 @@ class Commits:
         self._cluster = cluster
         self._subscription = subscription
         self._lost = LostRecords(subscription.partitions)
-        self._log = LimitedLog(subscription.client_log, cluster.clock.monotonic)
+        self._log = LimitedLog(subscription.client_log, cluster.clock)
         self._turn = asyncio.Lock()
         self._order = CommitOrder()
         self._refused: dict[TopicPartition, str] = {}
