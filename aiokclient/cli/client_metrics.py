@@ -1,24 +1,64 @@
 """`aiokclient client-metrics`: the subscriptions of a cluster to the metrics of its clients.
 
-It has the actions and the options of kafka-client-metrics.sh (KIP-714).
+It has the actions and the options of kafka-client-metrics.sh (KIP-714), and the options
+for connecting, which all commands of Kafka have.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
-from collections.abc import Mapping, Sequence
-from typing import Annotated
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 from uuid import uuid4
 
 import typer
 
 from aiokclient import Admin, ConfigResource
 from aiokclient.admin import ConfigEntry
-from aiokclient.cli.connection import BootstrapServer, CommandConfig, use_admin
 from aiokclient.cli.exit_codes import WrongUseError
 from aiokclient.cli.output import AsJson, Line, Result, write
 
 __all__ = ["client_metrics"]
+
+R = TypeVar("R")
+
+BootstrapServer = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server",
+        metavar="HOST:PORT[,...]",
+        help="Brokers to connect to first. They name all others.",
+    ),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="A Java properties file with options of the admin client, such as those for TLS and "
+        "logins.",
+    ),
+]
+
+
+def use_admin(
+    bootstrap_server: str, command_config: Path | None, call: Callable[[Admin], Awaitable[R]]
+) -> R:
+    """Connect an admin client, and return the result of a call with it.
+
+    Raises ConfigError for options that cannot be used, and the error of connecting or of the call.
+    """
+    # A command ends too soon to push metrics.
+    options: dict[str, Any] = {"bootstrap_servers": bootstrap_server, "enable_metrics_push": False}
+
+    async def connect() -> R:
+        async with Admin.from_properties(command_config or {}, **options) as admin:
+            return await call(admin)
+
+    return asyncio.run(connect())
+
 
 SETTINGS = ("--metrics", "--interval", "--match")
 OPTIONS: Mapping[str, Sequence[str]] = {

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from aiokclient import Admin, Tls
 from aiokclient.config.secret import Secret
-from aiokclient.config.security.pem import laid_out
+from aiokclient.config.security.tls import laid_out
 from aiokclient.errors import ConfigError
 
 PASSWORD = "letmein"

@@ -27,8 +27,10 @@ from aiokclient.cluster.targets import Coordinator
 from aiokclient.consumer.membership.kip848.heartbeat import (
     REGEX_FROM,
     HeartbeatBuilder,
+    HeartbeatSchedule,
     HeartbeatSubscription,
     MemberSettings,
+    SessionTimeoutWatch,
     expression,
     partitions_of,
 )
@@ -37,7 +39,6 @@ from aiokclient.consumer.membership.kip848.reconciliation import (
     PartitionAssignment,
     Reconciliation,
 )
-from aiokclient.consumer.membership.kip848.schedule import HeartbeatSchedule, SessionTimeoutWatch
 from aiokclient.consumer.membership.kip848.states import (
     CODES,
     PERMISSION_CODES,

@@ -20,8 +20,7 @@ from aiokclient import Producer, SaslGssapi, Tls
 from aiokclient.config.client import ClientConfig
 from aiokclient.errors import ConfigError, SaslAuthenticationError, TicketError
 from aiokclient.network.sasl import ChallengeError, Compute, Login
-from aiokclient.network.sasl.gssapi import Gssapi
-from aiokclient.network.sasl.kerberos import NoTicketError
+from aiokclient.network.sasl.gssapi import Gssapi, NoTicketError
 from aiokclient.testing import BrokerListener, EmbeddedCluster
 from aiokclient.testing.broker.connections.sasl import MECHANISMS
 

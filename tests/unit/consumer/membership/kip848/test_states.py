@@ -6,8 +6,8 @@ import math
 import pytest
 
 from aiokclient.clock import SystemClock
+from aiokclient.consumer.membership.kip848.heartbeat import FREE, HeartbeatSchedule
 from aiokclient.consumer.membership.kip848.member import Kip848Member
-from aiokclient.consumer.membership.kip848.schedule import FREE, HeartbeatSchedule
 from aiokclient.consumer.membership.kip848.states import (
     CODES,
     HEARTBEAT_STATES,
