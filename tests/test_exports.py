@@ -150,7 +150,6 @@ LATE_ADMIN = {
         "acls",
         "client_quotas",
         "delegation_tokens",
-        "group_lag",
         "groups",
         "hanging_transactions",
         "log_dirs",

@@ -29,7 +29,7 @@ AMBIGUOUS = 0.05
 """The share of names that are a method in one class and a value in another."""
 SMALL = 0.3
 """The share of modules with fewer than `shape.SMALL` lines."""
-SINGLE = 22
+SINGLE = 20
 """Modules that only one module of the same package uses."""
 WALKS = {
     "a send and its await": (128, 29, 94),

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         GroupListing,
         GroupMemberDescription,
     )
-    from aiokclient.admin.group_lag import PartitionLag
+    from aiokclient.admin.groups import PartitionLag
     from aiokclient.admin.hanging_transactions import HangingTransaction
     from aiokclient.admin.log_dirs import LogDirDescription, ReplicaLog
     from aiokclient.admin.results import Results
@@ -137,7 +137,7 @@ _MODULES = {
     "NewPartitions": "topics",
     "NewTopic": "topics",
     "PartitionDescription": "topics",
-    "PartitionLag": "group_lag",
+    "PartitionLag": "groups",
     "PatternType": "acls",
     "ReplicaLog": "log_dirs",
     "ResourcePattern": "acls",
@@ -163,7 +163,6 @@ _SUBJECTS = (
     "cluster",
     "configs",
     "delegation_tokens",
-    "group_lag",
     "groups",
     "hanging_transactions",
     "log_dirs",
@@ -173,7 +172,7 @@ _SUBJECTS = (
 )
 """The modules of calls, which `Admin` imports on first use."""
 
-for _former in ("acl_bindings", "client", "partitions", "transaction_descriptions"):
+for _former in ("acl_bindings", "client", "group_lag", "partitions", "transaction_descriptions"):
     # Pickles of an earlier version name these modules.
     sys.modules[f"{__name__}.{_former}"] = sys.modules[__name__]
 

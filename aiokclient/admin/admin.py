@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from aiokclient.admin.acls import AclBinding, AclBindingFilter
     from aiokclient.admin.client_quotas import ClientQuotaEntity, ClientQuotaFilter
     from aiokclient.admin.delegation_tokens import DelegationToken, TokenOrHmac
-    from aiokclient.admin.group_lag import PartitionLag
+    from aiokclient.admin.groups import PartitionLag
     from aiokclient.admin.hanging_transactions import HangingTransaction
     from aiokclient.admin.log_dirs import LogDirDescription
     from aiokclient.admin.scram_credentials import (
@@ -379,7 +379,7 @@ class Admin(Lifecycle):
         TopicAuthorizationError, LeaderNotAvailableError (a partition had no leader until the
         timeout).
         """
-        return await subjects.group_lag.group_lag(self._requests, groups, isolation_level, timeout)
+        return await subjects.groups.group_lag(self._requests, groups, isolation_level, timeout)
 
     async def list_transactions(
         self,

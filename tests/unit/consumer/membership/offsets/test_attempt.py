@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 from aiokclient import OffsetAndMetadata, TopicPartition
-from aiokclient.consumer.membership.offsets.attempt import CommitAttempt, CommitOrder
+from aiokclient.consumer.membership.offsets.commits import CommitAttempt, CommitOrder
 from aiokclient.errors import (
     CommitFailedError,
     KafkaError,
