@@ -155,6 +155,60 @@ def test_the_links_between_pages_lead_somewhere(page: Path) -> None:
     assert broken == []
 
 
+@cache
+def members_of_classes() -> dict[str, set[str]]:
+    """Return the methods and attributes of each class of the library, with the inherited ones.
+
+    Classes of the same name in several modules are taken together.
+    """
+    members: dict[str, set[str]] = {}
+    bases: dict[str, set[str]] = {}
+    for path in (ROOT / "aiokclient").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                members.setdefault(node.name, set()).update(own_members(node))
+                names = {
+                    each.id
+                    for base in node.bases
+                    for each in ast.walk(base)
+                    if isinstance(each, ast.Name)
+                }
+                bases.setdefault(node.name, set()).update(names - {node.name})
+    changed = True
+    while changed:
+        changed = False
+        for name, above in bases.items():
+            inherited = {each for base in above for each in members.get(base, ())}
+            if not inherited <= members[name]:
+                members[name] |= inherited
+                changed = True
+    return members
+
+
+def own_members(owner: ast.ClassDef) -> Iterator[str]:
+    """Yield the methods of a class, and the attributes that it declares or sets."""
+    for node in owner.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+        elif isinstance(node, ast.Assign):
+            yield from (each.id for each in node.targets if isinstance(each, ast.Name))
+    for each in ast.walk(owner):
+        match each:
+            case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
+                yield name
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "ways").glob("*.md")), ids=name_of)
+def test_the_methods_that_a_way_names_exist(page: Path) -> None:
+    named = set(re.findall(r"`([A-Z]\w*)\.(\w+)`", prose(page)))
+    assert named
+    members = members_of_classes()
+    missing = {f"{owner}.{name}" for owner, name in named if name not in members.get(owner, ())}
+    assert sorted(missing) == []
+
+
 def test_every_page_of_the_site_is_in_one_list_of_its_contents() -> None:
     docs = ROOT / "docs"
     listed = [
