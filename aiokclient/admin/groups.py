@@ -100,8 +100,15 @@ ABSENT: Mapping[int | None, str] = {GroupIdNotFoundError.code: "no group of this
 """Error codes for a group that does not exist or is of another type."""
 
 NO_ID = UUID(int=0)
-Offsets = dict[TopicPartition, OffsetAndMetadata]
+LIST_OFFSETS: Final = "ListOffsets"
+CLIENT_REPLICA_ID: Final = -1
+"""The replica id of a client that is no broker."""
+LATEST_TIMESTAMP: Final = -1
+"""The timestamp that requests the end of a partition."""
+ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
+"""The isolation levels, in the order of their numbers in the protocol."""
 
+Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 LIVE_GROUP: Mapping[int | None, tuple[str, str]] = {
     UnknownMemberIdError.code: (
@@ -471,15 +478,6 @@ def _commit(
     )
 
 
-API: Final = "ListOffsets"
-CONSUMER: Final = -1
-"""The replica id of a client that is no broker."""
-LATEST: Final = -1
-"""The timestamp that requests the end of a partition."""
-LEVELS: Final = ("read_uncommitted", "read_committed")
-"""The isolation levels, in the order of their numbers in the protocol."""
-
-
 @public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
@@ -504,7 +502,7 @@ async def group_lag(
     requests: AdminRequests, groups: Iterable[str], isolation_level: str, timeout: float | None
 ) -> Results[str, dict[TopicPartition, PartitionLag]]:
     """See `Admin.group_lag`."""
-    names, level = list(dict.fromkeys(as_names(groups))), _level(isolation_level)
+    names, level = list(dict.fromkeys(as_names(groups))), _isolation_number(isolation_level)
     requests.require_open()
     until = requests.deadline_after(timeout)
     described = await describe_groups(requests, names, False, requests.seconds_until(until))
@@ -516,7 +514,7 @@ async def group_lag(
     )
     errors.update(committed.errors)
     offsets = committed.succeeded
-    owners = {group: _owners(described.succeeded[group]) for group in offsets}
+    owners = {group: _find_owners(described.succeeded[group]) for group in offsets}
     wanted = {group: sorted({*offsets[group], *owners[group]}) for group in offsets}
     ends = await _read_ends(
         requests,
@@ -528,7 +526,7 @@ async def group_lag(
         {
             group: errors[group]
             if group in errors
-            else _lags(wanted[group], offsets[group], owners[group], ends)
+            else _compute_lags(wanted[group], offsets[group], owners[group], ends)
             for group in names
         },
         requests.cluster.make_log("admin"),
@@ -560,49 +558,54 @@ async def _read_ends(
     async def ask(
         items: dict[TopicPartition, None], to: Leader, remaining: float
     ) -> Answers[TopicPartition, int]:
-        request = _request(items, level, requests.broker_timeout_ms(remaining))
+        request = _make_ends_request(items, level, requests.broker_timeout_ms(remaining))
         response = await requests.send(request, to, remaining)
         return {
             (tp := TopicPartition(topic.name, part.partition_index)): leader_failure(
-                part.error_code, API, tp
+                part.error_code, LIST_OFFSETS, tp
             )
             or part.offset
             for topic in response.topics
             for part in topic.partitions
         }
 
-    found = await requests.ask_leaders(existing, ask, API, requests.seconds_until(until))
+    found = await requests.ask_leaders(existing, ask, LIST_OFFSETS, requests.seconds_until(until))
     return {**found.succeeded, **found.errors}
 
 
-def _level(given: Any) -> int:
+def _isolation_number(given: Any) -> int:
     if not isinstance(given, str):
         raise ArgumentTypeError(f"isolation_level must be a str, not {given!r}.")
-    if given not in LEVELS:
+    if given not in ISOLATION_LEVELS:
         raise ArgumentValueError(
-            f"isolation_level must be one of {', '.join(LEVELS)}, not {given!r}."
+            f"isolation_level must be one of {', '.join(ISOLATION_LEVELS)}, not {given!r}."
         )
-    return LEVELS.index(given)
+    return ISOLATION_LEVELS.index(given)
 
 
-def _request(tps: Iterable[TopicPartition], level: int, timeout_ms: int) -> ListOffsetsRequest:
+def _make_ends_request(
+    tps: Iterable[TopicPartition], level: int, timeout_ms: int
+) -> ListOffsetsRequest:
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for name, index in tps:
-        partition = ListOffsetsPartition(partition_index=index, timestamp=LATEST)
+        partition = ListOffsetsPartition(partition_index=index, timestamp=LATEST_TIMESTAMP)
         topics.setdefault(name, []).append(partition)
     return ListOffsetsRequest(
-        replica_id=CONSUMER,
+        replica_id=CLIENT_REPLICA_ID,
         isolation_level=level,
-        topics=[ListOffsetsTopic(name=name, partitions=found) for name, found in topics.items()],
+        topics=[
+            ListOffsetsTopic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ],
         timeout_ms=timeout_ms,
     )
 
 
-def _owners(group: GroupDescription) -> dict[TopicPartition, GroupMemberDescription]:
+def _find_owners(group: GroupDescription) -> dict[TopicPartition, GroupMemberDescription]:
     return {tp: member for member in group.members for tp in member.partitions}
 
 
-def _lags(
+def _compute_lags(
     tps: Iterable[TopicPartition],
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     owners: Mapping[TopicPartition, GroupMemberDescription],

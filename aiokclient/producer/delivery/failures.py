@@ -219,9 +219,8 @@ class Failures:
         failed: FailedBatch = batch.report.failed
         if failed.final:
             self.on_final_seen()
-        count = min(
-            count, failed.unretrieved
-        )  # `take_failures` may have counted some of them already.
+        # `take_failures` may have counted some of them already.
+        count = min(count, failed.unretrieved)
         self.unretrieved -= count
         failed.unretrieved -= count
         if not failed.unretrieved:
