@@ -27,7 +27,16 @@ import anyio
 
 from aiokclient import threads
 
-__all__ = ["SLICE_S", "Callbacks", "ended", "import_anyio", "load_anyio", "loop_ends", "new_task"]
+__all__ = [
+    "SLICE_S",
+    "Callbacks",
+    "WakeTimer",
+    "ended",
+    "import_anyio",
+    "load_anyio",
+    "loop_ends",
+    "new_task",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -130,6 +139,44 @@ class Callbacks:
         future = threads.run(function, *args)
         future.add_done_callback(self.guard(then))
         return future
+
+
+class WakeTimer:
+    """A timer that calls `wake(due)` once, at the earliest of the times given to `wake_at`.
+
+    All times are on the loop's clock. `due` is the time at which the call was due.
+    """
+
+    __slots__ = ("_loop", "_timer", "_wake", "due")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, wake: Callable[[float], None]) -> None:
+        self._loop = loop
+        self._wake: Callable[[float], None] | None = wake
+        self._timer: asyncio.TimerHandle | None = None
+        self.due = math.inf
+        """The time of `_timer`. The handles of uvloop do not provide it for short delays."""
+
+    def wake_at(self, when: float) -> None:
+        """Call `wake` at this time, or earlier if that was requested before."""
+        if when >= self.due:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self.due = when
+        self._timer = self._loop.call_at(when, self._on_expired)
+
+    def cancel(self) -> None:
+        """Never call `wake` again, whatever is requested later, and release it."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.due = -math.inf
+        self._wake = None
+
+    def _on_expired(self) -> None:
+        due, self.due = self.due, math.inf
+        self._timer = None
+        if self._wake is not None:
+            self._wake(due)
 
 
 async def ended(task: asyncio.Future[Any], at_most: float = math.inf) -> None:

@@ -33,10 +33,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
+from logging import DEBUG
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from aiokclient import threads
+from aiokclient.background import WakeTimer
 from aiokclient.config.kinds import written
 from aiokclient.errors import (
     ApiTimeoutError,
@@ -48,17 +50,9 @@ from aiokclient.errors import (
 from aiokclient.log.kept_errors import bare
 from aiokclient.metrics import Metrics
 from aiokclient.network.diagnosis import not_kafka
-from aiokclient.network.read_threshold import ReadThreshold
-from aiokclient.network.sent import (
-    AwaitedRequest,
-    CallbackRequest,
-    HeldRequests,
-    OnResponse,
-    PendingRequest,
-)
+from aiokclient.network.flow import HeldRequests, ReadThreshold
 from aiokclient.network.traffic import Traffic
 from aiokclient.network.transport import JOINED, detach_in_forks, write_segments
-from aiokclient.network.wake_timer import WakeTimer
 from aiokclient.protocol.api import negotiate
 from aiokclient.protocol.framing import ClientPipeline, FrameReader, InFlight, OversizedFrameError
 
@@ -68,10 +62,13 @@ if TYPE_CHECKING:
     from aiokclient.protocol.schema import Request
 
 __all__ = [
-    "Arrivals",
+    "AwaitedRequest",
     "BrokerConnection",
+    "CallbackRequest",
     "ConnectedBroker",
     "LARGE",
+    "OnResponse",
+    "PendingRequest",
     "SetupFrames",
 ]
 
@@ -144,6 +141,119 @@ class ConnectedBroker:
         return version
 
 
+OnResponse = Callable[[Any, KafkaError | None], object]
+"""A function that receives the response and None, or None and the error."""
+
+
+class PendingRequest:
+    """A request that is held or in flight. `since` and `deadline` are on the loop's clock.
+
+    If `version` is None, the negotiated version is used. Only the first outcome counts.
+    """
+
+    __slots__ = ("deadline", "expect_response", "message", "since", "timeout_s", "version")
+
+    def __init__(
+        self,
+        message: Request[Any],
+        version: int | None,
+        since: float,
+        timeout_s: float,
+        expect: bool,
+    ) -> None:
+        self.message = message
+        self.version = version
+        self.since = since
+        self.timeout_s = timeout_s
+        self.deadline = since + timeout_s
+        self.expect_response = expect
+
+    def restart_timeout(self, now: float) -> None:
+        """Start the timeout of the request now."""
+        self.since = now
+        self.deadline = now + self.timeout_s
+
+    @property
+    def api(self) -> str:
+        """The name of the request's API, such as "Fetch"."""
+        return self.message.api_key.api_name
+
+    @property
+    def over(self) -> bool:
+        """Whether the request has an outcome, or was cancelled."""
+        raise NotImplementedError
+
+    def deliver_response(self, response: Any) -> None:
+        """Deliver the response."""
+        raise NotImplementedError
+
+    def on_written(self) -> None:
+        """Complete a request that has no response, once the transport has it."""
+        raise NotImplementedError
+
+    def fail(self, error: KafkaError) -> None:
+        """End the request with an error instead of a response."""
+        raise NotImplementedError
+
+
+class AwaitedRequest(PendingRequest):
+    """A request with a future."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, *request: Any) -> None:
+        super().__init__(*request)
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    @property
+    def over(self) -> bool:
+        return self.future.done()
+
+    def deliver_response(self, response: Any) -> None:
+        if not self.future.done():
+            self.future.set_result(response)
+
+    def on_written(self) -> None:
+        self.deliver_response(None)
+
+    def fail(self, error: KafkaError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+            # Mark the error as retrieved: the sender may no longer wait for it. The connection
+            # reports its own failure.
+            self.future.exception()
+
+
+class CallbackRequest(PendingRequest):
+    """A request with a callback, which is called without waiting for the next loop iteration."""
+
+    __slots__ = ("done", "over")
+
+    over: bool
+
+    def __init__(self, done: OnResponse, *request: Any) -> None:
+        super().__init__(*request)
+        self.done = done
+        self.over = False
+
+    def deliver_response(self, response: Any) -> None:
+        if not self.over:
+            self.over = True
+            self.done(response, None)
+
+    def on_written(self) -> None:
+        self._fail_later(None)
+
+    def fail(self, error: KafkaError) -> None:
+        self._fail_later(error)
+
+    def _fail_later(self, error: KafkaError | None) -> None:
+        # Call it later, because the caller may be in the middle of sending or closing.
+        if not self.over:
+            self.over = True
+            asyncio.get_running_loop().call_soon(self.done, None, error)
+
+
 HEAD = 16
 """The number of first bytes that are kept, to recognize another protocol on the port."""
 
@@ -195,73 +305,6 @@ LARGE = 128 * 1024
 which are not copied."""
 
 
-class Arrivals:
-    """The decoder of the responses of one connection. It decodes large responses in threads.
-
-    The connection gets each response in order, with the size of its frame in bytes, and is closed
-    if a response cannot be decoded. Nothing is delivered after that.
-    """
-
-    def __init__(self, pipeline: ClientPipeline, connection: BrokerConnection) -> None:
-        self._pipeline = pipeline
-        self._connection: BrokerConnection | None = connection
-        self._waiting: deque[tuple[asyncio.Future[Any], int]] = deque()
-
-    def __len__(self) -> int:
-        """Return the number of responses that have arrived and are not delivered yet."""
-        return len(self._waiting)
-
-    def on_frame(self, frame: Buffer) -> None:
-        """Process the frame of the next response."""
-        connection = self._connection
-        if connection is None:
-            return
-        try:
-            asked = self._pipeline.match_response(frame)
-            large = len(frame) >= LARGE and not asked.request.response_class.has_records()
-            if not large and not self._waiting:
-                connection.on_response(asked.decode(frame), len(frame))
-                return
-        except ProtocolError as error:
-            connection.close(error)
-            return
-        self._decode_later(asked, frame, large)
-
-    def end(self) -> None:
-        """Deliver nothing any more, and drop the reference to the connection."""
-        self._waiting.clear()
-        self._connection = None
-
-    def _decode_later(self, asked: InFlight, frame: Buffer, large: bool) -> None:
-        if large:
-            work: asyncio.Future[Any] = threads.run(asked.decode, frame)
-        else:
-            work = asyncio.get_running_loop().create_future()
-            try:
-                work.set_result(asked.decode(frame))
-            except ProtocolError as error:
-                work.set_exception(error)
-        self._waiting.append((work, len(frame)))
-        work.add_done_callback(self._on_decoded)
-
-    def _on_decoded(self, work: asyncio.Future[Any]) -> None:
-        if not work.cancelled():
-            work.exception()  # Mark the exception as retrieved. It is handled below, in order.
-        while self._waiting and self._waiting[0][0].done():
-            first, size = self._waiting.popleft()
-            error = None if first.cancelled() else first.exception()
-            connection = self._connection
-            if connection is None:
-                return
-            if error is not None:
-                # Later responses could no longer be matched with their requests.
-                self._waiting.clear()
-                decoding = error if isinstance(error, ProtocolError) else _not_decoded(error)
-                connection.close(decoding)
-            elif not first.cancelled():
-                connection.on_response(first.result(), size)
-
-
 def _not_decoded(error: BaseException) -> ProtocolError:
     """Return the error for a connection if decoding a response has raised an unexpected error."""
     failure = ProtocolError(f"A response could not be decoded: {error!r}.")
@@ -305,16 +348,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
         loop = asyncio.get_running_loop()
         self._now = loop.time
         self._pipeline = ClientPipeline(client_id)
-        self._arrivals = Arrivals(self._pipeline, self)
         self._reader = FrameReader(SETUP_FRAME_LIMIT)
         self._buffer = self._reader.get_buffer()
         self._setup: SetupFrames | None = SetupFrames(self.broker.address)
         """The state of the setup, or None after it."""
-        self._handle: Callable[[Buffer], None] = self._on_setup_frame
         self._transport: asyncio.Transport | None = None
         self._threshold: ReadThreshold | None = None
         self._held = HeldRequests()
         self._in_flight: deque[PendingRequest] = deque()
+        self._decoding: deque[tuple[asyncio.Future[Any], int]] = deque()
+        """The responses that are decoded in threads, and later ones, with the sizes of their
+        frames. They are those to the oldest requests in flight."""
         self._draining = False
         self._one_way = False
         """Whether any request without a response (Produce with acks=0) was written."""
@@ -370,17 +414,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
     @property
     def awaited(self) -> str:
         """The API of the oldest unanswered request, or an empty text."""
-        arrived = len(self._arrivals)
+        arrived = len(self._decoding)
         return self._in_flight[arrived].api if len(self._in_flight) > arrived else ""
 
     @property
     def is_busy(self) -> bool:
         """Whether a large response is being received, or the client may not send a request yet."""
-        return self._reader.in_large_frame or bool(self._arrivals) or bool(self._held.requests)
+        return self._reader.in_large_frame or bool(self._decoding) or bool(self._held.requests)
 
     def unanswered_for(self) -> float:
         """Return the seconds since the oldest unanswered request was sent, or 0.0."""
-        arrived = len(self._arrivals)
+        arrived = len(self._decoding)
         unanswered = len(self._in_flight) > arrived
         return self._now() - self._in_flight[arrived].since if unanswered else 0.0
 
@@ -390,7 +434,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         `outcome` is the future that `send` returned. Receiving or decoding a large response can
         take a while.
         """
-        count = len(self._arrivals) + self._reader.in_large_frame
+        count = len(self._decoding) + self._reader.in_large_frame
         arriving = islice(self._in_flight, count)
         return any(isinstance(sent, AwaitedRequest) and sent.future is outcome for sent in arriving)
 
@@ -495,7 +539,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._timer.wake_at(held.add(sent, now))
         else:
             self._write_request(sent)
-            self._timer.wake_at(sent.deadline)
+            if sent.deadline < self._timer.due:  # Usually, an earlier request has set the timer.
+                self._timer.wake_at(sent.deadline)
 
     def _write_request(self, sent: PendingRequest) -> None:
         transport = self._transport
@@ -518,7 +563,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._one_way = True
             sent.on_written()
         size = sum(map(len, segments))
-        self._meter.count_request(self.broker, sent, size)
+        meter = self._meter
+        meter.request_sizes.observe(size)
+        if meter.is_logged(DEBUG):
+            meter.traffic.log_request(self.broker, sent.api, sent.version, size)
         if size <= JOINED:  # This does the same as `write_segments`, without a function call.
             transport.write(b"".join(segments))
         else:
@@ -568,7 +616,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             setup.end(self.reason)
         else:
             size = sum(map(len, segments))
-            self._meter.count_setup_request(size)
+            self._meter.request_sizes.observe(size)
             write_segments(transport, segments, size)
         return frame
 
@@ -588,14 +636,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.broker.learn_support(api_versions, features, session_lifetime_ms)
         self._reader.max_frame = frame_limit
         self._setup = None
-        self._handle = self._arrivals.on_frame
         self._timer.wake_at(self._idle_deadline())
 
-    def _on_setup_frame(self, frame: Buffer) -> None:
-        assert self._setup is not None
+    def _on_setup_frame(self, setup: SetupFrames, frame: Buffer) -> None:
         self._meter.count_setup_response(len(frame))
         try:
-            self._setup.frame_received(frame)
+            setup.frame_received(frame)
         except ProtocolError as error:
             self.close(error)
 
@@ -626,7 +672,45 @@ class BrokerConnection(asyncio.BufferedProtocol):
         for frame in frames:
             if self.closed:
                 return
-            self._handle(frame)
+            if setup is not None:
+                self._on_setup_frame(setup, frame)
+                continue
+            try:
+                asked = self._pipeline.match_response(frame)
+                large = len(frame) >= LARGE and not asked.request.response_class.has_records()
+                if large or self._decoding:
+                    self._decode_later(asked, frame, large)
+                    continue
+                response = asked.decode(frame)
+            except ProtocolError as error:
+                self.close(error)
+                return
+            self.on_response(response, len(frame))
+
+    def _decode_later(self, asked: InFlight, frame: Buffer, large: bool) -> None:
+        """Decode a large response in a thread, or one that must wait for an earlier one."""
+        if large:
+            work: asyncio.Future[Any] = threads.run(asked.decode, frame)
+        else:
+            work = asyncio.get_running_loop().create_future()
+            try:
+                work.set_result(asked.decode(frame))
+            except ProtocolError as error:
+                work.set_exception(error)
+        self._decoding.append((work, len(frame)))
+        work.add_done_callback(self._on_decoded)
+
+    def _on_decoded(self, work: asyncio.Future[Any]) -> None:
+        if not work.cancelled():
+            work.exception()  # Mark the exception as retrieved. It is handled below, in order.
+        while not self.closed and self._decoding and self._decoding[0][0].done():
+            first, size = self._decoding.popleft()
+            error = None if first.cancelled() else first.exception()
+            if error is not None:
+                # Later responses could no longer be matched with their requests.
+                self.close(error if isinstance(error, ProtocolError) else _not_decoded(error))
+            elif not first.cancelled():
+                self.on_response(first.result(), size)
 
     def _fail_oversized(self, frame: OversizedFrameError) -> KafkaError:
         """Fail the request whose response is too large. Return the reason to close the connection.
@@ -635,7 +719,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """
         if frame.size < 0 or not self._pipeline.expects(frame.correlation_id):
             return frame
-        arrived = len(self._arrivals)
+        arrived = len(self._decoding)
         sent = self._in_flight[arrived]
         del self._in_flight[arrived]
         error = ResponseTooLargeError(
@@ -657,7 +741,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
         error.__cause__ = None if exc is None else bare(exc)
         self.close(error)
         self._transport = None
-        self._break_cycles()
         self.traffic.count_closed()
         if not self._released.done():
             self._released.set_result(None)
@@ -696,7 +779,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _requests_without_response(self) -> Iterable[PendingRequest]:
         """Return the requests in flight whose responses are not being decoded."""
-        return islice(self._in_flight, len(self._arrivals), None)
+        return islice(self._in_flight, len(self._decoding), None)
 
     def _expire_requests(self, now: float) -> None:
         stuck: PendingRequest | None = None
@@ -761,6 +844,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._transport.close() if error is None and unwritten else self._transport.abort()
         if self._setup is not None:
             self._setup.end(error)
+        self._decoding.clear()
         for queue in (self._in_flight, self._held.requests):
             while queue:
                 sent = queue.popleft()
@@ -769,17 +853,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 sent.fail(lost)
         for listener in list(self._close_listeners):
             listener(self, error)
-        if self._transport is None:
-            self._break_cycles()
-
-    def _break_cycles(self) -> None:
-        """Remove the references to this object from its parts, because it has no transport.
-
-        Without them, the object and the large buffer of a TLS transport are freed at once, and not
-        only when the garbage collector runs.
-        """
-        self._arrivals.end()
-        self._handle = self._arrivals.on_frame
 
     def close_when_idle(self) -> None:
         """Close the connection as soon as no request is in flight. Synchronous."""

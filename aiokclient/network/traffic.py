@@ -31,8 +31,7 @@ from aiokclient.protocol.schema import Struct
 
 if TYPE_CHECKING:
     from aiokclient.errors import KafkaError
-    from aiokclient.network.connection import ConnectedBroker
-    from aiokclient.network.sent import PendingRequest
+    from aiokclient.network.connection import ConnectedBroker, PendingRequest
     from aiokclient.protocol.fields import Buffer
 
 __all__ = ["Meter", "Traffic", "size_of"]
@@ -83,24 +82,24 @@ class Meter:
 
     __slots__ = (
         "_by_api",
-        "_enabled",
         "_latencies",
         "_metrics",
         "_received",
         "_sent",
         "_setup_bytes",
         "_setup_responses",
-        "_sizes",
         "_throttle",
         "_throttled",
+        "is_logged",
         "node_id",
+        "request_sizes",
         "traffic",
     )
 
     def __init__(self, traffic: Traffic, metrics: Metrics, node_id: int) -> None:
         self.node_id = node_id
         self.traffic = traffic
-        self._enabled = traffic.enabled
+        self.is_logged = traffic.is_logged
         self._metrics = metrics
         self._latencies: dict[type, Histogram] = {}
         self._by_api: dict[str, Histogram] = {}
@@ -111,13 +110,13 @@ class Meter:
         self._throttle = metrics.histogram("client.throttle.seconds", unit="s", broker=broker)
         self._throttled = Spread()
         """The throttle times in responses to Produce, except those that are 0."""
-        self._sizes = Spread()
+        self.request_sizes = Spread()
         """The sizes of requests, also of those that set up a connection."""
         self._setup_responses = self._setup_bytes = 0
 
     def update_values(self) -> None:
         """Count the bytes that were sent."""
-        self._sent.value = self._sizes.total
+        self._sent.value = self.request_sizes.total
 
     def take_reading(self, *, again: bool | None) -> MeterReading:
         """Return the measurements; see `Spread.take_reading`."""
@@ -128,27 +127,17 @@ class Meter:
         throttled = self._throttled.take_reading(again=again)
         longest = max(throttled.largest, 0.0) if math.isfinite(produced.largest) else -math.inf
         return MeterReading(
-            self._sizes.take_reading(again=again),
+            self.request_sizes.take_reading(again=again),
             Reading(count, size),
             latencies,
             produced,
             Reading(produced.number, throttled.total, longest),
         )
 
-    def count_setup_request(self, size: int) -> None:
-        """Count a request that sets up a connection."""
-        self._sizes.observe(size)
-
     def count_setup_response(self, size: int) -> None:
         """Count the response to a request that sets up a connection."""
         self._setup_responses += 1
         self._setup_bytes += size
-
-    def count_request(self, broker: ConnectedBroker, sent: PendingRequest, size: int) -> None:
-        """Count a request that was passed to the transport."""
-        self._sizes.observe(size)
-        if self._enabled(DEBUG):
-            self.traffic.log_request(broker, sent.api, sent.version or 0, size)
 
     def count_response(
         self,
@@ -171,7 +160,7 @@ class Meter:
             if sent.api == "Produce":
                 self._throttled.observe(throttle_ms / 1000)
             self.traffic.on_throttle(self.node_id, sent.api, throttle_ms)
-        if self._enabled(DEBUG):
+        if self.is_logged(DEBUG):
             version = sent.version or 0
             self.traffic.log_response(broker, sent.api, version, size, seconds, response)
 
@@ -196,7 +185,7 @@ class Traffic:
         self._metrics = metrics
         self._events = events
         self._log = ClientLog("aiokclient.wire", client_id, group_id)
-        self.enabled = self._log.logger.isEnabledFor
+        self.is_logged = self._log.logger.isEnabledFor
         """The check whether the wire log is enabled for a level."""
         self._meters: dict[int, Meter] = {}
         self._gone = (EMPTY, EMPTY)
@@ -362,7 +351,7 @@ class Traffic:
 
     def log_failure(self, broker: ConnectedBroker, sent: PendingRequest, error: KafkaError) -> None:
         """Log a request that gets no response."""
-        if not self.enabled(DEBUG):
+        if not self.is_logged(DEBUG):
             return
         self._log.debug(
             "%s v%s to %s: no response: %s",

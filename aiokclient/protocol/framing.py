@@ -199,42 +199,14 @@ def _frame(head: bytearray, body: Message, version: int) -> list[Buffer]:
     return segments
 
 
-class _Heads:
-    """The request headers of one client. Their constant parts are encoded only once.
-
-    Every version of a request header begins with API key, API version and correlation id.
-    """
-
-    def __init__(self, client_id: str | None) -> None:
-        self._client_id = client_id
-        self._rests: dict[int, bytes] = {}
-
-    def build_head(self, header_version: int, key: int, version: int, number: int) -> bytearray:
-        rest = self._rests.get(header_version)
-        if rest is None:
-            header = RequestHeader(client_id=self._client_id)
-            whole = header.encode_into(header_version, bytearray(), [])
-            rest = self._rests[header_version] = bytes(whole[_HEADER_START.size :])
-        head = bytearray(_REQUEST_START.pack(0, key, version, number))
-        head += rest
-        return head
-
-
-def _after_header(frame: Buffer, header_version: int) -> int:
-    """Return the position at which the body of a response begins."""
-    if header_version == 0:
-        return _PREFIX
-    if header_version == 1 and len(frame) > _PREFIX and frame[_PREFIX] == 0:
-        return _PREFIX + 1  # The header has no tagged fields.
-    return ResponseHeader.decode_from(frame, 0, header_version)[1]
-
-
 class InFlight(NamedTuple):
     """A request that waits for its response."""
 
     correlation_id: int
     request: Request[Any]
     version: int
+    response_header: int
+    """The version of the header of the response."""
 
     def decode(self, frame: Buffer) -> Any:
         """Decode the response. Raises ProtocolError if it is malformed. Thread-safe.
@@ -242,7 +214,11 @@ class InFlight(NamedTuple):
         Bytes after the response are ignored, as in Kafka's own client, because some brokers send
         them.
         """
-        position = _after_header(frame, self.request.response_class.header_version(self.version))
+        position = _PREFIX
+        if self.response_header:
+            position += 1
+            if len(frame) <= _PREFIX or frame[_PREFIX]:  # The header has tagged fields.
+                position = ResponseHeader.decode_from(frame, 0, self.response_header)[1]
         return self.request.read_response(frame, position, self.version)[0]
 
 
@@ -254,7 +230,9 @@ class ClientPipeline:
 
     def __init__(self, client_id: str | None) -> None:
         self.client_id = client_id
-        self._heads = _Heads(client_id)
+        self._headers: dict[tuple[type[Request[Any]], int], tuple[bytes, int]] = {}
+        """For each class of requests and version: the end of the header, which is the same for all
+        requests, and the version of the header of responses."""
         self._in_flight: deque[InFlight] = deque()
         self._next = 0
 
@@ -282,14 +260,25 @@ class ClientPipeline:
         Raises the errors of `Message.encode_into`. The request is not in flight then.
         """
         number = self._next
-        head = self._heads.build_head(
-            request.header_version(version), request.api_key, version, number
+        header = self._headers.get((type(request), version))
+        end, response_header = (
+            self._add_header(type(request), version) if header is None else header
         )
+        # Every version of a request header begins with API key, API version and correlation id.
+        head = bytearray(_REQUEST_START.pack(0, request.api_key, version, number))
+        head += end
         segments = _frame(head, request, version)
         self._next = 0 if number == _LAST_CORRELATION_ID else number + 1
         if expect_response:
-            self._in_flight.append(InFlight(number, request, version))
+            self._in_flight.append(InFlight(number, request, version, response_header))
         return number, segments
+
+    def _add_header(self, request: type[Request[Any]], version: int) -> tuple[bytes, int]:
+        header = RequestHeader(client_id=self.client_id)
+        encoded = header.encode_into(request.header_version(version), bytearray(), [])
+        added = bytes(encoded[_HEADER_START.size :]), request.response_class.header_version(version)
+        self._headers[request, version] = added
+        return added
 
     def match_response(self, frame: Buffer) -> InFlight:
         """Remove and return the oldest request in flight, to which a frame is the response.

@@ -56,9 +56,8 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
-from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.connection import BrokerConnection, OnResponse
 from aiokclient.network.pool import Purpose
-from aiokclient.network.sent import OnResponse
 from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.protocol.messages.fetch import (
     FetchPartition,

@@ -29,9 +29,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from aiokclient.background import ended
+from aiokclient.background import WakeTimer, ended
 from aiokclient.errors import ClosedError, KafkaError
-from aiokclient.network.wake_timer import WakeTimer
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.transaction.requests import TransactionRequests
 from aiokclient.producer.transaction.states import TransactionState

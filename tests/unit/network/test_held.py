@@ -2,7 +2,8 @@
 
 import asyncio
 
-from aiokclient.network.sent import AwaitedRequest, CallbackRequest, HeldRequests, PendingRequest
+from aiokclient.network.connection import AwaitedRequest, CallbackRequest, PendingRequest
+from aiokclient.network.flow import HeldRequests
 from aiokclient.protocol.messages.metadata import MetadataRequest
 
 

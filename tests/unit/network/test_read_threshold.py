@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import pytest
 import trustme
 
-import aiokclient.network.read_threshold as module
+import aiokclient.network.flow as module
 from aiokclient.errors import DisconnectedError
 from aiokclient.network.connection import BrokerConnection
-from aiokclient.network.read_threshold import ATTEMPTS, MARGIN, THRESHOLD, ReadThreshold
+from aiokclient.network.flow import ATTEMPTS, MARGIN, THRESHOLD, ReadThreshold
 from aiokclient.testing.simulation.loop import VirtualLoop
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="The option is used on Linux only.")

@@ -13,9 +13,8 @@ from aiokclient.clock import SystemClock
 from aiokclient.errors import DisconnectedError
 from aiokclient.events import Throttled
 from aiokclient.metrics import Metrics, Reading
-from aiokclient.network.connection import ConnectedBroker
+from aiokclient.network.connection import ConnectedBroker, PendingRequest
 from aiokclient.network.event_hub import EventHub
-from aiokclient.network.sent import PendingRequest
 from aiokclient.network.traffic import DROPPED, NAMED, STRUCTS, Meter, Traffic
 from aiokclient.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from aiokclient.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
@@ -51,7 +50,8 @@ def exchange(
     version: int | None = 3,
 ) -> None:
     broker, sent = ConnectedBroker(meter.node_id, "host", 9092), request(message, version)
-    meter.count_request(broker, sent, size)
+    meter.request_sizes.observe(size)
+    meter.traffic.log_request(broker, sent.api, sent.version or 0, size)
     answered = ListGroupsResponse() if response is None else response
     meter.count_response(broker, sent, answered, answer, sent.since + latency_s, throttle_ms)
 
@@ -73,7 +73,7 @@ def test_requests_and_responses_are_counted_with_their_bytes(
 ) -> None:
     meter = traffic.get_meter(1)
     assert traffic.get_meter(1) is meter
-    meter.count_setup_request(70)
+    meter.request_sizes.observe(70)
     meter.count_setup_response(30)
     meter.count_setup_response(5)
     exchange(meter, 100, 20)

@@ -1,4 +1,9 @@
-"""The number of bytes for which the kernel waits before it wakes up the event loop, over TLS.
+"""The flow control of a connection: when requests are written, and when the kernel reports reads.
+
+`HeldRequests` is the queue of the requests that may not be written yet.
+
+`ReadThreshold` is the number of bytes for which the kernel waits before it wakes up the event loop,
+over TLS.
 
 A broker sends a large response in TLS records of 16 KiB. If it takes longer to encrypt a record
 than the client takes to decrypt one, the event loop would wake up for every record, which costs
@@ -20,11 +25,87 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from typing import Any, Final
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
 
-from aiokclient.network.wake_timer import WakeTimer
+from aiokclient.background import WakeTimer
 
-__all__ = ["ReadThreshold"]
+if TYPE_CHECKING:
+    from aiokclient.network.connection import PendingRequest
+
+__all__ = ["HeldRequests", "ReadThreshold"]
+
+
+class HeldRequests:
+    """The queue of held requests, in the order of sending.
+
+    The connection writes nothing while `paused` (the transport's buffer is full, or the client
+    authenticates again) and before `throttled_until` (the broker has returned a throttle time). All
+    times are on the loop's clock.
+    """
+
+    __slots__ = ("_full", "_paused_at", "paused", "requests", "suspended", "throttled_until")
+
+    def __init__(self) -> None:
+        self.requests: deque[PendingRequest] = deque()
+        self.paused = False
+        self.throttled_until = 0.0
+        self._full = False
+        self.suspended = False
+        self._paused_at = 0.0
+
+    def pause(self, now: float) -> None:
+        """Write nothing until `resume`, because the transport's buffer is full."""
+        self.paused = self._full = True
+        self._paused_at = now
+
+    def resume(self) -> None:
+        """Continue to write, because the transport accepts requests again."""
+        self._full = False
+        self.paused = self.suspended
+
+    def suspend(self, on: bool) -> None:
+        """Write nothing while `on`, because the client authenticates again."""
+        self.suspended = on
+        self.paused = on or self._full
+
+    def hold_until(self, until: float) -> None:
+        """Write nothing before this time."""
+        self.throttled_until = max(self.throttled_until, until)
+
+    def add(self, request: PendingRequest, now: float) -> float:
+        """Queue a request, and return the time at which the connection must look at the queue."""
+        self.requests.append(request)
+        if now < self.throttled_until:
+            return min(request.deadline, self.throttled_until)
+        return request.deadline
+
+    def take_next(self, now: float) -> PendingRequest | None:
+        """Remove and return the first request if it can be written now."""
+        while self.requests and not (self.paused or now < self.throttled_until):
+            request = self.requests.popleft()
+            if not request.over:
+                return request
+        return None
+
+    def take_expired(self, now: float) -> list[PendingRequest]:
+        """Remove and return the requests whose deadline has passed."""
+        late = [request for request in self.requests if request.deadline <= now]
+        for request in late:
+            self.requests.remove(request)
+        return late
+
+    def is_stuck(self, request: PendingRequest) -> bool:
+        """Return whether only a full transport has kept this request from being written."""
+        return self._full and max(self._paused_at, self.throttled_until) <= request.since
+
+    def wake_times(self, now: float) -> list[float]:
+        """Return the times at which the connection must look at the queue."""
+        times = [request.deadline for request in self.requests]
+        if times and self.throttled_until > now:
+            times.append(self.throttled_until)
+        return times
+
 
 THRESHOLD: Final = 128 * 1024
 MARGIN: Final = 32 * 1024
