@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 from aiokclient.admin.arguments import as_kind, as_name, as_principal, as_resources
 from aiokclient.admin.cluster import AclOperation
@@ -17,7 +17,6 @@ from aiokclient.protocol.messages.create_acls import AclCreation, CreateAclsRequ
 from aiokclient.protocol.messages.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsFilterResult,
-    DeleteAclsMatchingAcl,
     DeleteAclsRequest,
 )
 from aiokclient.protocol.messages.describe_acls import DescribeAclsRequest
@@ -218,7 +217,7 @@ async def create_acls(
         response = await requests.send(request, AnyBroker(), remaining)
         # The results do not name their ACLs. The results are in the order of the request.
         return {
-            acl: failure(result.error_code, result.error_message, "CreateAcls", str(acl))
+            acl: failure(result, "CreateAcls", str(acl))
             for acl, result in zip(items, response.results, strict=False)
         }
 
@@ -230,30 +229,10 @@ async def describe_acls(
 ) -> tuple[AclBinding, ...]:
     """See `Admin.describe_acls`."""
     wanted = AclBindingFilter() if acl_filter is None else _checked_filter(acl_filter)
-    request = DescribeAclsRequest(
-        resource_type_filter=wanted.pattern.type,
-        resource_name_filter=wanted.pattern.name,
-        pattern_type_filter=wanted.pattern.pattern_type,
-        principal_filter=wanted.principal,
-        host_filter=wanted.host,
-        operation=wanted.operation,
-        permission_type=wanted.permission,
-    )
+    request = DescribeAclsRequest(**_fields_of(wanted))
     response = await requests.send(request, AnyBroker(), timeout)
     return tuple(
-        AclBinding(
-            ResourcePattern(
-                AclResourceType(resource.resource_type),
-                resource.resource_name,
-                PatternType(resource.pattern_type),
-            ),
-            acl.principal,
-            AclOperation(acl.operation),
-            AclPermissionType(acl.permission_type),
-            acl.host,
-        )
-        for resource in response.resources
-        for acl in resource.acls
+        _binding(resource, acl) for resource in response.resources for acl in resource.acls
     )
 
 
@@ -261,7 +240,10 @@ async def delete_acls(
     requests: AdminRequests, filters: Iterable[AclBindingFilter], timeout: float | None
 ) -> Results[AclBindingFilter, tuple[AclBinding, ...]]:
     """See `Admin.delete_acls`."""
-    wanted = {each: _deletion(each) for each in as_resources(filters, AclBindingFilter)}
+    wanted = {
+        each: DeleteAclsFilter(**_fields_of(_checked_filter(each)))
+        for each in as_resources(filters, AclBindingFilter)
+    }
     deleted: dict[AclBindingFilter, dict[AclBinding, None]] = {each: {} for each in wanted}
 
     async def ask(
@@ -330,27 +312,27 @@ def _require_known(member: IntEnum) -> None:
         )
 
 
-def _deletion(given: AclBindingFilter) -> DeleteAclsFilter:
-    wanted = _checked_filter(given)
-    return DeleteAclsFilter(
-        resource_type_filter=wanted.pattern.type,
-        resource_name_filter=wanted.pattern.name,
-        pattern_type_filter=wanted.pattern.pattern_type,
-        principal_filter=wanted.principal,
-        host_filter=wanted.host,
-        operation=wanted.operation,
-        permission_type=wanted.permission,
-    )
+def _fields_of(wanted: AclBindingFilter) -> dict[str, Any]:
+    """Return the fields that the requests to describe and to delete ACLs have for a filter."""
+    return {
+        "resource_type_filter": wanted.pattern.type,
+        "resource_name_filter": wanted.pattern.name,
+        "pattern_type_filter": wanted.pattern.pattern_type,
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission,
+    }
 
 
 def _deleted(
     wanted: AclBindingFilter, result: DeleteAclsFilterResult, deleted: dict[AclBinding, None]
 ) -> tuple[AclBinding, ...] | KafkaError:
     """Return the deleted ACLs. If the filter or an ACL has an error, return the first one."""
-    error = failure(result.error_code, result.error_message, DELETE, str(wanted))
+    error = failure(result, DELETE, str(wanted))
     for acl in result.matching_acls:
-        binding = _binding(acl)
-        refused = failure(acl.error_code, acl.error_message, DELETE, str(binding))
+        binding = _binding(acl, acl)
+        refused = failure(acl, DELETE, str(binding))
         if refused is None:
             deleted[binding] = None
         error = error or refused
@@ -364,10 +346,12 @@ def _listed(acls: Sequence[AclBinding]) -> str:
     return f"{shown}, and {len(acls) - 20} more" if len(acls) > 20 else shown
 
 
-def _binding(acl: DeleteAclsMatchingAcl) -> AclBinding:
+def _binding(resource: Any, acl: Any) -> AclBinding:
     return AclBinding(
         ResourcePattern(
-            AclResourceType(acl.resource_type), acl.resource_name, PatternType(acl.pattern_type)
+            AclResourceType(resource.resource_type),
+            resource.resource_name,
+            PatternType(resource.pattern_type),
         ),
         acl.principal,
         AclOperation(acl.operation),

@@ -12,6 +12,7 @@ from aiokclient.types import TopicPartition, is_integer, shortened, text_problem
 __all__ = [
     "TOPIC",
     "as_kind",
+    "as_list",
     "as_mapping",
     "as_name",
     "as_names",
@@ -37,6 +38,13 @@ def as_mapping(given: Mapping[K, V], keys: str) -> Mapping[K, V]:
     if not isinstance(checked, Mapping):
         raise ArgumentTypeError(f"{given!r} is not a mapping from {keys}. Pass a dict.")
     return checked
+
+
+def as_list(given: Any, what: str) -> list[Any]:
+    """Return the items of a collection. Raises ArgumentTypeError if it is not a collection."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise ArgumentTypeError(f"{given!r} is not a collection of {what}. Pass a list.")
+    return list(given)
 
 
 def as_partition(given: Any) -> TopicPartition:

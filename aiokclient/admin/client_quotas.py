@@ -112,7 +112,7 @@ async def alter_client_quotas(
         )
         response = await requests.send(request, AnyBroker(), remaining)
         return {
-            entity: failure(entry.error_code, entry.error_message, API, str(entity))
+            entity: failure(entry, API, str(entity))
             for entry in response.entries
             if (entity := _entity(entry.entity)) is not None
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aiokclient.admin.requests import AdminRequests
@@ -13,7 +14,7 @@ from aiokclient.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from aiokclient.protocol.messages.metadata import MetadataResponse
+from aiokclient.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 from aiokclient.types import public_in
 
@@ -89,7 +90,7 @@ class ClusterDescription:
     authorized_operations: frozenset[AclOperation] | None = None
 
 
-def described_broker(broker: BrokerInfo) -> BrokerDescription:
+def described_broker(broker: BrokerInfo | MetadataResponseBroker) -> BrokerDescription:
     """Return the description of a broker in the metadata."""
     return BrokerDescription(broker.node_id, broker.host, broker.port, broker.rack)
 
@@ -111,7 +112,11 @@ async def describe_cluster(
         if include_fenced_brokers:
             raise
         return await _describe_from_metadata(requests, include_authorized_operations, timeout)
-    return _described(response)
+    brokers = (
+        BrokerDescription(each.broker_id, each.host, each.port, each.rack, each.is_fenced)
+        for each in response.brokers
+    )
+    return _described(response, brokers)
 
 
 async def _describe_from_metadata(
@@ -123,30 +128,15 @@ async def _describe_from_metadata(
     request = WantedTopicsRequest([])
     request.include_cluster_authorized_operations = authorized
     response: MetadataResponse = await requests.send(request, AnyBroker(), timeout)
+    return _described(response, map(described_broker, response.brokers))
+
+
+def _described(
+    response: DescribeClusterResponse | MetadataResponse, brokers: Iterable[BrokerDescription]
+) -> ClusterDescription:
     return ClusterDescription(
         response.cluster_id,
-        _broker_id(response.controller_id),
-        tuple(
-            BrokerDescription(broker.node_id, broker.host, broker.port, broker.rack)
-            for broker in sorted(response.brokers, key=lambda broker: broker.node_id)
-        ),
+        None if response.controller_id < 0 else response.controller_id,
+        tuple(sorted(brokers, key=lambda broker: broker.node_id)),
         operations(response.cluster_authorized_operations),
     )
-
-
-def _described(response: DescribeClusterResponse) -> ClusterDescription:
-    return ClusterDescription(
-        response.cluster_id,
-        _broker_id(response.controller_id),
-        tuple(
-            BrokerDescription(
-                broker.broker_id, broker.host, broker.port, broker.rack, broker.is_fenced
-            )
-            for broker in sorted(response.brokers, key=lambda broker: broker.broker_id)
-        ),
-        operations(response.cluster_authorized_operations),
-    )
-
-
-def _broker_id(number: int) -> int | None:
-    return None if number < 0 else number

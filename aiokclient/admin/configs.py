@@ -237,9 +237,7 @@ async def describe_configs(
         )
         response = await requests.send(request, to, remaining)
         return {
-            (key := _resource(result)): failure(
-                result.error_code, result.error_message, "DescribeConfigs", str(key)
-            )
+            (key := _resource(result)): failure(result, "DescribeConfigs", str(key))
             or {entry.name: _entry(entry) for entry in result.configs}
             for result in response.results
         }
@@ -268,9 +266,7 @@ async def alter_configs(
         )
         response = await requests.send(request, to, remaining)
         return {
-            (key := _resource(result)): failure(
-                result.error_code, result.error_message, API, str(key)
-            )
+            (key := _resource(result)): failure(result, API, str(key))
             for result in response.responses
         }
 

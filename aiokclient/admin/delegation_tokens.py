@@ -89,7 +89,13 @@ async def create_delegation_token(
     if owner is not None:
         request.owner_principal_type, request.owner_principal_name = _parts(owner)
     response = await requests.send(request, AnyBroker(), timeout)
-    return _created(response, principals)
+    return _token(
+        response,
+        principals,
+        response.issue_timestamp_ms,
+        response.expiry_timestamp_ms,
+        response.max_timestamp_ms,
+    )
 
 
 async def renew_delegation_token(
@@ -133,40 +139,36 @@ async def describe_delegation_token(
         ]
     )
     response = await requests.send(request, AnyBroker(), timeout)
-    return tuple(map(_described, response.tokens))
-
-
-def _created(
-    response: CreateDelegationTokenResponse, renewers: Iterable[tuple[str, str]]
-) -> DelegationToken:
-    return DelegationToken(
-        response.token_id,
-        _base64(response.hmac),
-        _principal(response.principal_type, response.principal_name),
-        _requester(response),
-        tuple(_principal(kind, name) for kind, name in renewers),
-        response.issue_timestamp_ms,
-        response.expiry_timestamp_ms,
-        response.max_timestamp_ms,
+    return tuple(
+        _token(
+            token,
+            [(each.principal_type, each.principal_name) for each in token.renewers],
+            token.issue_timestamp,
+            token.expiry_timestamp,
+            token.max_timestamp,
+        )
+        for token in response.tokens
     )
 
 
-def _described(token: DescribedDelegationToken) -> DelegationToken:
+def _token(
+    token: CreateDelegationTokenResponse | DescribedDelegationToken,
+    renewers: Iterable[tuple[str, str]],
+    issue_timestamp: int,
+    expiry_timestamp: int,
+    max_timestamp: int,
+) -> DelegationToken:
+    requester, name = token.token_requester_principal_type, token.token_requester_principal_name
     return DelegationToken(
         token.token_id,
-        _base64(token.hmac),
+        Secret(b2a_base64(token.hmac, newline=False).decode()),
         _principal(token.principal_type, token.principal_name),
-        _requester(token),
-        tuple(_principal(each.principal_type, each.principal_name) for each in token.renewers),
-        token.issue_timestamp,
-        token.expiry_timestamp,
-        token.max_timestamp,
+        _principal(requester, name) if requester else None,
+        tuple(_principal(kind, name) for kind, name in renewers),
+        issue_timestamp,
+        expiry_timestamp,
+        max_timestamp,
     )
-
-
-def _requester(token: CreateDelegationTokenResponse | DescribedDelegationToken) -> str | None:
-    kind, name = token.token_requester_principal_type, token.token_requester_principal_name
-    return _principal(kind, name) if kind else None
 
 
 def _principal(kind: str, name: str) -> str:
@@ -177,10 +179,6 @@ def _parts(principal: str) -> tuple[str, str]:
     """Return the type and the name of a principal."""
     kind, _, name = as_principal(principal).partition(":")
     return kind, name
-
-
-def _base64(hmac: bytes) -> Secret:
-    return Secret(b2a_base64(hmac, newline=False).decode())
 
 
 def _hmac(token: TokenOrHmac) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 from aiokclient.admin.arguments import (
@@ -20,10 +20,19 @@ from aiokclient.admin.cluster import BrokerDescription, described_broker
 from aiokclient.admin.group_descriptions import (
     GroupDescription,
     GroupListing,
+    GroupMemberDescription,
     classic_group,
     epoch_group,
 )
-from aiokclient.admin.requests import AdminRequests, Answers, ask_targets, failure, leader_failure
+from aiokclient.admin.requests import (
+    AdminRequests,
+    Answers,
+    ask_targets,
+    by_partition,
+    by_topic,
+    failure,
+    leader_failure,
+)
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata.snapshot import BrokerInfo, ClusterMetadata
 from aiokclient.cluster.targets import AnyBroker, Broker, Coordinator, Leader
@@ -36,6 +45,7 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     UsageError,
+    error_for,
 )
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
 from aiokclient.log.kept_errors import bare
@@ -67,9 +77,6 @@ from aiokclient.protocol.messages.offset_fetch import (
 from aiokclient.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from aiokclient.protocol.schema import Request
 from aiokclient.types import OffsetAndMetadata, TopicPartition, public_in
-
-if TYPE_CHECKING:
-    from aiokclient.admin.group_descriptions import GroupDescription, GroupMemberDescription
 
 __all__ = [
     "list_groups",
@@ -191,12 +198,7 @@ async def delete_groups(
         request = DeleteGroupsRequest(groups_names=list(items))
         response = await requests.send(request, Broker(to.node_id), remaining)
         return {
-            result.group_id: failure(
-                result.error_code,
-                result.error_message,
-                "DeleteGroups",
-                f"group {result.group_id}",
-            )
+            result.group_id: failure(result, "DeleteGroups", f"group {result.group_id}")
             for result in response.results
         }
 
@@ -240,7 +242,7 @@ async def remove_members(
             name = (member.group_instance_id or "") if static else member.member_id
             gone = member.error_code == UnknownMemberIdError.code
             code = 0 if unknown and gone else member.error_code
-            answers[name] = failure(code, None, "LeaveGroup", f"group {group}")
+            answers[name] = error_for(code, api="LeaveGroup", resource=f"group {group}")
         return answers
 
     return await requests.ask_items(dict.fromkeys(as_names(members)), ask, timeout)
@@ -294,7 +296,7 @@ def _listed(response: ListGroupsResponse, broker: BrokerDescription) -> dict[str
 
 def _failure(group: Any, api: str) -> KafkaError | None:
     absent = isinstance(group, DescribedGroup) and group.group_state == DEAD
-    error = failure(group.error_code, group.error_message, api, f"group {group.group_id}")
+    error = failure(group, api, f"group {group.group_id}")
     if error is None and absent:
         return GroupIdNotFoundError(api=api, resource=f"group {group.group_id}")
     return error
@@ -392,7 +394,7 @@ async def alter_consumer_group_offsets(
             name = topic.name or snapshot.names.get(topic.topic_id, "")
             for result in topic.partitions:
                 tp = TopicPartition(name, result.partition_index)
-                error = failure(result.error_code, None, "OffsetCommit", f"partition {tp}")
+                error = error_for(result.error_code, api="OffsetCommit", resource=f"partition {tp}")
                 if error is not None and error.code in LIVE_GROUP:
                     error.what, error.hint = LIVE_GROUP[error.code]
                 answers[tp] = error
@@ -410,21 +412,18 @@ async def delete_consumer_group_offsets(
     async def ask(
         items: dict[TopicPartition, None], remaining: float
     ) -> Answers[TopicPartition, None]:
-        topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
-        for name, index in items:
-            one = OffsetDeleteRequestPartition(partition_index=index)
-            topics.setdefault(name, []).append(one)
-        request = OffsetDeleteRequest(
-            group_id=group,
-            topics=[OffsetDeleteRequestTopic(name=n, partitions=p) for n, p in topics.items()],
-        )
+        topics = [
+            OffsetDeleteRequestTopic(
+                name=name,
+                partitions=[OffsetDeleteRequestPartition(partition_index=i) for _, i in tps],
+            )
+            for name, tps in by_topic(items).items()
+        ]
+        request = OffsetDeleteRequest(group_id=group, topics=topics)
         response = await requests.send(request, Coordinator("group", group), remaining)
         return {
-            (tp := TopicPartition(topic.name, result.partition_index)): failure(
-                result.error_code, None, "OffsetDelete", f"partition {tp}"
-            )
-            for topic in response.topics
-            for result in topic.partitions
+            tp: error_for(result.error_code, api="OffsetDelete", resource=f"partition {tp}")
+            for tp, result in by_partition(response.topics)
         }
 
     return await requests.ask_items(as_partitions(tps), ask, timeout)
@@ -432,12 +431,12 @@ async def delete_consumer_group_offsets(
 
 def _offsets(group: Any, group_id: str, names: Mapping[UUID, str]) -> Offsets | KafkaError:
     found: Offsets = {}
-    error = failure(group.error_code, None, "OffsetFetch", f"group {group_id}")
+    where = f"group {group_id}"
+    error = error_for(group.error_code, api="OffsetFetch", resource=where)
     for topic in group.topics:
         name = topic.name or names.get(getattr(topic, "topic_id", NO_ID))
         for each in topic.partitions:
-            where = f"group {group_id}"
-            error = error or failure(each.error_code, None, "OffsetFetch", where)
+            error = error or error_for(each.error_code, api="OffsetFetch", resource=where)
             # A topic id without a name belongs to a topic that was deleted in the meantime.
             if name and each.committed_offset >= 0:
                 epoch = each.committed_leader_epoch
@@ -451,30 +450,32 @@ def _unknown(snapshot: ClusterMetadata, tp: TopicPartition) -> KafkaError | None
     topic = snapshot.topic(tp.topic)
     if topic is None:
         return UnknownTopicOrPartitionError(api="OffsetCommit", topic_partition=tp)
-    return failure(topic.error, None, "OffsetCommit", f"topic {topic.name}")
+    return error_for(topic.error, api="OffsetCommit", resource=f"topic {topic.name}")
 
 
 def _commit(
     group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], snapshot: ClusterMetadata
 ) -> OffsetCommitRequest:
-    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for (name, index), (offset, note, epoch) in offsets.items():
-        topics.setdefault(name, []).append(
-            OffsetCommitRequestPartition(
-                partition_index=index,
-                committed_offset=offset,
-                committed_leader_epoch=-1 if epoch is None else epoch,
-                committed_metadata=note,
-            )
+    topics = [
+        # The API version determines whether the name or the id is encoded.
+        OffsetCommitRequestTopic(
+            name=name,
+            topic_id=snapshot.topics[name].topic_id,
+            partitions=[_committed(tp.partition, *offsets[tp]) for tp in tps],
         )
-    known = snapshot.topics
-    return OffsetCommitRequest(
-        group_id=group,
-        topics=[
-            # The API version determines whether the name or the id is encoded.
-            OffsetCommitRequestTopic(name=name, topic_id=known[name].topic_id, partitions=parts)
-            for name, parts in topics.items()
-        ],
+        for name, tps in by_topic(offsets).items()
+    ]
+    return OffsetCommitRequest(group_id=group, topics=topics)
+
+
+def _committed(
+    index: int, offset: int, metadata: str, epoch: int | None
+) -> OffsetCommitRequestPartition:
+    return OffsetCommitRequestPartition(
+        partition_index=index,
+        committed_offset=offset,
+        committed_leader_epoch=-1 if epoch is None else epoch,
+        committed_metadata=metadata,
     )
 
 
@@ -561,12 +562,8 @@ async def _read_ends(
         request = _make_ends_request(items, level, requests.broker_timeout_ms(remaining))
         response = await requests.send(request, to, remaining)
         return {
-            (tp := TopicPartition(topic.name, part.partition_index)): leader_failure(
-                part.error_code, LIST_OFFSETS, tp
-            )
-            or part.offset
-            for topic in response.topics
-            for part in topic.partitions
+            tp: leader_failure(part.error_code, LIST_OFFSETS, tp) or part.offset
+            for tp, part in by_partition(response.topics)
         }
 
     found = await requests.ask_leaders(existing, ask, LIST_OFFSETS, requests.seconds_until(until))
@@ -586,18 +583,18 @@ def _isolation_number(given: Any) -> int:
 def _make_ends_request(
     tps: Iterable[TopicPartition], level: int, timeout_ms: int
 ) -> ListOffsetsRequest:
-    topics: dict[str, list[ListOffsetsPartition]] = {}
-    for name, index in tps:
-        partition = ListOffsetsPartition(partition_index=index, timestamp=LATEST_TIMESTAMP)
-        topics.setdefault(name, []).append(partition)
+    topics = [
+        ListOffsetsTopic(
+            name=name,
+            partitions=[
+                ListOffsetsPartition(partition_index=tp.partition, timestamp=LATEST_TIMESTAMP)
+                for tp in of_topic
+            ],
+        )
+        for name, of_topic in by_topic(tps).items()
+    ]
     return ListOffsetsRequest(
-        replica_id=CLIENT_REPLICA_ID,
-        isolation_level=level,
-        topics=[
-            ListOffsetsTopic(name=name, partitions=partitions)
-            for name, partitions in topics.items()
-        ],
-        timeout_ms=timeout_ms,
+        replica_id=CLIENT_REPLICA_ID, isolation_level=level, topics=topics, timeout_ms=timeout_ms
     )
 
 

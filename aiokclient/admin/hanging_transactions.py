@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from aiokclient.admin.arguments import TOPIC, as_name, as_partition, require_integer
-from aiokclient.admin.requests import AdminRequests, Answers, leader_failure
+from aiokclient.admin.requests import AdminRequests, Answers, by_partition, leader_failure
 from aiokclient.admin.topics import describe_topics, list_topics
 from aiokclient.admin.transactions import (
     TransactionDescription,
@@ -213,12 +213,9 @@ async def abort_transaction(
         request = WriteTxnMarkersRequest(markers=[marker])
         response = await requests.send(request, to, remaining)
         return {
-            (tp := TopicPartition(topic.name, part.partition_index)): leader_failure(
-                part.error_code, API, tp
-            )
+            tp: leader_failure(part.error_code, API, tp)
             for result in response.markers
-            for topic in result.topics
-            for part in topic.partitions
+            for tp, part in by_partition(result.topics)
         }
 
     wanted = {as_partition(transaction.partition): None}

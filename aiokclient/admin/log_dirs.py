@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from aiokclient.admin.arguments import TOPIC, as_name, require_integer
-from aiokclient.admin.requests import AdminRequests, Answers, ask_targets, failure
+from aiokclient.admin.arguments import TOPIC, as_list, as_name, require_integer
+from aiokclient.admin.requests import AdminRequests, Answers, ask_targets
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import Broker
-from aiokclient.errors import KafkaError, UnknownTopicOrPartitionError
-from aiokclient.errors.local import ArgumentTypeError
+from aiokclient.errors import KafkaError, UnknownTopicOrPartitionError, error_for
 from aiokclient.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -65,30 +64,27 @@ async def describe_log_dirs(
     timeout: float | None,
 ) -> Results[int, tuple[LogDirDescription, ...]]:
     """See `Admin.describe_log_dirs`."""
-    nodes = None if brokers is None else _several(brokers, "broker ids")
+    nodes = None if brokers is None else as_list(brokers, "broker ids")
     for node in nodes or ():
         require_integer(node, "the id of a broker")
-    names = None if topics is None else _several(topics, "topics")
+    names = None if topics is None else as_list(topics, "topics")
     for name in names or ():
         as_name(name, TOPIC)
-    nodes = None if nodes is None else list(dict.fromkeys(nodes))
     names = None if names is None else list(dict.fromkeys(names))
     requests.require_open()
-    cluster, until = requests.cluster, requests.deadline_after(timeout)
-
-    def left() -> float:
-        return max(until - cluster.clock.monotonic(), 0.0)
-
-    snapshot = await cluster.updater.refresh(names or None, timeout=left(), at_once=True)
+    until = requests.deadline_after(timeout)
+    snapshot = await requests.cluster.updater.refresh(
+        names or None, timeout=requests.seconds_until(until), at_once=True
+    )
     wanted: list[DescribableLogDirTopic] | None = None
     if names is not None:
         wanted = []
         for name in names:
             info = snapshot.topic(name)
-            code = 0 if info is None else info.error
-            error = failure(code, None, API, f"topic {name}")
-            if error is not None or info is None:
-                raise error or UnknownTopicOrPartitionError(api=API, resource=f"topic {name}")
+            if info is None:
+                raise UnknownTopicOrPartitionError(api=API, resource=f"topic {name}")
+            if error := error_for(info.error, api=API, resource=f"topic {name}"):
+                raise error
             indexes = [part.index for part in info.partitions]
             wanted.append(DescribableLogDirTopic(topic=name, partitions=indexes))
     request = DescribeLogDirsRequest(topics=wanted)
@@ -106,17 +102,11 @@ async def describe_log_dirs(
         return await ask_targets({Broker(node): {node: None} for node in items}, ask_one)
 
     chosen = sorted(snapshot.brokers) if nodes is None else nodes
-    return await requests.ask_items(dict.fromkeys(chosen), ask, left())
-
-
-def _several(given: Any, what: str) -> list[Any]:
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise ArgumentTypeError(f"{given!r} is not a collection of {what}. Pass a list.")
-    return list(given)
+    return await requests.ask_items(dict.fromkeys(chosen), ask, requests.seconds_until(until))
 
 
 def _described(result: DescribeLogDirsResult, node_id: int) -> LogDirDescription:
-    error = failure(result.error_code, None, API, f"log directory {result.log_dir}")
+    error = error_for(result.error_code, api=API, resource=f"log directory {result.log_dir}")
     if error is not None:
         error.broker = node_id
     replicas = {

@@ -9,7 +9,7 @@ cluster client.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias, TypeVar
 
@@ -37,7 +37,16 @@ from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.protocol.schema import Request, Response
 from aiokclient.types import TopicPartition
 
-__all__ = ["AdminRequests", "Answers", "Ask", "ask_targets", "failure", "leader_failure"]
+__all__ = [
+    "AdminRequests",
+    "Answers",
+    "Ask",
+    "ask_targets",
+    "by_partition",
+    "by_topic",
+    "failure",
+    "leader_failure",
+]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -61,7 +70,8 @@ class AdminRequests:
     def __init__(self, admin: Lifecycle) -> None:
         config = admin._config
         self._admin = admin
-        self._request_s = config.request_timeout_ms / 1000
+        self.patience_s = config.request_timeout_ms / 1000
+        """Seconds to wait for one broker before checking whether the broker still exists."""
         self._backoff = Backoff.of(config)
 
     @property
@@ -69,11 +79,6 @@ class AdminRequests:
         """The cluster client, with its connections and metadata. The admin client must be open."""
         cluster: ClusterClient = self._admin._cluster
         return cluster
-
-    @property
-    def patience_s(self) -> float:
-        """Seconds to wait for one broker before checking whether the broker still exists."""
-        return self._request_s
 
     def require_open(self) -> None:
         """Raise an error if the client is not open, or if another event loop uses it."""
@@ -89,7 +94,7 @@ class AdminRequests:
 
     def broker_timeout_ms(self, remaining_s: float) -> int:
         """Return a timeout for the broker that is shorter than the client's own wait."""
-        waiting = min(max(remaining_s, 0.0), self._request_s)
+        waiting = min(max(remaining_s, 0.0), self.patience_s)
         return max(int(waiting * 900), 1)
 
     async def send(
@@ -308,9 +313,24 @@ async def ask_targets(
     return answers
 
 
-def failure(code: int, message: str | None, api: str, resource: str) -> KafkaError | None:
-    """Return the error of one item in a response, or None for code 0."""
-    return error_for(code, message, api=api, resource=resource)
+def failure(result: Any, api: str, resource: str) -> KafkaError | None:
+    """Return the error of one item in a response that has messages, or None for code 0."""
+    return error_for(result.error_code, result.error_message, api=api, resource=resource)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """Return the partitions of each topic, as requests have them."""
+    topics: dict[str, list[TopicPartition]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp)
+    return topics
+
+
+def by_partition(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:
+    """Yield the result for each partition in the topics of a response."""
+    for topic in topics:
+        for result in topic.partitions:
+            yield TopicPartition(topic.name, result.partition_index), result
 
 
 def leader_failure(
@@ -328,8 +348,8 @@ def _without_leader(
 ) -> KafkaError | None:
     """Return an error if the metadata lacks the partition or its leader, otherwise None."""
     topic = snapshot.topic(partition.topic)
-    if topic is not None and (error := failure(topic.error, None, api, f"topic {topic.name}")):
-        return error
+    if topic is not None and topic.error:
+        return error_for(topic.error, api=api, resource=f"topic {topic.name}")
     if topic is None or not 0 <= partition.partition < len(topic.partitions):
         return UnknownTopicOrPartitionError(api=api, topic_partition=partition)
     if snapshot.leader(*partition) < 0:

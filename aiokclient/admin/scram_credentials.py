@@ -223,12 +223,10 @@ class _Alterations:
                 each for user in items for each in self._salted[user] if each.mechanism == mechanism
             ],
         )
-        left_s = max(self._deadline - self._requests.cluster.clock.monotonic(), 0.0)
-        response = await self._requests.send(request, Controller(), left_s)
+        remaining = self._requests.seconds_until(self._deadline)
+        response = await self._requests.send(request, Controller(), remaining)
         answers = {
-            result.user: failure(
-                result.error_code, result.error_message, ALTER, f"user {result.user}"
-            )
+            result.user: failure(result, ALTER, f"user {result.user}")
             for result in response.results
         }
         self._done.update((user, mechanism) for user, error in answers.items() if error is None)
@@ -295,7 +293,7 @@ def _by_user(
 def _described(
     result: DescribeUserScramCredentialsResult,
 ) -> tuple[ScramCredentialInfo, ...] | KafkaError:
-    error = failure(result.error_code, result.error_message, DESCRIBE, f"user {result.user}")
+    error = failure(result, DESCRIBE, f"user {result.user}")
     return error or tuple(
         ScramCredentialInfo(ScramMechanism(each.mechanism), each.iterations)
         for each in sorted(result.credential_infos, key=lambda info: info.mechanism)

@@ -17,11 +17,11 @@ from aiokclient.admin.arguments import (
 )
 from aiokclient.admin.cluster import AclOperation, operations
 from aiokclient.admin.configs import config_text
-from aiokclient.admin.requests import AdminRequests, Answers, failure
+from aiokclient.admin.requests import AdminRequests, Answers, by_partition, by_topic, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata.listing import by_name, listed
 from aiokclient.cluster.targets import AnyBroker, Controller, Leader
-from aiokclient.errors import IllegalStateError, KafkaError, UnsupportedVersionError
+from aiokclient.errors import IllegalStateError, UnsupportedVersionError, error_for
 from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -171,13 +171,7 @@ async def create_topics(
         )
         response = await requests.send(request, Controller(), remaining)
         return {
-            result.name: failure(
-                result.error_code,
-                result.error_message,
-                "CreateTopics",
-                f"topic {result.name}",
-            )
-            or _created(result)
+            result.name: failure(result, "CreateTopics", f"topic {result.name}") or _created(result)
             for result in response.topics
         }
 
@@ -205,7 +199,7 @@ async def delete_topics(
             request = DeleteTopicsRequest(topic_names=names, timeout_ms=request.timeout_ms)
             response = await requests.send(request, Controller(), remaining)
         return {
-            key: failure(result.error_code, result.error_message, "DeleteTopics", f"topic {key}")
+            key: failure(result, "DeleteTopics", f"topic {key}")
             for result in response.responses
             if (key := _asked(result, items)) is not None
         }
@@ -234,7 +228,7 @@ async def describe_topics(
             key = _asked(topic, items)
             if key is None:
                 return None
-            error = failure(topic.error_code, None, "Metadata", f"topic {key}")
+            error = error_for(topic.error_code, api="Metadata", resource=f"topic {key}")
             return key, error or _described(topic, include_authorized_operations)
 
         return await listed(response.topics, described)
@@ -388,12 +382,7 @@ async def create_partitions(
         )
         response = await requests.send(request, Controller(), remaining)
         return {
-            result.name: failure(
-                result.error_code,
-                result.error_message,
-                "CreatePartitions",
-                f"topic {result.name}",
-            )
+            result.name: failure(result, "CreatePartitions", f"topic {result.name}")
             for result in response.results
         }
 
@@ -423,21 +412,24 @@ async def delete_records(
         group: dict[TopicPartition, int], to: Leader, remaining: float
     ) -> Answers[TopicPartition, int]:
         """Send one request to the broker that leads all of these partitions."""
-        topics: dict[str, list[DeleteRecordsPartition]] = {}
-        for (topic, index), offset in group.items():
-            one = DeleteRecordsPartition(partition_index=index, offset=offset)
-            topics.setdefault(topic, []).append(one)
+        topics = [
+            DeleteRecordsTopic(
+                name=name,
+                partitions=[
+                    DeleteRecordsPartition(partition_index=tp.partition, offset=group[tp])
+                    for tp in tps
+                ],
+            )
+            for name, tps in by_topic(group).items()
+        ]
         request = DeleteRecordsRequest(
-            topics=[DeleteRecordsTopic(name=name, partitions=p) for name, p in topics.items()],
-            timeout_ms=requests.broker_timeout_ms(remaining),
+            topics=topics, timeout_ms=requests.broker_timeout_ms(remaining)
         )
         response = await requests.send(request, to, remaining)
-        answers: dict[TopicPartition, int | KafkaError] = {}
-        for topic in response.topics:
-            for result in topic.partitions:
-                partition = TopicPartition(topic.name, result.partition_index)
-                error = failure(result.error_code, None, DELETE_RECORDS, f"partition {partition}")
-                answers[partition] = error or result.low_watermark
-        return answers
+        return {
+            tp: error_for(result.error_code, api=DELETE_RECORDS, resource=f"partition {tp}")
+            or result.low_watermark
+            for tp, result in by_partition(response.topics)
+        }
 
     return await requests.ask_leaders(wanted, ask, DELETE_RECORDS, timeout)

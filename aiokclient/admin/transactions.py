@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aiokclient.admin.arguments import as_name, as_names, as_partitions, as_text, require_integer
+from aiokclient.admin.arguments import (
+    as_list,
+    as_name,
+    as_names,
+    as_partitions,
+    as_text,
+    require_integer,
+)
 from aiokclient.admin.cluster import BrokerDescription, described_broker
-from aiokclient.admin.requests import AdminRequests, Answers, ask_targets, failure, leader_failure
+from aiokclient.admin.requests import (
+    AdminRequests,
+    Answers,
+    ask_targets,
+    by_partition,
+    by_topic,
+    leader_failure,
+)
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.cluster.targets import Broker, Leader, Target
@@ -19,7 +33,6 @@ from aiokclient.errors import (
     UnsupportedVersionError,
     error_for,
 )
-from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     ProducerState,
@@ -130,9 +143,12 @@ async def list_transactions(
         require_integer(older_than_ms, "a number of milliseconds")
     if pattern is not None:
         as_text(pattern, "a pattern")
+    ids = as_list(producer_ids, "producer ids")
+    for producer_id in ids:
+        require_integer(producer_id, "a producer id")
     request = ListTransactionsRequest(
         state_filters=as_names(states),
-        producer_id_filters=_producer_ids(producer_ids),
+        producer_id_filters=ids,
         duration_filter=ANY_DURATION if older_than_ms is None else older_than_ms,
         transactional_id_pattern=pattern or None,
     )
@@ -166,21 +182,15 @@ async def describe_transactions(
         request = DescribeTransactionsRequest(transactional_ids=list(items))
         response = await requests.send(request, Broker(to.node_id), remaining)
         return {
-            state.transactional_id: _failure(state, "DescribeTransactions") or _described(state, to)
+            state.transactional_id: _failure(
+                state.error_code, "DescribeTransactions", state.transactional_id
+            )
+            or _described(state, to)
             for state in response.transaction_states
         }
 
     wanted = dict.fromkeys(as_names(transactional_ids))
     return await requests.ask_coordinators(wanted, ask, timeout, kind=TRANSACTION)
-
-
-def _producer_ids(given: Iterable[int]) -> list[int]:
-    if not isinstance(given, Iterable) or isinstance(given, str | bytes):
-        raise ArgumentTypeError(f"{given!r} is not a collection of producer ids. Pass a list.")
-    ids = list(given)
-    for each in ids:
-        require_integer(each, "a producer id")
-    return ids
 
 
 def _needed(request: ListTransactionsRequest) -> str:
@@ -200,8 +210,8 @@ def _unknown_states(states: Iterable[str], broker: BrokerInfo) -> KafkaError:
     )
 
 
-def _failure(state: TransactionState, api: str) -> KafkaError | None:
-    return failure(state.error_code, None, api, f"transactional id {state.transactional_id}")
+def _failure(code: int, api: str, transactional_id: str) -> KafkaError | None:
+    return error_for(code, api=api, resource=f"transactional id {transactional_id}")
 
 
 def _described(state: TransactionState, broker: BrokerInfo) -> TransactionDescription:
@@ -279,20 +289,14 @@ async def _producers_of_replica(
 
 async def _ask_for_producers(
     requests: AdminRequests, items: Iterable[TopicPartition], to: Target, remaining: float
-) -> list[tuple[TopicPartition, Any]]:
+) -> Iterator[tuple[TopicPartition, Any]]:
     """Send one DescribeProducers request, and return the result for each partition."""
-    topics: dict[str, list[int]] = {}
-    for tp in items:
-        topics.setdefault(tp.topic, []).append(tp.partition)
-    request = DescribeProducersRequest(
-        topics=[TopicRequest(name=n, partition_indexes=i) for n, i in topics.items()]
-    )
-    response = await requests.send(request, to, remaining)
-    return [
-        (TopicPartition(topic.name, part.partition_index), part)
-        for topic in response.topics
-        for part in topic.partitions
+    topics = [
+        TopicRequest(name=name, partition_indexes=[tp.partition for tp in tps])
+        for name, tps in by_topic(items).items()
     ]
+    response = await requests.send(DescribeProducersRequest(topics=topics), to, remaining)
+    return by_partition(response.topics)
 
 
 async def fence_producers(
@@ -303,14 +307,10 @@ async def fence_producers(
     async def ask(
         items: dict[str, None], to: BrokerInfo, remaining: float
     ) -> Answers[str, FencedProducer]:
-        answers: dict[str, FencedProducer | KafkaError] = {}
-
-        async def fence(some: dict[str, None], transactional_id: str) -> Answers[str, Any]:
+        async def fence(_: dict[str, None], transactional_id: str) -> Answers[str, FencedProducer]:
             return {transactional_id: await _fence(requests, transactional_id, to, remaining)}
 
-        each = {transactional_id: {transactional_id: None} for transactional_id in items}
-        answers.update(await ask_targets(each, fence))
-        return answers
+        return await ask_targets({each: {each: None} for each in items}, fence)
 
     wanted = dict.fromkeys(as_names(transactional_ids))
     return await requests.ask_coordinators(wanted, ask, timeout, kind=TRANSACTION)
@@ -330,9 +330,7 @@ async def _fence(
     response = await requests.send(
         request, Broker(to.node_id), remaining, check=lambda response: None
     )
-    error = failure(
-        response.error_code, None, "InitProducerId", f"transactional id {transactional_id}"
-    )
+    error = _failure(response.error_code, "InitProducerId", transactional_id)
     return error or FencedProducer(response.producer_id, response.producer_epoch)
 
 

@@ -1,5 +1,7 @@
 """Points at which a test of the sink stops or ends the process that reaches them.
 
+They are after-log, before-flush, before-handoff, between-commits, and after-commit.
+
 The option `aiokclient.test.points` names a folder. A file in it, such as `before-flush.3.0` (point,
 batch, and Spark partition) or `after-commit.3`, arms a point once. If its text is `kill`, the
 process ends there as if it were killed. If it is `wait`, the process waits until the file
@@ -15,9 +17,8 @@ import signal
 import time
 from pathlib import Path
 
-__all__ = ["POINTS", "reach"]
+__all__ = ["is_armed", "reach"]
 
-POINTS = ("before-flush", "before-handoff", "between-commits", "after-commit", "after-log")
 POLL_S = 0.02
 
 

@@ -20,7 +20,6 @@ __all__ = [
     "Marker",
     "Position",
     "Step",
-    "committed_state",
     "decoded",
     "difference",
     "next_step",
@@ -100,37 +99,11 @@ class Step(Enum):
     """Raise KafkaError, because a later batch is already committed."""
 
 
-class CommittedState(Enum):
-    """The position of a marker relative to the batch that a task writes."""
-
-    NOTHING = "nothing"
-    EARLIER = "earlier"
-    SAME = "same"
-    LATER = "later"
-
-
-STEPS = {
-    CommittedState.NOTHING: Step.WRITE,
-    CommittedState.EARLIER: Step.WRITE,
-    CommittedState.SAME: Step.VERIFY,
-    CommittedState.LATER: Step.REFUSE,
-}
-
-
-def committed_state(marker: Marker | None, position: Position) -> CommittedState:
-    """Return how the batch of a marker relates to the batch of a task."""
-    if marker is None:
-        return CommittedState.NOTHING
-    if marker.batch == position.batch:
-        return CommittedState.SAME
-    if marker.batch < position.batch:
-        return CommittedState.EARLIER
-    return CommittedState.LATER
-
-
 def next_step(marker: Marker | None, position: Position) -> Step:
     """Return what a task at `position` does when this marker is committed."""
-    return STEPS[committed_state(marker, position)]
+    if marker is None or marker.batch < position.batch:
+        return Step.WRITE
+    return Step.VERIFY if marker.batch == position.batch else Step.REFUSE
 
 
 def decoded(

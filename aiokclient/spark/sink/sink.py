@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -193,34 +193,28 @@ def _write(options: SinkOptions, position: Position, batches: Iterator[pa.Record
     garbage.exclude()
     require_brokers(options.client)
     feed = BatchFeed()
+    work: Callable[[Client], Awaitable[WrittenPart | None]]
     if options.exactly_once:
         work = partial(ExactlyOnce(options, position).write, feed)
-        part = clients.result(feed.fill(batches, partial(clients.submit, options.client, work)))
-        return Written(part, position)
-    once = partial(_write_at_least_once, options, position, feed)
-    clients.result(feed.fill(batches, partial(clients.submit, options.client, once)))
-    return Written()
+    else:
+        work = partial(_write_at_least_once, options, position, feed)
+    part = clients.result(feed.fill(batches, partial(clients.submit, options.client, work)))
+    return Written(part, position) if options.exactly_once else Written()
 
 
 async def _write_at_least_once(
     options: SinkOptions, position: Position, feed: BatchFeed, client: Client
 ) -> None:
-    here = (options.test_points, position.batch, position.partition)
-    await _reach("after-log", here)
+    await reach(options.test_points, "after-log", position.batch, position.partition)
     sends = ArrowSends(options.topic)
     async with Producer.from_properties(
         dict(options.producer), client=client, on_delivery_error=sends.on_delivery_error
     ) as producer:
         await sends.send_all(producer, feed.batches())
-        await _reach("before-flush", here)
+        await reach(options.test_points, "before-flush", position.batch, position.partition)
         await producer.flush()
         sends.check()
-    await _reach("before-handoff", here)
-
-
-async def _reach(point: str, here: tuple[str | None, int, int]) -> None:
-    folder, batch, partition = here
-    await reach(folder, point, batch, partition)
+    await reach(options.test_points, "before-handoff", position.batch, position.partition)
 
 
 def _parts(messages: list[WriterCommitMessage | None]) -> list[WrittenPart]:

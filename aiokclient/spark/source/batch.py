@@ -39,12 +39,10 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[Split]:
         """Return the ranges to read, planned with the offsets that the brokers have now."""
-        options, pushed = self._options, self._pushed
-
-        async def plan(client: Client) -> list[RangePartition]:
-            return await _plan(client, options, pushed)
-
-        return [Split(one) for one in clients.run(options.properties, plan)]
+        ranges = clients.run(
+            self._options.properties, lambda client: _plan(client, self._options, self._pushed)
+        )
+        return [Split(one) for one in ranges]
 
     def read(self, partition: Split) -> Iterator[pa.RecordBatch]:
         """Yield the records of one range."""

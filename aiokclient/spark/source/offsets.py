@@ -133,7 +133,7 @@ def connector_offsets(document: object) -> dict[TopicPartition, int] | None:
         if not isinstance(partitions, dict) or not partitions:
             return None
         for partition, offset in partitions.items():
-            if not _is_index(partition) or not _is_integer(offset) or offset < 0:
+            if not is_index(partition) or not _is_integer(offset) or offset < 0:
                 return None
             offsets[TopicPartition(topic, int(partition))] = offset
     return offsets
@@ -177,7 +177,7 @@ def _positions(path: str, topic: str, document: object) -> dict[TopicPartition, 
         raise _wrong(path, document, "an object of partitions and offsets")
     found = {}
     for partition, offset in document.items():
-        if not _is_index(partition):
+        if not is_index(partition):
             raise _wrong(f"a partition in {path}", partition, "an integer from 0")
         if not _is_integer(offset) or offset < 0:
             raise _wrong(f"{path}.{partition}", offset, "an integer from 0")
@@ -207,7 +207,8 @@ def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value < 1 << 63
 
 
-def _is_index(value: str) -> bool:
+def is_index(value: str) -> bool:
+    """Return whether a key of a JSON object is the number of a partition."""
     return INDEX.fullmatch(value) is not None and int(value) < 1 << 31
 
 

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias, cast
 
-from aiokclient import Consumer, TopicPartition
+from aiokclient import Client, Consumer, TopicPartition
 from aiokclient.spark.option_names import option_names, text_options
 from aiokclient.spark.option_reader import OptionReader, Properties, bad_value, number_of
+from aiokclient.spark.source.offsets import is_index
 
 __all__ = ["EARLIEST", "LATEST", "Bound", "SourceOptions"]
 
@@ -57,45 +58,11 @@ REFUSED = {
     "interceptor.classes": "The source runs no interceptors.",
 }
 """The options of Kafka that are not allowed, as in Spark's connector, with the reason."""
-OF_CONSUMERS = frozenset(
-    {
-        "group.id",
-        "group.instance.id",
-        "group.protocol",
-        "group.remote.assignor",
-        "partition.assignment.strategy",
-        "session.timeout.ms",
-        "heartbeat.interval.ms",
-        "max.poll.interval.ms",
-        "max.poll.records",
-        "enable.auto.commit",
-        "auto.commit.interval.ms",
-        "auto.offset.reset",
-        "new.partitions",
-        "isolation.level",
-        "fetch.min.bytes",
-        "fetch.max.bytes",
-        "fetch.max.wait.ms",
-        "max.partition.fetch.bytes",
-        "max.decompressed.batch.bytes",
-        "check.crcs",
-        "allow.auto.create.topics",
-        "exclude.internal.topics",
-        "key.deserializer",
-        "value.deserializer",
-        "on.record.error",
-        "deserialize.none",
-    }
-)
-"""Options of Kafka's consumer that `Client` does not have. The source does not pass them on."""
-
 OFFSETS_EXAMPLE = '{"topic": {"0": 23, "1": -2}}'
 TIMES_EXAMPLE = '{"topic": {"0": 1700000000000}}'
 ASSIGN_EXAMPLE = '{"topic": [0, 1]}'
 FETCH_MAX_BYTES = 52_428_800
 MAX_TRIGGER_DELAY_MS = 900_000
-NUMBER = re.compile("[0-9]|[1-9][0-9]{1,9}")
-"""The pattern of a partition's number in JSON."""
 TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 TOPIC_NAME = "the name of a topic: 1 to 249 letters, digits, '.', '_', and '-', not '.' or '..'."
 """The text of errors that say what a topic must be."""
@@ -197,6 +164,8 @@ def _parse(reader: OptionReader, streaming: bool) -> dict[str, Any]:
                 reader.problem(f"{name} is not allowed in a stream, which has no end. Remove it.")
     reader.integer("kafkaConsumer.pollTimeoutMs", least=0)
     level = properties.get("isolation.level", "read_uncommitted").strip().lower()
+    # The source makes no consumer that would need them: it only passes on what `Client` has.
+    of_consumers = option_names(Consumer) - option_names(Client)
     return {
         **_chosen(reader),
         "starting": _bound(reader, "starting", "latest" if streaming else "earliest", streaming),
@@ -219,7 +188,7 @@ def _parse(reader: OptionReader, streaming: bool) -> dict[str, Any]:
         ),
         "isolation_level": level,
         "fetch_max_bytes": number_of(properties.get("fetch.max.bytes", ""), 0) or FETCH_MAX_BYTES,
-        "properties": tuple(pair for pair in properties.items() if pair[0] not in OF_CONSUMERS),
+        "properties": tuple(pair for pair in properties.items() if pair[0] not in of_consumers),
     }
 
 
@@ -331,7 +300,7 @@ def _values(reader: OptionReader, name: str, example: str, least: int) -> Partit
             reader.problem(bad_value(name, text, reason))
             continue
         for partition, number in numbers.items():
-            if not (NUMBER.fullmatch(partition) and _is_partition(int(partition))):
+            if not is_index(partition):
                 reason = f"{partition[:20]!r} of {topic!r} must be the number of a partition."
                 reader.problem(bad_value(name, text, reason))
             elif type(number) is not int or not least <= number < 1 << 63:

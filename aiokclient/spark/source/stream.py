@@ -151,30 +151,23 @@ class StreamCluster:
     def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
         """Return the first offset of each partition."""
         wanted = list(partitions)
-
-        async def ask(client: Client) -> Positions:
-            return await topics.earliest(client, wanted)
-
-        return clients.run(self._options.properties, ask)
+        return clients.run(self._options.properties, lambda client: topics.earliest(client, wanted))
 
     def written(self, partitions: Iterable[TopicPartition]) -> Positions:
         """Return the end offset of each log, including the records of open transactions."""
         wanted = list(partitions)
-
-        async def ask(client: Client) -> Positions:
-            return await topics.latest(client, wanted, "read_uncommitted")
-
-        return clients.run(self._options.properties, ask)
+        return clients.run(
+            self._options.properties,
+            lambda client: topics.latest(client, wanted, "read_uncommitted"),
+        )
 
     def starting(self, partitions: Iterable[TopicPartition]) -> Positions:
         """Return the starting offset of each partition, as the options define it."""
-        wanted = list(partitions)
-
-        async def ask(client: Client) -> Positions:
-            options = self._options
-            return await topics.resolve(client, options, options.starting, wanted)
-
-        return clients.run(self._options.properties, ask)
+        options, wanted = self._options, list(partitions)
+        return clients.run(
+            options.properties,
+            lambda client: topics.resolve(client, options, options.starting, wanted),
+        )
 
     def commit(self, group: str, offsets: Positions) -> None:
         """Commit offsets for tools that show lag. A failure is only logged."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from aiokclient import Admin, Client, Consumer, TopicPartition
 from aiokclient.errors import ConfigError, UnknownTopicOrPartitionError
@@ -63,21 +62,16 @@ async def find(client: Client, options: SourceOptions) -> dict[str, Topic]:
 
 async def earliest(client: Client, partitions: Iterable[TopicPartition]) -> Offsets:
     """Return the first offset of each partition."""
-    return await _ask(client, "read_uncommitted", lambda c: c.beginning_offsets(list(partitions)))
+    async with Consumer(client=client) as consumer:
+        return await consumer.beginning_offsets(list(partitions))
 
 
 async def latest(
     client: Client, partitions: Iterable[TopicPartition], isolation_level: str
 ) -> Offsets:
     """Return the end offset of each partition."""
-    return await _ask(client, isolation_level, lambda c: c.end_offsets(list(partitions)))
-
-
-async def _ask(
-    client: Client, isolation_level: str, call: Callable[[Consumer[Any, Any]], Awaitable[Offsets]]
-) -> Offsets:
     async with Consumer(client=client, isolation_level=isolation_level) as consumer:
-        return await call(consumer)
+        return await consumer.end_offsets(list(partitions))
 
 
 async def resolve(

@@ -11,7 +11,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import accumulate
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from aiokclient.spark.telemetry.dashboard import Dashboard
 
 __all__ = ["draw", "title"]
 
@@ -37,32 +40,7 @@ LOGARITHMIC: Final = 50
 """The ratio of the largest to the smallest value from which an axis is logarithmic."""
 
 
-class Findings(Protocol):
-    """The rows of a dashboard that the picture shows."""
-
-    @property
-    def fleet(self) -> Rows: ...
-    @property
-    def slow(self) -> Rows: ...
-    @property
-    def errors(self) -> Rows: ...
-    @property
-    def silent(self) -> Rows: ...
-    @property
-    def history(self) -> Rows: ...
-    @property
-    def throughput(self) -> Rows: ...
-    @property
-    def lag(self) -> Rows: ...
-    @property
-    def error_history(self) -> Rows: ...
-    @property
-    def rebalance_history(self) -> Rows: ...
-    @property
-    def lives(self) -> Rows: ...
-
-
-def draw(found: Findings, path: Any) -> None:
+def draw(found: Dashboard, path: Any) -> None:
     """Write the picture. Needs matplotlib."""
     from matplotlib.figure import Figure
 
@@ -89,7 +67,7 @@ def draw(found: Findings, path: Any) -> None:
     figure.savefig(path)
 
 
-def title(found: Findings) -> str:
+def title(found: Dashboard) -> str:
     """Return a sentence that says how many clients push, and names those with a problem."""
     count = sum(row["instances"] for row in found.fleet)
     problems = [
@@ -119,7 +97,7 @@ def _clause(rows: Rows, one: str, several: str) -> str | None:
     return f"{' and '.join(short)} {several if len(names) > 1 else one}"
 
 
-def _named(found: Findings) -> list[str]:
+def _named(found: Dashboard) -> list[str]:
     """Return the clients that have a problem, without repetitions."""
     kinds = (found.slow, found.errors, found.silent)
     return list(dict.fromkeys(str(row["client_id"]) for rows in kinds for row in rows[:MOST_NAMED]))
@@ -234,7 +212,7 @@ class _Panel:
 # -- lines
 
 
-def _span(found: Findings) -> Span:
+def _span(found: Dashboard) -> Span:
     """Return the first and the last time of all rows."""
     rows = (found.throughput, found.lag, found.history, found.error_history)
     times = [row["time"] for each in (*rows, found.rebalance_history) for row in each]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import pickle
 from typing import Any
@@ -13,11 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokclient import Consumer, TopicPartition
-from aiokclient.config.client import ClientConfig
-from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.errors import ConfigError
 from aiokclient.spark.option_names import option_names
-from aiokclient.spark.source.options import KNOWN, OF_CONSUMERS, SourceOptions
+from aiokclient.spark.source.options import KNOWN, SourceOptions
 
 GIVEN = {"kafka.bootstrap.servers": "h:9092", "subscribe": "a"}
 WITHOUT_TOPICS = {"kafka.bootstrap.servers": "h:9092"}
@@ -117,11 +114,6 @@ def test_options_of_kafka_are_divided_between_client_and_reading() -> None:
     assert found.isolation_level == "read_committed"
     assert found.fetch_max_bytes == 1_000_000
     assert found.properties == (("bootstrap.servers", "h:9092"), ("client.id", "jobs"))
-
-
-def test_options_of_consumers_are_those_that_a_client_lacks() -> None:
-    fields = [{f.name for f in dataclasses.fields(c)} for c in (ConsumerConfig, ClientConfig)]
-    assert {name.replace("_", ".") for name in fields[0] - fields[1]} == OF_CONSUMERS
 
 
 def test_commit_offsets_needs_a_group() -> None:
