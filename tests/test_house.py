@@ -33,8 +33,8 @@ SINGLE = 20
 """Modules that only one module of the same package uses."""
 WALKS = {
     "a send and its await": (128, 29, 94),
-    "a fetched frame until it is delivered": (122, 27, 90),
-    "one buffered record": (72, 15, 45),
+    "a fetched frame until it is delivered": (111, 25, 74),
+    "one buffered record": (68, 15, 40),
     "an error code until the exception": (169, 33, 124),
     "a commit in a transaction": (90, 26, 80),
 }

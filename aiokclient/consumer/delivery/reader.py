@@ -234,6 +234,8 @@ class Reader:
         self.read_lock = engine.read_lock
         self.meters = ReadMeters(subscription.own_metrics)
         self._stalls = stalls
+        self.waiting_since: float | None = None
+        """The first wait since records were delivered, or None if nothing has waited since."""
         self._time = asyncio.get_running_loop().time
         self._chunks: deque[Chunk] = deque()
         self._exposed: Chunk | None = None
@@ -346,7 +348,6 @@ class Reader:
         """
         if self._group is not None:
             self._group.on_records_requested()
-        self._stalls.on_request()
         self._take_back()
         self.in_progress.ask(tracking=tracking, keeps=keeps)
 
@@ -376,15 +377,14 @@ class Reader:
 
     async def _wait(self, until: float) -> None:
         self._ends.hold_partitions()
-        self._stalls.on_wait()
-        try:
-            await self._arrived.wait(until)
-        finally:
-            self._stalls.on_wait_end()
+        if self.waiting_since is None:
+            self.waiting_since = self._time()
+            self._stalls.begin_watch(self.waiting_since)
+        await self._arrived.wait(until)
         self._ends.on_change()
         began = max(self._looked, self._yielded)
         self._yielded, self._fresh = self._time(), False
-        self._idle.add(self._yielded - began)
+        self._idle.value += self._yielded - began
 
     # -- chunks
 
@@ -546,7 +546,7 @@ class Reader:
         self, max_records: int, max_bytes: int, by_partition: bool
     ) -> Records[Any, Any]:
         records: Records[Any, Any] = Records()
-        self._stalls.on_records()
+        self.waiting_since = None
         first = self._chunks[0].state
         space = max_bytes
         while self._chunks and len(records) < max_records:
@@ -593,7 +593,7 @@ class Reader:
                     max_outstanding is None or self.in_progress.has_room(max_outstanding)
                 ):
                     self._exposed = chunk
-                    self._stalls.on_records()
+                    self.waiting_since = None
                     return chunk.expose()
                 if self._cut_short:
                     await self.yield_to_loop()
@@ -651,7 +651,7 @@ class Reader:
             self._raise_failures()
             fetch = self._buffer.get_next()
             if fetch is not None:
-                self._stalls.on_records()
+                self.waiting_since = None
                 return fetch
             await self._wait(math.inf)
         return None

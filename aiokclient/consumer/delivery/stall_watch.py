@@ -41,38 +41,20 @@ class StallWatch:
         self._callbacks = callbacks
         self._log = log
         self._waiting_since: float | None = None
-        """The first wait since records were delivered, or None if nothing has waited since."""
+        """`Reader.waiting_since` as of the last look."""
         self._reason_since: float | None = None
-        self._waits = 0
-        """The number of requests that wait now."""
-        self._has_asked = False
-        """Whether a request has begun or waited since the last look."""
+        """When this wait was first seen to have a reason."""
         self._looked_at = 0.0
         self._told_at: float | None = None
         """The beginning of the stall that the log has named, or None."""
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
-    def on_wait(self) -> None:
+    def begin_watch(self, now: float) -> None:
         """Watch from now on, because a request for records must wait."""
-        self._waits += 1
-        if self._waiting_since is None:
-            self._waiting_since = self._looked_at = self._time()
-            if self._timer is None and not self._closed:
-                self._timer = self._callbacks.later(LOOK_S, self._examine_reasons)
-
-    def on_request(self) -> None:
-        """Note that the application requests records. The request may raise without a wait."""
-        self._has_asked = True
-
-    def on_wait_end(self) -> None:
-        """Note that a request has ended its wait, with or without records."""
-        self._waits -= 1
-        self._has_asked = True
-
-    def on_records(self) -> None:
-        """End a stall, because records are delivered."""
-        self._waiting_since = self._reason_since = None
+        self._looked_at = now
+        if self._timer is None and not self._closed:
+            self._timer = self._callbacks.later(LOOK_S, self._examine_reasons)
 
     def close(self) -> None:
         """End the watch."""
@@ -83,7 +65,9 @@ class StallWatch:
 
     def _examine_reasons(self) -> None:
         self._timer = None
-        now, waiting_since = self._time(), self._waiting_since
+        now, waiting_since = self._time(), self._engine.reader.waiting_since
+        if waiting_since != self._waiting_since:  # Records were delivered meanwhile.
+            self._waiting_since, self._reason_since = waiting_since, None
         reasons = self._engine.list_stall_reasons() if waiting_since is not None else []
         if not reasons:
             self._end_stall(now)
@@ -91,10 +75,10 @@ class StallWatch:
             return
         if reasons and self._reason_since is None:
             self._reason_since = max(waiting_since, self._looked_at)
-        self._looked_at = now
-        since, self._has_asked, has_asked = self._reason_since, False, self._has_asked
+        since, away_since = self._reason_since, self._engine.read_lock.away_since
         # A program that requests no records at present misses none.
-        is_asked = self._waits > 0 or has_asked
+        is_asked = away_since is None or away_since >= self._looked_at
+        self._looked_at = now
         if is_asked and since is not None and now - since >= STALLED_S and self._told_at is None:
             self._told_at = since
             more = len(reasons) - NAMED

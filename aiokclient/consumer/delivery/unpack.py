@@ -19,14 +19,14 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from operator import length_hint
-from typing import Final
+from typing import Final, NamedTuple
 
 from aiokclient._native import chosen
 from aiokclient.background import Callbacks
 from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.delivery.deserialize import Deserializers, RawRecord
-from aiokclient.consumer.fetching.buffer import Damage, Decoded, FetchBuffer, Loaded, PartitionFetch
+from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import CorruptRecordError, RecordError
@@ -35,7 +35,7 @@ from aiokclient.record.compression import MANY_BLOCKS, has_many_blocks
 from aiokclient.record.stream import RecordStream
 from aiokclient.types import TopicPartition
 
-__all__ = ["CONTENT", "Chunk", "Unpacker", "is_light"]
+__all__ = ["CONTENT", "Chunk", "Decoded", "Loaded", "Unpacker", "is_light"]
 
 CONTENT: Final = 4 * 1024 * 1024
 """The largest decompressed size in bytes of batches that the event loop decodes at a time."""
@@ -79,6 +79,47 @@ GROUP_PACKED: Final = 8
 NO_DESERIALIZERS: Final = Deserializers()
 STEP_S: Final = 0.005
 """Seconds for which a step may run user code."""
+
+
+class Loaded(NamedTuple):
+    """Records that a thread has read from a batch, their bytes, and the rest of the batch."""
+
+    records: list[RawRecord]
+    size: int
+    rest: RecordStream | None
+
+
+class Decoded:
+    """Decoded records of a part; from `index` on they are not yet deserialized."""
+
+    __slots__ = ("epoch", "error", "index", "next_offset", "records", "size")
+
+    def __init__(
+        self, records: list[RawRecord], next_offset: int, epoch: int, size: int = 0
+    ) -> None:
+        self.records = records
+        self.size = size
+        """The size of the records in bytes, which includes at least keys, values, and headers."""
+        self.next_offset = next_offset
+        self.epoch = epoch
+        self.index = 0
+        self.error: RecordError | None = None
+        """The error of the record at `index`, or None.
+
+        It is raised after the records before `index` are delivered.
+        """
+
+    def advance_to(self, index: int, error: RecordError | None = None) -> None:
+        """Mark the records before `index` as deserialized.
+
+        `error` is the error of the record at `index`, if it has one.
+        """
+        self.index, self.error = index, error
+
+    @property
+    def done(self) -> bool:
+        """Whether all records are deserialized."""
+        return self.index >= len(self.records)
 
 
 class Chunk:
@@ -240,13 +281,18 @@ class Unpacker:
         fetch = self._buffer.get_next()
         if fetch is None:
             return None
-        if fetch.raw is None:
+        decoded = fetch.raw
+        if decoded is None:
             if fetch.index >= len(fetch.batches):
                 return Chunk(fetch, [], fetch.next_offset, -1, damage=fetch.tell_damage())
-            fetch.store_decoded(self._decode(fetch))
-            if fetch.raw is None:
+            decoded = self._decode(fetch)
+            if decoded is None:
                 return None if fetch.job is not None else self.unpack_next()
-        chunk = self._deserialize(fetch, fetch.raw)
+        if self._deserializes:
+            fetch.store_decoded(decoded)
+            chunk = self._deserialize(fetch, decoded)
+        else:
+            chunk = Chunk(fetch, decoded.records, decoded.next_offset, decoded.epoch, raw=decoded)
         self._cut_at_limit(chunk)
         return chunk
 
@@ -350,9 +396,6 @@ class Unpacker:
     def _deserialize(self, fetch: PartitionFetch, decoded: Decoded) -> Chunk:
         if decoded.error is not None:
             return self._error(fetch, decoded, decoded.error)
-        if not self._deserializes:
-            fetch.store_decoded(None)
-            return Chunk(fetch, decoded.records, decoded.next_offset, decoded.epoch, raw=decoded)
         apply, raw = self._deserializers.deserialize_record, decoded.records
         time = asyncio.get_running_loop().time
         until = time() + STEP_S

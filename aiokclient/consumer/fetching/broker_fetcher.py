@@ -3,9 +3,8 @@
 The next request is sent as soon as the batch headers of the last response are read, so that data
 arrives while the application processes records. No request is sent while two responses are unread.
 
-`BrokerResponses` reads the responses, partition by partition. `EVENTS` has those error codes that
-concern the position of a partition. The policy decides about all other codes. Records are not
-decoded here. Three other parts handle what is not usual:
+`BrokerResponses` reads the responses, partition by partition. Three other parts handle what is not
+usual:
 
 - `EmptyResponses` pauses after early and empty responses, from a broker that does not wait for
   records.
@@ -25,117 +24,27 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from enum import Enum, auto
-from types import MappingProxyType
-from typing import Final
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Final
 
 from aiokclient.clock import Clock
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.lifecycle.supervisor import Supervisor
-from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.config.consumer import ConsumerConfig
-from aiokclient.consumer.fetching.batches import following_batches, visible
-from aiokclient.consumer.fetching.buffer import Damage, PartitionFetch, Slot
-from aiokclient.consumer.fetching.responses import PartitionResponses
-from aiokclient.consumer.fetching.routes import Routes
-from aiokclient.consumer.fetching.session import (
-    Answer,
-    FetchOptions,
-    FetchSession,
-    SessionState,
-    Wanted,
-)
-from aiokclient.consumer.meters import FetchedPartition
-from aiokclient.consumer.state.partition import PartitionState
+from aiokclient.consumer.fetching.responses import BrokerResponses, PartitionResponses
+from aiokclient.consumer.fetching.session import FetchOptions, FetchSession, SessionState, Wanted
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import KafkaError, ResponseTooLargeError, error_for
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Decision, Scope
-from aiokclient.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
-from aiokclient.record.batch import RecordBatch
+from aiokclient.protocol.messages.fetch import FetchRequest, FetchResponse
 from aiokclient.types import TopicPartition
 
-__all__ = [
-    "EVENTS",
-    "BrokerFetcher",
-    "BrokerResponses",
-    "BrokerRequests",
-    "EmptyResponses",
-    "FetchEvent",
-    "MovedPositions",
-    "OversizedFetches",
-]
+if TYPE_CHECKING:
+    from aiokclient.consumer.fetching.manager import FetchManager
 
-
-MAX_UNREAD: Final = 2
-"""The number of unread responses of a broker at which no further request is sent."""
-
-
-class BrokerRequests:
-    """The fetch requests to one broker, and counters of them."""
-
-    def __init__(
-        self, node_id: int, cluster: ClusterClient, config: ConsumerConfig, routes: Routes
-    ) -> None:
-        self.node_id = node_id
-        self.options = FetchOptions(
-            min_bytes=config.fetch_min_bytes,
-            max_bytes=config.fetch_max_bytes,
-            max_wait_ms=config.fetch_max_wait_ms,
-            partition_max_bytes=config.max_partition_fetch_bytes,
-            read_committed=config.isolation_level == "read_committed",
-            rack_id=config.client_rack or "",
-        )
-        self._cluster = cluster
-        self._routes = routes
-        self._timeout_s = (config.request_timeout_ms + config.fetch_max_wait_ms) / 1000
-        self._count = cluster.metrics.counter("consumer.fetch.requests", broker=node_id)
-
-    def get_connection(self, owner: Hashable) -> BrokerConnection | None:
-        """Return the owner's connection to the broker, or None if it has none."""
-        return self._cluster.connected(self.node_id, Purpose.FETCH, owner)
-
-    async def connect(self, owner: Hashable) -> BrokerConnection:
-        """Return the owner's connection to the broker; make it if there is none."""
-        return await self._cluster.connect(self.node_id, Purpose.FETCH, owner)
-
-    async def send_fetch(
-        self,
-        connection: BrokerConnection,
-        session: FetchSession,
-        wanted: Mapping[TopicPartition, Wanted],
-        *,
-        once: bool = False,
-    ) -> FetchResponse:
-        """Fetch these partitions.
-
-        With `once`, the request uses no session, and the broker does not wait for records.
-        """
-        version = session.version(wanted, connection.broker.version_of(FetchRequest))
-        hides_rack = bool(self.options.rack_id) and self._routes.hides_rack(wanted)
-        rack_id = "" if hides_rack else None
-        make = session.without_session if once else session.request
-        request = make(wanted, version, rack_id=rack_id)
-        self._count.add()
-        response: FetchResponse = await connection.send(
-            request, timeout_s=self._timeout_s, version=version
-        )
-        return response
-
-    def end(
-        self, connection: BrokerConnection, session: FetchSession
-    ) -> asyncio.Future[FetchResponse] | None:
-        """Send the request that ends a session at the broker; return the future of its response.
-
-        Returns None if there is no session.
-        """
-        request = session.final_request()
-        if request is None:
-            return None
-        return connection.send(request, timeout_s=self._timeout_s)
-
+__all__ = ["BrokerFetcher", "EmptyResponses", "MovedPositions", "OversizedFetches"]
 
 IDLE_S: Final = 0.01
 """Seconds of the first pause."""
@@ -249,37 +158,36 @@ class MovedPositions:
     def __init__(
         self,
         fetcher: BrokerFetcher,
-        requests: BrokerRequests,
-        responses: BrokerResponses,
-        routes: Routes,
-        owner: Hashable,
+        manager: FetchManager,
         clock: Clock,
         supervisor: Supervisor,
     ) -> None:
         self._fetcher = fetcher
-        self._requests = requests
-        self._responses = responses
-        self._routes = routes
-        self._owner = owner
+        self._manager = manager
         self._clock = clock
         self._supervisor = supervisor
-        self._wanted = self._running = self._sent = False
+        self._wanted = self._running = False
+        self.is_sent = False
+        """Whether a request is in flight on the second connection."""
         self._answered = Wakeup()
         self._again = Wakeup()
 
     def fetch_moved(self) -> None:
-        """Fetch the partitions that have moved since the main connection's request. Synchronous."""
+        """Fetch the partitions that have moved since the main connection's request. Synchronous.
+
+        A partition has moved if its position was changed, for example by a seek.
+        """
         self._wanted = True
         self._again.set()
         self.proceed()
 
     def proceed(self) -> None:
         """Continue to fetch if there is room for a response."""
-        if self._running or not self._wanted or self._responses.full:
+        if self._running or not self._wanted or self._fetcher.responses.full:
             return
         if self._fetcher.in_flight:
             self._running = True
-            name = f"fetch from broker {self._requests.node_id} after a seek"
+            name = f"fetch from broker {self._fetcher.node_id} after a seek"
             self._supervisor.spawn(self._run, name=name)
 
     def stop_fetching(self) -> None:
@@ -291,15 +199,14 @@ class MovedPositions:
 
         Call it before the next request on the main connection, which includes the same partitions.
         """
-        if self._sent:
-            until = self._clock.monotonic() + LONGEST_S
-            while self._sent and await self._answered.wait(until):
-                pass
+        until = self._clock.monotonic() + LONGEST_S
+        while self.is_sent and await self._answered.wait(until):
+            pass
 
     async def _run(self) -> None:
         try:
-            while self._find_moved() and not self._responses.full:
-                connection = await self._requests.connect(self._owner)
+            while self._find_moved() and not self._fetcher.responses.full:
+                connection = await self._fetcher.connect(self._manager.second)
                 if wanted := self._find_moved():
                     await self._fetch_partitions(connection, wanted)
         except KafkaError:
@@ -314,7 +221,7 @@ class MovedPositions:
         The positions are compared with those in the request in flight on the main connection.
         """
         asked = self._fetcher.in_flight
-        wanted = self._routes.find_wanted(self._requests.node_id)[0] if asked else {}
+        wanted = self._manager.find_wanted(self._fetcher.node_id)[0] if asked else {}
         return {
             tp: want
             for tp, want in wanted.items()
@@ -324,127 +231,17 @@ class MovedPositions:
     async def _fetch_partitions(
         self, connection: BrokerConnection, wanted: Mapping[TopicPartition, Wanted]
     ) -> None:
-        session = FetchSession(self._requests.options)
-        self._sent = True
+        session = FetchSession(self._fetcher.options)
+        self.is_sent = True
         try:
-            response = await self._requests.send_fetch(connection, session, wanted, once=True)
+            response = await self._fetcher.send_fetch(connection, session, wanted, once=True)
         finally:
-            self._sent = False
+            self.is_sent = False
             self._answered.set()
         if not response.error_code:
-            self._responses.deliver(session.answers(response), response)
+            self._fetcher.responses.deliver(session.answers(response), response)
         if not useful(response):
             await self._again.wait(self._clock.monotonic() + EVERY_S)
-
-
-SESSION_MISMATCH: Final = 71
-
-
-class FetchEvent(Enum):
-    """The effect of a response on the position of a partition."""
-
-    DATA = auto()
-    OUT_OF_RANGE = auto()
-    REFUSED = auto()
-
-
-EVENTS = MappingProxyType({0: FetchEvent.DATA, 1: FetchEvent.OUT_OF_RANGE})
-"""The events for error codes that concern the position. All other codes are REFUSED."""
-
-
-class BrokerResponses:
-    """The responses of one broker, of which at most two are unread at a time."""
-
-    def __init__(
-        self, fetcher: BrokerFetcher, cluster: ClusterClient, responses: PartitionResponses
-    ) -> None:
-        self._fetcher = fetcher
-        self._node_id = node_id = fetcher.node_id
-        self._cluster = cluster
-        self._responses = responses
-        self._unread = 0
-        metrics = cluster.metrics
-        self._bytes = metrics.counter("consumer.fetch.bytes", unit="By", broker=node_id)
-        self._fetched: list[FetchedPartition] = []
-
-    @property
-    def full(self) -> bool:
-        """Whether the reader must read a response before the next request."""
-        return self._unread >= MAX_UNREAD
-
-    def deliver(
-        self, answers: Sequence[Answer], response: FetchResponse, seconds: float | None = None
-    ) -> None:
-        """Apply a response to its partitions, and buffer its batches.
-
-        `seconds` is the time from the request to the response, if it was measured.
-        """
-        endpoints = [BrokerInfo(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints]
-        slot = Slot(self)
-        self._unread += 1
-        fetched: list[FetchedPartition] = []
-        self._fetched = fetched
-        for answer in answers:
-            self._apply_answer(answer, slot, endpoints)
-        throttle_ms = response.throttle_time_ms
-        self._responses.meters.note_response(self._bytes, seconds, throttle_ms, fetched)
-        slot.release()
-        self._responses.arrived.set()
-
-    def on_read(self) -> None:
-        """Handle the end of a response whose parts have all been read."""
-        self._unread -= 1
-        self._fetcher.on_room()
-
-    def _apply_answer(self, answer: Answer, slot: Slot, endpoints: list[BrokerInfo]) -> None:
-        state = self._responses.find_state(answer)
-        if state is None:
-            return
-        event = EVENTS.get(answer.data.error_code, FetchEvent.REFUSED)
-        if event is FetchEvent.DATA:
-            self._apply_data(state, answer, slot)
-        elif event is FetchEvent.OUT_OF_RANGE:
-            self._responses.on_out_of_range(state, self._node_id, answer.wanted.offset)
-        else:
-            self._responses.on_refusal(state, self._node_id, answer.data.error_code)
-            self._hint(state.tp, answer.data, endpoints)
-
-    def _hint(self, tp: TopicPartition, data: PartitionData, endpoints: list[BrokerInfo]) -> None:
-        leader = data.current_leader
-        if leader.leader_id >= 0 and leader.leader_epoch >= 0:
-            self._cluster.updater.apply_hint(
-                tp.topic, tp.partition, leader.leader_id, leader.leader_epoch, endpoints
-            )
-
-    def _apply_data(self, state: PartitionState, answer: Answer, slot: Slot) -> None:
-        data, offset = answer.data, answer.wanted.offset
-        state.retry.succeeded()
-        end, start = data.high_watermark, data.log_start_offset
-        state.fetch.note_ends(end, start, data.last_stable_offset)
-        if state.error is not None and (data.records or end <= offset):
-            self._responses.clear_obstruction(state)
-        size = 0
-        if data.diverging_epoch.end_offset >= 0:
-            diverging = data.diverging_epoch
-            self._responses.on_divergence(state, diverging.epoch, diverging.end_offset)
-        else:
-            if data.preferred_read_replica >= 0:
-                self._responses.use_replica(state, self._node_id, data.preferred_read_replica)
-            if data.records:
-                size = self._keep(state, offset, data, slot)
-        self._fetched.append((state.fetch, state.tp.topic, offset, end, start, size))
-
-    def _keep(self, state: PartitionState, offset: int, data: PartitionData, slot: Slot) -> int:
-        """Buffer the batches of a partition, and return their size in bytes."""
-        batches, damage = _batches(memoryview(data.records or b""), offset)
-        aborted = [(t.producer_id, t.first_offset) for t in data.aborted_transactions or ()]
-        shown = visible(batches, aborted)
-        fetch = PartitionFetch(state, offset, batches, shown, slot, damage)
-        state.fetch.fetch_after(fetch.next_offset)
-        if damage is not None:
-            state.fetch.stop_at_damage(state.generation)
-        self._responses.keep_fetch(fetch)
-        return fetch.size
 
 
 def useful(response: FetchResponse) -> bool:
@@ -452,17 +249,14 @@ def useful(response: FetchResponse) -> bool:
     return any(p.records or p.error_code for topic in response.responses for p in topic.partitions)
 
 
-def _batches(records: memoryview, offset: int) -> tuple[Sequence[RecordBatch], Damage | None]:
-    """Return the batches from `offset` on and, if there are none, the damage that is the reason."""
-    batches, error = following_batches(records, offset)
-    return batches, None if error is None else Damage(offset, offset, error)
+SESSION_MISMATCH: Final = 71
 
 
 class BrokerFetcher:
     """The fetch loop of one broker.
 
-    Other objects set `wake` after changes that may affect the next request. `owners` has the owners
-    of the main connection and of the connection of `MovedPositions`.
+    Other objects set `wake` after changes that may affect the next request. `manager` owns the main
+    connection, and `manager.second` that of `MovedPositions`.
     """
 
     def __init__(
@@ -470,34 +264,32 @@ class BrokerFetcher:
         node_id: int,
         cluster: ClusterClient,
         config: ConsumerConfig,
-        routes: Routes,
-        responses: PartitionResponses,
-        *,
-        owners: tuple[Hashable, Hashable],
+        manager: FetchManager,
         supervisor: Supervisor,
     ) -> None:
         self.node_id = node_id
         self.wake = Wakeup()
-        self._clock = cluster.clock
-        self._routes = routes
-        self._responses = responses
-        self._owner, second_owner = owners
-        self._requests = BrokerRequests(node_id, cluster, config, routes)
-        self._incoming = BrokerResponses(self, cluster, responses)
-        self._empty = EmptyResponses(cluster.clock, config)
-        self._moved = MovedPositions(
-            self,
-            self._requests,
-            self._incoming,
-            routes,
-            second_owner,
-            cluster.clock,
-            supervisor,
+        self.options = options = FetchOptions(
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            max_wait_ms=config.fetch_max_wait_ms,
+            partition_max_bytes=config.max_partition_fetch_bytes,
+            read_committed=config.isolation_level == "read_committed",
+            rack_id=config.client_rack or "",
         )
-        self._session = FetchSession(self._requests.options)
-        self._oversized = OversizedFetches(self._requests.options, responses)
+        self._cluster = cluster
+        self._clock = cluster.clock
+        self._manager = manager
+        self._shared = manager.responses
+        self._timeout_s = (config.request_timeout_ms + config.fetch_max_wait_ms) / 1000
+        self._requests = cluster.metrics.counter("consumer.fetch.requests", broker=node_id)
+        self.responses = BrokerResponses(self, cluster, manager.responses)
+        self._empty = EmptyResponses(cluster.clock, config)
+        self.moved = MovedPositions(self, manager, cluster.clock, supervisor)
+        self._session = FetchSession(options)
+        self._oversized = OversizedFetches(options, manager.responses)
         self._connection: BrokerConnection | None = None
-        self._retry = responses.make_retry()
+        self._retry = manager.responses.make_retry()
         self.in_flight: Mapping[TopicPartition, Wanted] = {}
         """The contents of the request in flight; empty if there is none."""
         self._unanswered_since: float | None = None
@@ -508,8 +300,8 @@ class BrokerFetcher:
 
     async def run(self) -> None:
         """Fetch repeatedly, as long as any partition is to be fetched from this broker."""
-        while self._routes.reads_from(self.node_id):
-            await self._take_turn()
+        while await self._take_turn():
+            pass
         self.end_session()
 
     def silent_for(self) -> float:
@@ -522,35 +314,32 @@ class BrokerFetcher:
             return 0.0
         return self._clock.monotonic() - since - self._max_wait_s
 
-    def fetch_moved(self) -> None:
-        """Fetch the partitions that have moved while a request was in flight. Synchronous.
-
-        A partition has moved if its position was changed, for example by a seek.
-        """
-        self._moved.fetch_moved()
-
-    async def _take_turn(self) -> None:
-        if self._incoming.full:
+    async def _take_turn(self) -> bool:
+        """Fetch or wait. Return False if no partition is to be fetched from this broker."""
+        if self.responses.full:
             await self.wake.wait()
-            return
-        await self._moved.wait_for_answer()
+            return self._manager.reads_from(self.node_id)
+        if self.moved.is_sent:
+            await self.moved.wait_for_answer()
         known = self._asked
-        wanted, retry_at = self._routes.find_wanted(self.node_id)
+        wanted, retry_at = self._manager.find_wanted(self.node_id)
+        if retry_at is None:
+            return False
         if not wanted:
             self._unanswered_since = None
             await self.wake.wait(retry_at)
-            return
+            return True
         if self._empty.needs_pause(known, wanted):
             await self.wake.wait(self._empty.until)
-            return
+            return True
         if self._unanswered_since is None:
             self._unanswered_since = self._clock.monotonic()
         try:
             connection = self._connection
             if connection is None or connection.closed:
-                connection = await self._requests.connect(self._owner)
+                connection = await self.connect(self._manager)
                 # Connecting took time, so other partitions may have to be fetched now.
-                wanted, _ = self._routes.find_wanted(self.node_id)
+                wanted, _ = self._manager.find_wanted(self.node_id)
             self._note_connection(connection)
             chosen, apart = self._oversized.choose(wanted)
             if apart is not None:
@@ -564,6 +353,11 @@ class BrokerFetcher:
         except KafkaError as error:
             self._session.on_loss()
             await self._on_fetch_error(error)
+        return True
+
+    async def connect(self, owner: Hashable) -> BrokerConnection:
+        """Return the owner's connection to the broker; make it if there is none."""
+        return await self._cluster.connect(self.node_id, Purpose.FETCH, owner)
 
     async def _fetch_in_session(
         self, connection: BrokerConnection, wanted: Mapping[TopicPartition, Wanted]
@@ -585,7 +379,7 @@ class BrokerFetcher:
         refusal = error_for(response.error_code, api="Fetch", broker=self.node_id)
         if refusal is not None:
             raise refusal
-        self._incoming.deliver(session.answers(response), response)
+        self.responses.deliver(session.answers(response), response)
 
     async def _send_request(
         self,
@@ -597,11 +391,34 @@ class BrokerFetcher:
     ) -> FetchResponse:
         self._asked = self.in_flight = wanted
         try:
-            response = await self._requests.send_fetch(connection, session, wanted, once=once)
+            response = await self.send_fetch(connection, session, wanted, once=once)
         finally:
             self.in_flight = {}
-            self._moved.stop_fetching()
+            self.moved.stop_fetching()
         self._unanswered_since = None
+        return response
+
+    async def send_fetch(
+        self,
+        connection: BrokerConnection,
+        session: FetchSession,
+        wanted: Mapping[TopicPartition, Wanted],
+        *,
+        once: bool = False,
+    ) -> FetchResponse:
+        """Fetch these partitions.
+
+        With `once`, the request uses no session, and the broker does not wait for records.
+        """
+        version = session.version(wanted, connection.broker.version_of(FetchRequest))
+        hides_rack = bool(self.options.rack_id) and self._manager.hides_rack(wanted)
+        rack_id = "" if hides_rack else None
+        make = session.without_session if once else session.request
+        request = make(wanted, version, rack_id=rack_id)
+        self._requests.value += 1
+        response: FetchResponse = await connection.send(
+            request, timeout_s=self._timeout_s, version=version
+        )
         return response
 
     def _note_connection(self, connection: BrokerConnection) -> None:
@@ -621,7 +438,7 @@ class BrokerFetcher:
                 self._retry.next_attempt()
                 return
             raise refusal
-        self._incoming.deliver(self._session.answers(response), response, seconds)
+        self.responses.deliver(self._session.answers(response), response, seconds)
         if self._session.state is SessionState.BROKEN:
             mismatch = error_for(
                 SESSION_MISMATCH, "The response does not match the request.", broker=self.node_id
@@ -634,17 +451,17 @@ class BrokerFetcher:
     def on_room(self) -> None:
         """Handle the end of a response, which leaves room for another one."""
         self.wake.set()
-        self._moved.proceed()
+        self.moved.proceed()
 
     async def _on_fetch_error(self, error: KafkaError) -> None:
         action = self._retry.failed(error, Scope.FETCH)
-        self._routes.leave_replica(self.node_id)
+        self._manager.leave_replica(self.node_id)
         delay_s = action.delay_s
         if action.decision is Decision.REFRESH_AND_RETRY:
-            self._responses.request_leaders(self.node_id)
+            self._shared.request_leaders(self.node_id)
         elif action.decision is not Decision.RETRY:
-            self._responses.on_unusable_broker(self.node_id, error)
-            delay_s = self._responses.longest_backoff_s
+            self._shared.on_unusable_broker(self.node_id, error)
+            delay_s = self._shared.longest_backoff_s
         await asyncio.sleep(delay_s)
 
     def end_session(self) -> asyncio.Future[FetchResponse] | None:
@@ -653,7 +470,8 @@ class BrokerFetcher:
         Sends nothing and returns None if there is no session or no connection, or if a fetch is in
         flight.
         """
-        connection = self._requests.get_connection(self._owner)
+        connection = self._cluster.connected(self.node_id, Purpose.FETCH, self._manager)
         if connection is None or connection.in_flight:
             return None
-        return self._requests.end(connection, self._session)
+        request = self._session.final_request()
+        return None if request is None else connection.send(request, timeout_s=self._timeout_s)

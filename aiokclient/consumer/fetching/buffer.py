@@ -9,48 +9,31 @@ A paused partition must not delay the other partitions of its broker, and must n
 response in memory. So the part of a paused partition is copied and set aside. All parts that are
 set aside have one size limit. A part that would exceed the limit is dropped, and fetched again
 after the partition is resumed.
+
+`read_batches` finds the batches of a part. `visible` says which of them have records for the
+application. Control batches never have any. With `read_committed` the response also lists the
+aborted transactions in the batches, by producer id and first offset. From that offset on, the
+producer's transactional batches are skipped, until the marker that ends the transaction.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from aiokclient.consumer.delivery.deserialize import RawRecord
 from aiokclient.consumer.state.partition import PartitionState
-from aiokclient.errors import KafkaError, RecordError
+from aiokclient.errors import CorruptRecordError, KafkaError
 from aiokclient.log.kept_errors import bare
+from aiokclient.protocol.messages.fetch import PartitionData
 from aiokclient.record.batch import ContentLimitError, RecordBatch, walk
 from aiokclient.record.stream import RecordStream
 
 if TYPE_CHECKING:
-    from aiokclient.consumer.fetching.broker_fetcher import BrokerResponses
+    from aiokclient.consumer.delivery.unpack import Decoded, Loaded
+    from aiokclient.consumer.fetching.responses import Slot
 
-__all__ = ["Damage", "Decoded", "FetchBuffer", "Loaded", "PartitionFetch", "Slot"]
-
-
-class Slot:
-    """One response of a broker, which counts its unread parts.
-
-    The count begins at one, for the fetcher that adds the parts and then releases the slot.
-    """
-
-    __slots__ = ("_responses", "unread")
-
-    def __init__(self, responses: BrokerResponses) -> None:
-        self.unread = 1
-        self._responses = responses
-
-    def add(self) -> None:
-        """Count one more unread part."""
-        self.unread += 1
-
-    def release(self) -> None:
-        """Count a part as read; the last part frees the slot."""
-        self.unread -= 1
-        if self.unread == 0:
-            self._responses.on_read()
+__all__ = ["Damage", "FetchBuffer", "PartitionFetch", "read_batches", "visible"]
 
 
 class Damage(NamedTuple):
@@ -71,45 +54,69 @@ class Damage(NamedTuple):
         return cls(max(batch.base_offset, 0), batch.last_offset, bare(cause), over_limit)
 
 
-class Loaded(NamedTuple):
-    """Records that a thread has read from a batch, their bytes, and the rest of the batch."""
-
-    records: list[RawRecord]
-    size: int
-    rest: RecordStream | None
+ABORT_MARKER: Final = 0
 
 
-class Decoded:
-    """Decoded records of a part; from `index` on they are not yet deserialized."""
+def visible(batches: Sequence[RecordBatch], aborted: Iterable[tuple[int, int]] = ()) -> list[bool]:
+    """Return for each batch whether its records are to be delivered.
 
-    __slots__ = ("epoch", "error", "index", "next_offset", "records", "size")
+    `aborted` are (producer id, first offset) in any order: brokers have sent them out of order.
+    """
+    # The list is popped from its end, so the earliest transaction comes last.
+    beginning = sorted(aborted, key=lambda transaction: -transaction[1])
+    open_aborted: set[int] = set()
+    shown: list[bool] = []
+    for batch in batches:
+        while beginning and beginning[-1][1] <= batch.last_offset:
+            open_aborted.add(beginning.pop()[0])
+        if batch.is_control:
+            if batch.producer_id in open_aborted and _aborts(batch):
+                open_aborted.discard(batch.producer_id)
+            shown.append(False)
+        else:
+            shown.append(not (batch.is_transactional and batch.producer_id in open_aborted))
+    return shown
 
-    def __init__(
-        self, records: list[RawRecord], next_offset: int, epoch: int, size: int = 0
-    ) -> None:
-        self.records = records
-        self.size = size
-        """The size of the records in bytes, which includes at least keys, values, and headers."""
-        self.next_offset = next_offset
-        self.epoch = epoch
-        self.index = 0
-        self.error: RecordError | None = None
-        """The error of the record at `index`, or None.
 
-        It is raised after the records before `index` are delivered.
-        """
+def _aborts(marker: RecordBatch) -> bool:
+    try:
+        return marker.control_type() == ABORT_MARKER
+    except CorruptRecordError:
+        return False  # `Reader` reports the damage when it comes to this marker.
 
-    def advance_to(self, index: int, error: RecordError | None = None) -> None:
-        """Mark the records before `index` as deserialized.
 
-        `error` is the error of the record at `index`, if it has one.
-        """
-        self.index, self.error = index, error
+class FetchedBatches(NamedTuple):
+    """The batches of a partition in a response, and which of them are visible.
 
-    @property
-    def done(self) -> bool:
-        """Whether all records are deserialized."""
-        return self.index >= len(self.records)
+    If there are no batches, `error` says why.
+    """
+
+    batches: list[RecordBatch]
+    visible: list[bool]
+    error: CorruptRecordError | None
+
+
+def read_batches(data: PartitionData, offset: int) -> FetchedBatches:
+    """Return the batches from `offset` on, up to the first that is damaged or does not follow."""
+    records = memoryview(data.records or b"")
+    try:
+        found = walk(records)
+    except CorruptRecordError as error:
+        return FetchedBatches([], [], error)
+    batches: list[RecordBatch] = []
+    following = offset
+    for batch in found:
+        if batch.next_offset <= offset and not batches:
+            continue  # Skip a batch that ends before the offset. Brokers may begin with one.
+        if batch.next_offset <= following or (batches and batch.base_offset < following):
+            break
+        batches.append(batch)
+        following = batch.next_offset
+    if not batches:
+        text = f"The response has {len(records)} bytes, but no batch that follows offset {offset}."
+        return FetchedBatches([], [], CorruptRecordError(text))
+    aborted = [(t.producer_id, t.first_offset) for t in data.aborted_transactions or ()]
+    return FetchedBatches(batches, visible(batches, aborted), None)
 
 
 class PartitionFetch:
@@ -300,7 +307,8 @@ class FetchBuffer:
         """
         state = fetch.state
         if state.flowing:
-            self._restore([part for part in self._paused if part.state is state])
+            if self._paused:
+                self._restore([part for part in self._paused if part.state is state])
             self._queue[fetch] = None
             return
         follows = any(part.state is state for part in self._queue)

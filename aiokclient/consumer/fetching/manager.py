@@ -1,7 +1,11 @@
 """The manager of a consumer's fetchers. There is one fetcher for each broker.
 
 The manager listens to the subscription and the metadata. It creates and wakes the fetchers, which
-nothing else calls.
+nothing else calls, and tells them which partitions to fetch.
+
+A partition is fetched from its leader, or from the replica that the leader prefers (KIP-392). The
+replica is used for a limited time, or until it returns no records for some time or does not
+respond.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Iterable
 from typing import Final
 
 from aiokclient.cluster.client import ClusterClient
@@ -18,12 +23,12 @@ from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.fetching.broker_fetcher import BrokerFetcher
 from aiokclient.consumer.fetching.buffer import FetchBuffer
 from aiokclient.consumer.fetching.responses import PartitionResponses
-from aiokclient.consumer.fetching.routes import Routes
-from aiokclient.consumer.fetching.session import NO_TOPIC_ID
+from aiokclient.consumer.fetching.session import NO_TOPIC_ID, Wanted
 from aiokclient.consumer.state.offset_reset import EARLIEST
 from aiokclient.consumer.state.partition import PartitionState, Phase
 from aiokclient.consumer.state.subscription import Reports, SubscriptionState
 from aiokclient.consumer.state.wakeup import Wakeup
+from aiokclient.types import TopicPartition
 
 __all__ = ["FetchManager"]
 
@@ -54,9 +59,11 @@ class FetchManager:
         self._config = config
         self._subscription = subscription
         self._supervisor = supervisor
-        self._routes = Routes(cluster, config, subscription, self, supervisor.callbacks)
+        self._preferred_s = config.metadata_max_age_ms / 1000
+        self.is_open = False
+        """Whether fetching is permitted."""
         self.responses = PartitionResponses(
-            cluster, config, subscription, buffer, self._routes, arrived, reports
+            cluster, config, subscription, buffer, self, arrived, reports
         )
         self._fresh = EARLIEST if config.new_partitions == "earliest" else None
         self._fetchers: dict[int, BrokerFetcher] = {}
@@ -65,13 +72,13 @@ class FetchManager:
 
     def start(self) -> None:
         """Start to fetch and to listen to changes."""
-        self._routes.permit_fetching()
+        self.is_open = True
         self._subscription.listen(self.update_fetchers)
         self.observe(self._cluster.metadata)
 
     async def stop(self, timeout: float) -> None:
         """Send no more fetches; end the sessions at idle brokers within `timeout` seconds."""
-        self._routes.stop_fetching()
+        self.is_open = False
         ends = [fetcher.end_session() for fetcher in self._fetchers.values()]
         told = [end for end in ends if end is not None]
         if told and timeout > 0:
@@ -119,7 +126,7 @@ class FetchManager:
 
     def update_fetchers(self) -> None:
         """Wake the fetchers, and create those that are missing."""
-        if not self._routes.is_open:
+        if not self.is_open:
             return
         now = self._cluster.clock.monotonic()
         metadata = self._cluster.metadata
@@ -129,7 +136,7 @@ class FetchManager:
                 self._subscription.settle()
                 self._observe(state, metadata)  # A partition that was just assigned has no leader.
             if state.flowing:
-                node_id = self._routes.find_node(state, now)
+                node_id = self.find_node(state, now)
                 if node_id >= 0 and node_id not in self._fetchers:
                     self._begin_fetcher(node_id)
                 want = state.fetch.want
@@ -138,17 +145,15 @@ class FetchManager:
         for fetcher in self._fetchers.values():
             fetcher.wake.set()
             if fetcher.node_id in moved:
-                fetcher.fetch_moved()
+                fetcher.moved.fetch_moved()
 
     def _begin_fetcher(self, node_id: int) -> None:
         fetcher = self._fetchers[node_id] = BrokerFetcher(
             node_id,
             self._cluster,
             self._config,
-            self._routes,
-            self.responses,
-            owners=(self, self.second),
-            supervisor=self._supervisor,
+            self,
+            self._supervisor,
         )
         self._supervisor.spawn(self._run, fetcher, name=f"fetch from broker {node_id}")
 
@@ -157,3 +162,96 @@ class FetchManager:
         # The fetcher has nothing left to fetch. A new one is created when necessary.
         if self._fetchers.get(fetcher.node_id) is fetcher:
             del self._fetchers[fetcher.node_id]
+
+    # -- what to fetch, and from which broker
+
+    def find_node(self, state: PartitionState, now: float) -> int:
+        """Return the broker to fetch a partition from, -1 if there is none."""
+        fetch = state.fetch
+        if fetch.preferred >= 0:
+            if fetch.prefers(now) and fetch.preferred in self._cluster.metadata.brokers:
+                return fetch.preferred
+            fetch.use_leader()
+            # The leader's fetcher may have to be woken or created.
+            self._supervisor.callbacks.soon(self.update_fetchers)
+        return fetch.leader
+
+    def reads_from(self, node_id: int) -> bool:
+        """Return whether any partition is fetched from the broker, paused ones included."""
+        now = self._cluster.clock.monotonic()
+        states = self._subscription.partitions.values()
+        return self.is_open and any(self.find_node(state, now) == node_id for state in states)
+
+    def topics_of(self, node_id: int) -> list[str]:
+        """Return the topics with a partition that is fetched from the broker."""
+        now = self._cluster.clock.monotonic()
+        states = self._subscription.partitions.values()
+        topics = [state.tp.topic for state in states if self.find_node(state, now) == node_id]
+        return list(dict.fromkeys(topics))
+
+    def find_wanted(self, node_id: int) -> tuple[dict[TopicPartition, Wanted], float | None]:
+        """Return the partitions to fetch from a broker now, and the time at which to look again.
+
+        The time is None if no partition is fetched from the broker, paused ones included.
+        """
+        now = self._cluster.clock.monotonic()
+        wanted: dict[TopicPartition, Wanted] = {}
+        retry_at, is_read = math.inf, False
+        # This loop must be fast: it examines thousands of partitions for each request.
+        for tp, state in self._subscription.partitions.items():
+            fetch = state.fetch
+            if fetch.preferred < 0:
+                if fetch.leader != node_id:
+                    continue
+            elif self.find_node(state, now) != node_id:
+                continue
+            is_read = True
+            if not state.flowing:
+                continue
+            if state.retry.at > now:
+                retry_at = min(retry_at, state.retry.at)
+                continue
+            if fetch.examined == state.generation:
+                continue  # The reader must handle the damaged batch first.
+            want = fetch.want
+            if (
+                want is None
+                or want.offset != fetch.offset
+                or want.generation != state.generation
+                or want.leader_epoch != state.leader_epoch
+                or want.topic_id is not (state.topic_id or NO_TOPIC_ID)
+            ):
+                want = Wanted(
+                    state.topic_id or NO_TOPIC_ID,
+                    fetch.offset,
+                    state.leader_epoch,
+                    state.generation,
+                )
+                fetch.store_want(want)
+            wanted[tp] = want
+        return (wanted, retry_at) if is_read and self.is_open else ({}, None)
+
+    # -- preferred replicas
+
+    def hides_rack(self, tps: Iterable[TopicPartition]) -> bool:
+        """Return whether to omit the rack, so that a broker names no replica that has failed."""
+        now = self._cluster.clock.monotonic()
+        partitions = self._subscription.partitions
+        return any(tp in partitions and partitions[tp].fetch.is_resting(now) for tp in tps)
+
+    def prefer(self, state: PartitionState, replica: int) -> bool:
+        """Fetch from a replica that the leader prefers; return whether the replica is usable."""
+        now = self._cluster.clock.monotonic()
+        if replica in self._cluster.metadata.brokers and not state.fetch.is_resting(now):
+            state.fetch.prefer(replica, now, self._preferred_s)
+            return True
+        state.fetch.rest_replica(now)
+        return False
+
+    def leave_replica(self, node_id: int) -> None:
+        """Fetch partitions from their leaders instead of a replica that does not respond."""
+        now = self._cluster.clock.monotonic()
+        for state in self._subscription.partitions.values():
+            if state.fetch.preferred == node_id:
+                state.fetch.rest_replica(now)
+        self.update_fetchers()  # Here, the subscription does not change.

@@ -1,15 +1,25 @@
-"""The effects of fetch responses on partitions."""
+"""The effects of fetch responses on partitions.
+
+`BrokerResponses` reads the responses of one broker, partition by partition, and buffers their
+batches, which are not decoded here. `PartitionResponses` has what all brokers of a consumer share.
+`EVENTS` has those error codes that concern the position of a partition. The policy decides about
+all other codes.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from enum import Enum, auto
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from aiokclient.cluster.client import ClusterClient
+from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.config.consumer import ConsumerConfig
-from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch
-from aiokclient.consumer.fetching.routes import Routes
+from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch, read_batches
 from aiokclient.consumer.fetching.session import Answer, Wanted
-from aiokclient.consumer.meters import FetchMeters
+from aiokclient.consumer.meters import FetchedPartition, FetchMeters
 from aiokclient.consumer.state.offset_reset import NONE
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.consumer.state.subscription import PartitionBackoff, Reports, SubscriptionState
@@ -23,9 +33,14 @@ from aiokclient.errors import (
 )
 from aiokclient.log.kept_errors import bare
 from aiokclient.policy import Decision, Retry, Scope
+from aiokclient.protocol.messages.fetch import FetchResponse, PartitionData
 from aiokclient.types import TopicPartition
 
-__all__ = ["PartitionResponses"]
+if TYPE_CHECKING:
+    from aiokclient.consumer.fetching.broker_fetcher import BrokerFetcher
+    from aiokclient.consumer.fetching.manager import FetchManager
+
+__all__ = ["EVENTS", "BrokerResponses", "FetchEvent", "PartitionResponses", "Slot"]
 
 
 class PartitionResponses:
@@ -40,14 +55,14 @@ class PartitionResponses:
         config: ConsumerConfig,
         subscription: SubscriptionState,
         buffer: FetchBuffer,
-        routes: Routes,
+        manager: FetchManager,
         arrived: Wakeup,
         reports: Reports,
     ) -> None:
         self._cluster = cluster
         self._subscription = subscription
         self._buffer = buffer
-        self._routes = routes
+        self._manager = manager
         self._reports = reports
         self.arrived = arrived
         self.meters = FetchMeters(subscription.own_metrics)
@@ -100,7 +115,7 @@ class PartitionResponses:
         It is ignored if the position has jumped since the request, if the fetch offset is no longer
         the requested one (the same records have already arrived), or if the consumer is ending.
         """
-        state = self._subscription.partitions.get(answer.tp) if self._routes.is_open else None
+        state = self._subscription.partitions.get(answer.tp) if self._manager.is_open else None
         if state is None or state.generation != answer.wanted.generation:
             return None
         return state if state.fetch.offset == answer.wanted.offset else None
@@ -115,14 +130,23 @@ class PartitionResponses:
         It does nothing while the consumer ends: the fetch in flight has then failed only because
         the consumer cancelled it.
         """
-        if self._routes.is_open:
-            self._cluster.updater.request_update(self._routes.topics_of(node_id))
+        if self._manager.is_open:
+            self._cluster.updater.request_update(self._manager.topics_of(node_id))
 
-    def keep_fetch(self, fetch: PartitionFetch) -> None:
-        """Buffer the batches of a partition."""
-        if fetch.state.fetch.preferred >= 0:
-            fetch.state.fetch.replica_delivers(self._cluster.clock.monotonic())
+    def keep_batches(
+        self, state: PartitionState, offset: int, data: PartitionData, slot: Slot
+    ) -> int:
+        """Buffer the batches of a partition, and return their size in bytes."""
+        batches, shown, error = read_batches(data, offset)
+        damage = None if error is None else Damage(offset, offset, error)
+        fetch = PartitionFetch(state, offset, batches, shown, slot, damage)
+        state.fetch.fetch_after(fetch.next_offset)
+        if damage is not None:
+            state.fetch.stop_at_damage(state.generation)
+        if state.fetch.preferred >= 0:
+            state.fetch.replica_delivers(self._cluster.clock.monotonic())
         self._buffer.add(fetch)
+        return fetch.size
 
     def on_out_of_range(self, state: PartitionState, node_id: int, offset: int) -> None:
         """Handle an offset that the broker does not have."""
@@ -188,7 +212,7 @@ class PartitionResponses:
         """Handle an error that is expected to fail every fetch from this broker."""
         now = self._cluster.clock.monotonic()
         for state in self._subscription.partitions.values():
-            if state.flowing and self._routes.find_node(state, now) == node_id:
+            if state.flowing and self._manager.find_node(state, now) == node_id:
                 self._backoff.on_lasting_failure(state, error)
         if self._subscription.concerns_all(error):
             self._reports.add(error)
@@ -197,6 +221,127 @@ class PartitionResponses:
         """Handle a response in which the leader names a closer replica (KIP-392)."""
         if replica == node_id:
             return
-        if not self._routes.prefer(state, replica):
+        if not self._manager.prefer(state, replica):
             self._backoff.repeat_later(state)
         self._subscription.report_change()
+
+
+class Slot:
+    """One response of a broker, which counts its unread parts.
+
+    The count begins at one, for the fetcher that adds the parts and then releases the slot.
+    """
+
+    __slots__ = ("_responses", "unread")
+
+    def __init__(self, responses: BrokerResponses) -> None:
+        self.unread = 1
+        self._responses = responses
+
+    def add(self) -> None:
+        """Count one more unread part."""
+        self.unread += 1
+
+    def release(self) -> None:
+        """Count a part as read; the last part frees the slot."""
+        self.unread -= 1
+        if self.unread == 0:
+            self._responses.on_read()
+
+
+class FetchEvent(Enum):
+    """The effect of a response on the position of a partition."""
+
+    DATA = auto()
+    OUT_OF_RANGE = auto()
+    REFUSED = auto()
+
+
+EVENTS = MappingProxyType({0: FetchEvent.DATA, 1: FetchEvent.OUT_OF_RANGE})
+"""The events for error codes that concern the position. All other codes are REFUSED."""
+
+MAX_UNREAD: Final = 2
+"""The number of unread responses of a broker at which no further request is sent."""
+
+
+class BrokerResponses:
+    """The responses of one broker, of which at most two are unread at a time."""
+
+    def __init__(
+        self, fetcher: BrokerFetcher, cluster: ClusterClient, responses: PartitionResponses
+    ) -> None:
+        self._fetcher = fetcher
+        self._node_id = node_id = fetcher.node_id
+        self._cluster = cluster
+        self._responses = responses
+        self._unread = 0
+        metrics = cluster.metrics
+        self._bytes = metrics.counter("consumer.fetch.bytes", unit="By", broker=node_id)
+        self._fetched: list[FetchedPartition] = []
+
+    @property
+    def full(self) -> bool:
+        """Whether the reader must read a response before the next request."""
+        return self._unread >= MAX_UNREAD
+
+    def deliver(
+        self, answers: Sequence[Answer], response: FetchResponse, seconds: float | None = None
+    ) -> None:
+        """Apply a response to its partitions, and buffer its batches.
+
+        `seconds` is the time from the request to the response, if it was measured.
+        """
+        endpoints = [BrokerInfo(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints]
+        slot = Slot(self)
+        self._unread += 1
+        fetched: list[FetchedPartition] = []
+        self._fetched = fetched
+        for answer in answers:
+            self._apply_answer(answer, slot, endpoints)
+        throttle_ms = response.throttle_time_ms
+        self._responses.meters.note_response(self._bytes, seconds, throttle_ms, fetched)
+        slot.release()
+        self._responses.arrived.set()
+
+    def on_read(self) -> None:
+        """Handle the end of a response whose parts have all been read."""
+        self._unread -= 1
+        self._fetcher.on_room()
+
+    def _apply_answer(self, answer: Answer, slot: Slot, endpoints: list[BrokerInfo]) -> None:
+        state = self._responses.find_state(answer)
+        if state is None:
+            return
+        event = EVENTS.get(answer.data.error_code, FetchEvent.REFUSED)
+        if event is FetchEvent.DATA:
+            self._apply_data(state, answer, slot)
+        elif event is FetchEvent.OUT_OF_RANGE:
+            self._responses.on_out_of_range(state, self._node_id, answer.wanted.offset)
+        else:
+            self._responses.on_refusal(state, self._node_id, answer.data.error_code)
+            self._hint(state.tp, answer.data, endpoints)
+
+    def _hint(self, tp: TopicPartition, data: PartitionData, endpoints: list[BrokerInfo]) -> None:
+        leader = data.current_leader
+        if leader.leader_id >= 0 and leader.leader_epoch >= 0:
+            self._cluster.updater.apply_hint(
+                tp.topic, tp.partition, leader.leader_id, leader.leader_epoch, endpoints
+            )
+
+    def _apply_data(self, state: PartitionState, answer: Answer, slot: Slot) -> None:
+        data, offset = answer.data, answer.wanted.offset
+        state.retry.succeeded()
+        end, start = data.high_watermark, data.log_start_offset
+        state.fetch.note_ends(end, start, data.last_stable_offset)
+        if state.error is not None and (data.records or end <= offset):
+            self._responses.clear_obstruction(state)
+        size = 0
+        if data.diverging_epoch.end_offset >= 0:
+            diverging = data.diverging_epoch
+            self._responses.on_divergence(state, diverging.epoch, diverging.end_offset)
+        else:
+            if data.preferred_read_replica >= 0:
+                self._responses.use_replica(state, self._node_id, data.preferred_read_replica)
+            if data.records:
+                size = self._responses.keep_batches(state, offset, data, slot)
+        self._fetched.append((state.fetch, state.tp.topic, offset, end, start, size))

@@ -39,7 +39,7 @@ from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata.snapshot import BrokerInfo, differ
 from aiokclient.cluster.targets import Leader
 from aiokclient.config.rules import RESPONSE_OVERHEAD
-from aiokclient.consumer.fetching.batches import following_batches, visible
+from aiokclient.consumer.fetching.buffer import read_batches
 from aiokclient.consumer.fetching.list_offsets import LOW_END_LOOK_S, LOW_END_LOOKS, log_bounds
 from aiokclient.consumer.fetching.session import BY_ID, NO_TOPIC_ID
 from aiokclient.consumer.ranges.request import RangeRequest
@@ -235,14 +235,11 @@ def fetched(data: PartitionData | None, offset: int, end: int) -> FetchedPart:
     high, stable = data.high_watermark, data.last_stable_offset
     if EVENTS[data.error_code] is PartEvent.OUT_OF_RANGE:
         return FetchedPart(PartEvent.OUT_OF_RANGE, offset, offset)
-    records = memoryview(data.records or b"")
-    if not records:
+    if not data.records:
         return FetchedPart(PartEvent.NOTHING, offset, offset, (), 0, high, stable)
-    batches, error = following_batches(records, offset)
+    batches, shown, error = read_batches(data, offset)
     if error is not None:
         return FetchedPart(PartEvent.DAMAGED, offset, offset, damage=error)
-    aborted = [(t.producer_id, t.first_offset) for t in data.aborted_transactions or ()]
-    shown = visible(batches, aborted)
     kept = [
         batch
         for batch, shows in zip(batches, shown, strict=True)

@@ -13,7 +13,6 @@ from world import World, simulate
 from aiokclient import Client, Consumer, GroupMember, Producer, State
 from aiokclient.consumer.delivery.unpack import Unpacker
 from aiokclient.consumer.fetching.manager import FetchManager
-from aiokclient.consumer.fetching.routes import Routes
 from aiokclient.consumer.membership.classic import TopicWatch
 from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.group.engine import GroupEngine
@@ -31,7 +30,7 @@ def bug(*_: Any, **__: Any) -> None:
 CALLBACKS = [
     (SubscriptionState, "flush"),
     (FetchManager, "observe"),
-    (Routes, "find_node"),
+    (FetchManager, "find_node"),
     (TopicWatch, "_read_layout"),
     (TopicWatch, "_report_change"),
     (Heartbeats, "_update_confirmed"),

@@ -12,7 +12,8 @@ from aiokclient.background import Callbacks
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.delivery.deserialize import Deserializers
 from aiokclient.consumer.delivery.unpack import CONTENT, GROUP_RECORDS, RECORDS, Chunk, Unpacker
-from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch, Slot
+from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch
+from aiokclient.consumer.fetching.responses import Slot
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import CorruptRecordError

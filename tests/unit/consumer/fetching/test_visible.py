@@ -1,14 +1,16 @@
 """Tests of the records that `read_committed` skips."""
 
 import random
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokclient.consumer.fetching.batches import visible
+from aiokclient.consumer.fetching.buffer import visible
 from aiokclient.errors import CorruptRecordError
+from aiokclient.record.batch import RecordBatch
 
 
 class Batch(NamedTuple):
@@ -32,25 +34,29 @@ def marker(offset: int, producer_id: int, kind: int) -> Batch:
     return Batch(offset, producer_id, is_transactional=True, is_control=True, kind=kind)
 
 
+def shown(log: Sequence[Batch], aborted: Iterable[tuple[int, int]] = ()) -> list[bool]:
+    return visible(cast("Sequence[RecordBatch]", log), aborted)
+
+
 ABORT, COMMIT = 0, 1
 
 
 def test_without_transactions_all_but_markers_is_visible() -> None:
-    assert visible([Batch(0), marker(1, 5, COMMIT), Batch(2)]) == [True, False, True]
+    assert shown([Batch(0), marker(1, 5, COMMIT), Batch(2)]) == [True, False, True]
 
 
 def test_an_aborted_transaction_is_left_out_up_to_its_marker() -> None:
     log = [data(0, 1), data(1, 2), marker(2, 1, ABORT), data(3, 1), Batch(4, 1)]
-    assert visible(log, [(1, 0)]) == [False, True, False, True, True]
+    assert shown(log, [(1, 0)]) == [False, True, False, True, True]
 
 
 def test_two_aborted_transactions_of_one_producer() -> None:
     log = [data(0, 1), marker(1, 1, ABORT), data(2, 1), marker(3, 1, COMMIT), data(4, 1)]
-    assert visible(log, [(1, 0), (1, 4)]) == [False, False, True, False, False]
+    assert shown(log, [(1, 0), (1, 4)]) == [False, False, True, False, False]
 
 
 def test_a_transaction_that_began_before_the_fetch() -> None:
-    assert visible([data(9, 1), marker(10, 1, ABORT), data(11, 1)], [(1, 2)]) == [
+    assert shown([data(9, 1), marker(10, 1, ABORT), data(11, 1)], [(1, 2)]) == [
         False,
         False,
         True,
@@ -58,14 +64,14 @@ def test_a_transaction_that_began_before_the_fetch() -> None:
 
 
 def test_a_marker_that_cannot_be_read_ends_nothing() -> None:
-    assert visible([data(0, 1), marker(1, 1, -1), data(2, 1)], [(1, 0)]) == [False, False, False]
+    assert shown([data(0, 1), marker(1, 1, -1), data(2, 1)], [(1, 0)]) == [False, False, False]
 
 
 @pytest.mark.fault(52)
 def test_aborted_transactions_may_be_listed_out_of_order() -> None:
     log = [data(0, 1), data(1, 2), marker(2, 2, ABORT), marker(3, 1, ABORT), data(4, 2)]
     for aborted in ([(1, 0), (2, 1)], [(2, 1), (1, 0)]):
-        assert visible(log, aborted) == [False, False, False, False, True]
+        assert shown(log, aborted) == [False, False, False, False, True]
 
 
 @pytest.mark.fault(52)
@@ -100,4 +106,4 @@ def test_exactly_what_was_committed_is_visible(
         if step == "abort":
             aborted.append((producer, began))
     rng.shuffle(aborted)
-    assert visible(log, aborted) == [expected[offset] for offset in range(len(log))]
+    assert shown(log, aborted) == [expected[offset] for offset in range(len(log))]
