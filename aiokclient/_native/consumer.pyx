@@ -73,11 +73,11 @@ cdef class RecordCursor:
 
     __class_getitem__ = classmethod(GenericAlias)
 
-    def __init__(self, time=None):
-        self._time = time
+    def __init__(self, loop=None):
+        self._time = None if loop is None else loop.time
         self._until_s = 0.0
         self.state.until = 0
-        self.state.exact = time is not None
+        self.state.exact = loop is not None
 
     def __dealloc__(self):
         aiok_cursor_drop(<PyObject *>self)

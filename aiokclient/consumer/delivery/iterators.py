@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from aiokclient._native import twin
@@ -38,7 +38,7 @@ __all__ = [
     "RecordCursor",
     "RecordIterator",
     "TrackedRecords",
-    "clock_of",
+    "virtual_loop",
 ]
 
 T = TypeVar("T")
@@ -56,15 +56,15 @@ class RecordCursor(Generic[T]):
     this iteration takes records from the iterator that was passed to `expose`. Therefore that
     iterator shows how far the iteration went.
 
-    `time` is a clock in seconds. None means the real one, which is read coarsely if that is
-    cheaper.
+    With `loop`, the time is that of this loop. None means the real time, which is read coarsely if
+    that is cheaper.
     """
 
     __slots__ = ("__weakref__", "_records", "_time", "_until")
 
-    def __init__(self, time: Callable[[], float] | None = None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._records: Iterator[T] = iter(())
-        self._time = time or asyncio.get_running_loop().time
+        self._time = (loop or asyncio.get_running_loop()).time
         self._until = -math.inf
 
     def __aiter__(self) -> Self:
@@ -93,12 +93,13 @@ class RecordCursor(Generic[T]):
         raise StopAsyncIteration
 
 
-def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float] | None:
-    """Return the clock for a cursor in this loop: None if its time is the real one."""
+def virtual_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the running loop, or None if its time is the real one."""
+    loop = asyncio.get_running_loop()
     kind = type(loop)
     if kind.__module__.startswith("uvloop") or kind.time is asyncio.BaseEventLoop.time:
         return None
-    return loop.time
+    return loop
 
 
 class ArrowTables:
@@ -261,7 +262,7 @@ class RecordIterator(RecordCursor[ConsumerRecord[K, V]], Generic[K, V]):
     __slots__ = ("_limited", "_owner", "_reader")
 
     def __init__(self, owner: object, reader: Reader, *, until_end: bool = False) -> None:
-        super().__init__(clock_of(asyncio.get_running_loop()))
+        super().__init__(virtual_loop())
         self._owner = owner
         self._reader = reader
         self._limited = not until_end

@@ -116,25 +116,24 @@ class Processing:
             context = found._before
 
 
-Begin = Callable[[Any, int], Processing | None]
-"""A function that begins to process a result. Its arguments: the result, the request time in ns."""
-
-
 class TracedIterator:
-    """An iterator for one loop, which yields the results of another iterator."""
+    """An iterator for one loop, which yields the results of another iterator.
 
-    __slots__ = ("__weakref__", "_begin", "_code", "_inner", "_present", "_tracing")
+    `method` is the name of the consumer's method that has returned the other iterator.
+    """
 
-    def __init__(self, inner: Any, begin: Begin, tracing: ConsumerTracing) -> None:
+    __slots__ = ("__weakref__", "_code", "_inner", "_method", "_present", "_tracing")
+
+    def __init__(self, inner: Any, method: str, tracing: ConsumerTracing) -> None:
         self._inner = inner
-        self._begin = begin
+        self._method = method
         self._tracing = tracing
         self._present: Processing | None = None
         self._code: CodeType | None = None
         """The code of the function with the loop."""
 
     def __aiter__(self) -> Self:
-        return type(self)(self._inner, self._begin, self._tracing)
+        return type(self)(self._inner, self._method, self._tracing)
 
     async def __anext__(self) -> Any:
         self._leave()
@@ -147,7 +146,7 @@ class TracedIterator:
         except BaseException as error:
             self._tracing.on_request_failed(error, began_ns)
             raise
-        self._present = self._begin(taken, began_ns)
+        self._present = self._tracing.begin_processing(self._method, taken, began_ns)
         return taken
 
     def _leave(self) -> None:
@@ -296,33 +295,16 @@ class ConsumerTracing:
         }
 
     def _iterations(self) -> dict[str, Method]:
-        def iteration(name: str, begin: Begin) -> Method:
+        def iteration(name: str) -> Method:
             original = getattr(self._kind, name)
 
             def traced(consumer: TracedConsumer, *args: Any, **named: Any) -> TracedIterator:
-                try:
-                    return TracedIterator(original(consumer, *args, **named), begin, self)
-                except BaseException:
-                    del consumer  # The traceback must not keep the consumer alive.
-                    raise
+                return TracedIterator(original(consumer, *args, **named), name, self)
 
             return traced
 
-        def tracked(consumer: TracedConsumer, *args: Any, **named: Any) -> TracedIterator:
-            try:
-                inner = self._kind.tracked(consumer, *args, **named)
-                return TracedIterator(inner, self._begin_tracked, self)
-            except BaseException:
-                del consumer
-                raise
-
-        return {
-            "__aiter__": iteration("__aiter__", self._begin_record),
-            "until_end": iteration("until_end", self._begin_record),
-            "batches": iteration("batches", self._process_list),
-            "arrow_batches": iteration("arrow_batches", self._process_table),
-            "tracked": tracked,
-        }
+        names = ("__aiter__", "until_end", "batches", "arrow_batches", "tracked")
+        return {name: iteration(name) for name in names}
 
     def _request_methods(self) -> dict[str, Method]:
         def request(name: str) -> Method:
@@ -334,7 +316,6 @@ class ConsumerTracing:
                     found = await original(consumer, *args, **named)
                 except BaseException as error:
                     self.on_request_failed(error, began_ns)
-                    del consumer
                     raise
                 self._on_received(found, began_ns)
                 return found
@@ -391,17 +372,24 @@ class ConsumerTracing:
 
     # -- processing
 
-    def _begin_record(self, record: Record, began_ns: int) -> Processing | None:
-        """Begin to process one record of an iteration."""
+    def begin_processing(self, method: str, taken: Any, began_ns: int) -> Processing | None:
+        """Begin to process what the iterator of a method has returned.
+
+        It was requested at `began_ns`, in nanoseconds since the epoch.
+        """
         if not self._spans.is_active:
             return None
-        span, context = self._start(record)
+        if method == "tracked":
+            return self._begin_tracked(taken)
+        if method == "batches":
+            return self._process_many(_read(taken), began_ns)
+        if method == "arrow_batches":
+            return self._process_many(_read_table(taken), began_ns)
+        span, context = self._start(taken)
         return Processing(span, context)
 
-    def _begin_tracked(self, record: Record, began_ns: int) -> Processing | None:
+    def _begin_tracked(self, record: Record) -> Processing:
         """Begin to process one record of `tracked`, whose span ends with `done`."""
-        if not self._spans.is_active:
-            return None
         span, context = self._start(record)
         key = record.topic, record.partition, record.offset
         earlier = self._tracked.pop(key, None)
@@ -423,26 +411,9 @@ class ConsumerTracing:
         )
         return span, with_processed(set_span_in_context(span, before), links)
 
-    def _process_list(self, records: Sequence[Record], began_ns: int) -> Processing | None:
-        """Begin to process a list of records."""
-        if not self._spans.is_active:
-            return None
-        read = _read(records)
-        return self._process_many(self._record_poll(read, began_ns), read)
-
-    def _process_table(self, table: Any, began_ns: int) -> Processing | None:
-        """Begin to process an Arrow record batch, which is of one partition."""
-        if not self._spans.is_active:
-            return None
-        topic, partition = (table.column(name)[0].as_py() for name in ("topic", "partition"))
-        attributes = {COUNT: table.num_rows, "messaging.destination.partition.id": str(partition)}
-        headers = table.column("headers").to_pylist() if table.column("headers").nbytes else []
-        links = links_to(injected(_as_headers(each)) for each in headers)
-        read = Read([topic], attributes, links)
-        return self._process_many(self._record_poll(read, began_ns), read)
-
-    def _process_many(self, polled: Span, read: Read) -> Processing:
-        parent = set_span_in_context(polled)
+    def _process_many(self, read: Read, began_ns: int) -> Processing:
+        """Begin to process the records of a list or an Arrow record batch."""
+        parent = set_span_in_context(self._record_poll(read, began_ns))
         span = self._spans.start(
             PROCESS, read.topics, read.attributes, context=parent, links=read.links
         )
@@ -500,7 +471,6 @@ class ConsumerTracing:
                     await kind.commit(consumer, what, timeout)
             except BaseException as error:
                 fail(span, error)
-                del consumer
                 raise
             finally:
                 span.end()
@@ -549,6 +519,14 @@ def _of_record(record: Record) -> dict[str, Any]:
 def _as_headers(found: Any) -> Sequence[tuple[str, Any]]:
     """Return the headers of a record in an Arrow table as those of a record."""
     return [(each["key"], each["value"]) for each in found or ()]
+
+
+def _read_table(table: Any) -> Read:
+    """Return the attributes of an Arrow record batch, which is of one partition."""
+    topic, partition = (table.column(name)[0].as_py() for name in ("topic", "partition"))
+    attributes = {COUNT: table.num_rows, "messaging.destination.partition.id": str(partition)}
+    headers = table.column("headers").to_pylist() if table.column("headers").nbytes else []
+    return Read([topic], attributes, links_to(injected(_as_headers(each)) for each in headers))
 
 
 def _read(records: Sequence[Record]) -> Read:

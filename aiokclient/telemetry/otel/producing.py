@@ -86,30 +86,18 @@ class ProducerTracing:
             timestamp: int | None = None,
             headers: Headers = (),
         ) -> SentRecord:
-            try:
-                record = ProducerRecord(topic, value, key, partition, timestamp, headers)
-                return tracing.send(producer, record)
-            except BaseException:
-                del producer  # The traceback must not keep the producer alive.
-                raise
+            record = ProducerRecord(topic, value, key, partition, timestamp, headers)
+            return tracing.send(producer, record)
 
         def send_many(
             producer: TracedProducer, topic: str, values: Sequence[Any]
         ) -> Sequence[SentRecord]:
-            try:
-                return tracing.send_many(producer, topic, values)
-            except BaseException:
-                del producer
-                raise
+            return tracing.send_many(producer, topic, values)
 
         def send_arrow(
             producer: TracedProducer, topic: str | None, batch: Any
         ) -> Sequence[SentRecord]:
-            try:
-                return tracing.send_arrow(producer, topic, batch)
-            except BaseException:
-                del producer
-                raise
+            return tracing.send_arrow(producer, topic, batch)
 
         async def _open(producer: TracedProducer, wait: bool) -> None:
             await tracing._open(producer, wait)
@@ -141,7 +129,6 @@ class ProducerTracing:
             delivery = self._send(producer, *_with_context(carried, record))
         except BaseException as error:
             self._end(span, error)
-            del producer
             raise
         self._follow(span, [delivery], _addresses(producer))
         return delivery
@@ -158,7 +145,6 @@ class ProducerTracing:
             deliveries = self._send_many(producer, topic, sent)
         except BaseException as error:
             self._end(span, error)
-            del producer
             raise
         self._follow(span, deliveries, None)
         return deliveries
@@ -177,7 +163,6 @@ class ProducerTracing:
             deliveries = self._send_arrow(producer, topic, headers.with_context(carried))
         except BaseException as error:
             self._end(span, error)
-            del producer
             raise
         self._follow(span, deliveries, None)
         return deliveries

@@ -323,26 +323,3 @@ async def test_instrumented_objects_can_be_dropped(
     assert [one() for one in found] == [None, None]
     for handle in handles:
         handle.uninstrument()
-
-
-async def test_dropped_error_keeps_no_consumer_alive(
-    cluster: EmbeddedCluster, traces: Traces
-) -> None:
-    kept: list[BaseException] = []
-    async with reading(cluster) as consumer:
-        done = traces.of(consumer)
-        consumer.stop()
-        await consumer.close()
-        try:
-            async for _ in consumer:
-                pass
-        except ClosedError as error:
-            kept.append(error)
-        done.uninstrument()
-    frames = []
-    traceback = kept[0].__traceback__
-    while traceback is not None:
-        if traceback.tb_frame.f_globals["__name__"].startswith("aiokclient.telemetry."):
-            frames.append(traceback.tb_frame)
-        traceback = traceback.tb_next
-    assert not any(value is consumer for frame in frames for value in frame.f_locals.values())

@@ -7,6 +7,7 @@ import inspect
 import sys
 import weakref
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -52,8 +53,8 @@ def make(request: pytest.FixtureRequest) -> Any:
     class Cursor(base):
         __slots__ = ("source",)
 
-        def __init__(self, source: Source, time: Any = None) -> None:
-            super().__init__(time)
+        def __init__(self, source: Source, loop: Any = None) -> None:
+            super().__init__(loop)
             self.source = source
 
         async def _advance(self) -> Any:
@@ -95,7 +96,7 @@ async def test_advance_is_called_when_the_time_is_over(make: Any) -> None:
     now = 0.0
     source = Source(range(10))
     source.seconds = 1.0
-    cursor = make(source, lambda: now)
+    cursor = make(source, SimpleNamespace(time=lambda: now))
     found = []
     async for record in cursor:
         found.append(record)
@@ -272,19 +273,18 @@ async def test_no_memory_leaks(make: Any) -> None:
     assert not any(isinstance(thing, Thing) for thing in gc.get_objects())
 
 
-async def test_the_clock_depends_on_the_loop() -> None:
-    loop = asyncio.get_running_loop()
-    assert iterators.clock_of(loop) is None
+def test_only_a_loop_with_a_time_of_its_own_is_virtual() -> None:
+    async def find() -> asyncio.AbstractEventLoop | None:
+        return iterators.virtual_loop()
 
     class Virtual(asyncio.SelectorEventLoop):
         def time(self) -> float:
             return 5.0
 
-    virtual = Virtual()
-    clock = iterators.clock_of(virtual)
-    assert clock is not None
-    assert clock() == 5.0
-    virtual.close()
+    with asyncio.Runner() as runner:
+        assert runner.run(find()) is None
+    with asyncio.Runner(loop_factory=Virtual) as runner:
+        assert runner.run(find()) is runner.get_loop()
 
 
 async def test_the_cursor_may_go_before_its_awaitable(make: Any) -> None:
