@@ -12,6 +12,7 @@ from aiokclient.cluster.targets import TARGETS, Broker, Coordinator, Leader, Tar
 from aiokclient.config.client import ClientConfig, ClientOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError, TopicValueError
+from aiokclient.log.foreign_names import with_foreign_names
 from aiokclient.protocol.schema import Request
 from aiokclient.types import TopicPartition, is_integer, public_in, seconds, shortened, text_problem
 
@@ -34,6 +35,7 @@ RANGE_BYTES = 52_428_800
 
 
 @public_in("aiokclient")
+@with_foreign_names
 @watch_calls()
 class Client(Parent):
     """Connections and metadata that producers, consumers and admins share.

@@ -28,6 +28,7 @@ from aiokclient.cluster.lifecycle.public_calls import watch_calls
 from aiokclient.config.admin import AdminConfig, AdminOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.config.secret import Secret
+from aiokclient.log.foreign_names import with_foreign_names
 from aiokclient.metrics import OwnMetrics
 from aiokclient.types import OffsetAndMetadata, TopicPartition, public_in
 
@@ -76,6 +77,7 @@ def _hide_hmac(call: Callable[..., Awaitable[int]]) -> Callable[..., Awaitable[i
 
 
 @public_in("aiokclient.admin")
+@with_foreign_names
 @hide_hmacs
 @watch_calls()
 class Admin(Lifecycle):

@@ -47,6 +47,7 @@ from aiokclient.errors import (
     IllegalStateError,
 )
 from aiokclient.errors.local import refuse_loop
+from aiokclient.log.foreign_names import with_foreign_names
 from aiokclient.types import (
     ConsumerRecord,
     GroupMetadata,
@@ -93,6 +94,7 @@ else:
 
 
 @public_in("aiokclient")
+@with_foreign_names
 @watch_calls(
     apart=("get", "poll"),
     explained=(

@@ -27,6 +27,7 @@ from aiokclient.group.loop_watch import LoopWatch
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
 from aiokclient.group.requests import REASON_CHARACTERS
 from aiokclient.group.states import MemberState
+from aiokclient.log.foreign_names import with_foreign_names
 from aiokclient.metrics import OwnMetrics
 from aiokclient.protocol.api import ApiKey
 from aiokclient.types import GroupMetadata, State, public_in, shortened, text_problem
@@ -162,6 +163,7 @@ class MemberLifecycle(Lifecycle):
 
 
 @public_in("aiokclient")
+@with_foreign_names
 @watch_calls()
 class GroupMember(MemberLifecycle):
     """A member of a group of processes that divide work by Kafka's group protocol.

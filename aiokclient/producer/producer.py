@@ -43,6 +43,7 @@ from aiokclient.errors import (
 )
 from aiokclient.errors.local import ArgumentTypeError, RecordTypeError, TopicTypeError
 from aiokclient.group.offset_forms import as_offsets, require_group_metadata
+from aiokclient.log.foreign_names import with_foreign_names
 from aiokclient.producer import send_many as bulk
 from aiokclient.producer.batching.accumulator import BATCH_OVERHEAD
 from aiokclient.producer.batching.batch import RECORD_OVERHEAD
@@ -212,6 +213,7 @@ if not TYPE_CHECKING:
 
 
 @public_in("aiokclient")
+@with_foreign_names
 @watch_calls(apart=("drain", "gather", "send_and_wait"))
 class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
     """A client that sends records, idempotently by default, in order within each partition.

@@ -41,6 +41,7 @@ from aiokclient.errors import (
     IllegalStateError,
 )
 from aiokclient.log.client_log import ClientLog
+from aiokclient.log.foreign_names import own_names
 from aiokclient.network.event_hub import EventHub, EventReader, EventSource
 from aiokclient.telemetry.reporter import LAST_PUSH_S
 from aiokclient.types import State, seconds
@@ -96,12 +97,8 @@ class Lifecycle:
         made: Self = cast(Any, cls)(**given if client is None else {**given, "client": client})
         return made
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            from aiokclient.log.hints.names import missing_attribute
-
-            missing_attribute(self, name)
+    def __dir__(self) -> list[str]:
+        return own_names(self, super().__dir__())
 
     def __init__(self, config: ClientConfig, client: Parent | None = None) -> None:
         self._anchor = Anchor(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,28 @@ import aiokclient
 from aiokclient import Admin, Client, Consumer, Producer
 from aiokclient.consumer.consumer import STOPPED
 from aiokclient.errors import ConfigError
-from aiokclient.log.hints.names import ATTRIBUTES, CLASSES
+from aiokclient.log.foreign_names import ATTRIBUTES, with_foreign_names
+from aiokclient.log.hints.names import CLASSES
+from aiokclient.producer.batching.batch import ProducerBatch
+from aiokclient.record.batch import RecordBatch
 
 SERVERS = "localhost:9092"
+LOOPED = (
+    "Admin",
+    "Client",
+    "Consumer",
+    "ConsumerRecord",
+    "Delivery",
+    "GroupMember",
+    "Headers",
+    "Producer",
+    "ProducerRecord",
+    "RecordMetadata",
+    "Records",
+    "TopicPartition",
+    "Transaction",
+)
+"""The public classes whose attributes the loops of programs read for each record."""
 
 
 @pytest.mark.parametrize(
@@ -197,11 +217,86 @@ def test_a_method_of_another_client_says_what_to_use(make: Any, name: str, text:
     assert not hasattr(made, "_repr_png_")
 
 
-def test_hints_hide_no_existing_name() -> None:
+def test_names_of_other_clients_are_no_attributes() -> None:
     for make in (Consumer, Producer, Admin, Client):
-        there = [name for name in ATTRIBUTES[make.__name__] if name in dir(make)]
-        assert there == []
+        made = make(bootstrap_servers=SERVERS)
+        for name in ATTRIBUTES[make.__name__]:
+            assert not hasattr(make, name)
+            assert not hasattr(made, name)
+            assert name not in dir(made)
+            assert name not in {key for key, _ in inspect.getmembers_static(made)}
+        assert {"close", "start", "metrics"} <= {*dir(made)}
     assert not set(CLASSES) & set(aiokclient.__all__)
+
+
+def test_a_name_of_another_client_raises_the_same_error_at_the_class_and_the_object() -> None:
+    producer: Any = Producer(bootstrap_servers=SERVERS)
+    hint = "Use send(topic, value, key=...). Await the delivery that it returns."
+    for holder, text in ((producer, "'Producer' object"), (Producer, "type object 'Producer'")):
+        with pytest.raises(AttributeError) as caught:
+            holder.produce
+        assert str(caught.value) == f"{text} has no attribute 'produce'. {hint}"
+        assert caught.value.name == "produce"
+        assert caught.value.obj is holder
+
+
+def test_an_unknown_name_raises_the_error_of_python() -> None:
+    producer: Any = Producer(bootstrap_servers=SERVERS)
+    with pytest.raises(AttributeError) as caught:
+        producer.sent
+    assert str(caught.value) == "'Producer' object has no attribute 'sent'"
+    assert (caught.value.name, caught.value.obj) == ("sent", producer)
+
+
+def test_a_subclass_may_define_a_name_of_another_client() -> None:
+    class Polled:
+        poll = 5
+
+        def produce(self) -> str:
+            return "mixed in"
+
+        @classmethod
+        def purge(cls) -> str:
+            return cls.__name__
+
+    class Own(Producer[Any, Any]):
+        def stop(self) -> str:
+            return "own"
+
+    class Mixed(Producer[Any, Any], Polled):
+        pass
+
+    class Delegating(Producer[Any, Any]):
+        def __getattr__(self, name: str) -> str:
+            return f"asked for {name}"
+
+    own: Any = Own(bootstrap_servers=SERVERS)
+    assert own.stop() == "own"
+    assert "stop" in dir(own)
+    with pytest.raises(AttributeError, match=r"'Own' object has no attribute 'produce'\. Use send"):
+        own.produce
+    mixed: Any = Mixed(bootstrap_servers=SERVERS)
+    assert (mixed.produce(), mixed.poll, mixed.purge()) == ("mixed in", 5, "Mixed")
+    assert (Mixed.poll, Mixed.purge()) == (5, "Mixed")
+    delegating: Any = Delegating(bootstrap_servers=SERVERS)
+    assert delegating.produce == "asked for produce"
+    own.purge = len
+    assert own.purge is len
+    assert "purge" in dir(own)
+
+
+def test_a_hint_for_a_name_that_exists_is_refused() -> None:
+    named: Any = type("Admin", (), {"poll": 1})
+    with pytest.raises(TypeError, match=r"Admin\.poll exists, so that it needs no hint"):
+        with_foreign_names(named)
+
+
+def test_no_object_of_a_hot_loop_slows_the_access_to_its_attributes() -> None:
+    """CPython keeps no inline caches for the attributes of classes that define these methods."""
+    slow = ("__getattr__", "__getattribute__", "__setattr__", "__delattr__")
+    for made in (*(getattr(aiokclient, name) for name in LOOPED), ProducerBatch, RecordBatch):
+        for base in (each for each in made.__mro__ if each not in (object, tuple, list)):
+            assert not {*slow} & {*vars(base)}, f"{base.__qualname__} of {made.__qualname__}"
 
 
 async def test_awaiting_stop_suggests_close() -> None:

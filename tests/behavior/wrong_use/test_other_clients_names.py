@@ -19,9 +19,9 @@ from aiokclient.config.admin import AdminConfig
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.config.producer import ProducerConfig
+from aiokclient.log.foreign_names import ATTRIBUTES
 from aiokclient.log.hints import option_hint
 from aiokclient.log.hints.error_names import _ABSENT, _MORE, _RENAMED
-from aiokclient.log.hints.names import ATTRIBUTES
 
 SERVERS = "localhost:9092"
 TP = TopicPartition("orders", 0)
