@@ -34,11 +34,7 @@ class SystemClock:
     """The machine's clocks, and a generator seeded by the operating system."""
 
     def __init__(self, rng: random.Random | None = None) -> None:
-        self._rng = random.Random() if rng is None else rng
-
-    @property
-    def rng(self) -> random.Random:
-        return self._rng
+        self.rng = random.Random() if rng is None else rng
 
     def monotonic(self) -> float:
         """Return the running loop's time, or `time.monotonic()` outside of a loop."""

@@ -289,14 +289,6 @@ class _RecordPosition(NamedTuple):
     timestamp: int
 
 
-def encode_answer(append_time: int, log_start: int) -> int:
-    """Return two values of a produce response as one integer, which a `RecordMetadata` keeps.
-
-    `append_time` and `log_start` are -1 if the response lacks them; 0 stands for that.
-    """
-    return (max(log_start, -1) + 1 << 1) + (append_time >= 0)
-
-
 @untracked_tuple
 class RecordMetadata(_RecordPosition):
     """The position of an acknowledged record. `offset` is -1 with `acks=0`.
@@ -305,7 +297,9 @@ class RecordMetadata(_RecordPosition):
     """
 
     _answer: int = 0
-    """See `encode_answer`. It is no item of the tuple. For the library's own use."""
+    """Two values of the produce response: `log_start_offset + 1` in the upper bits, and in the
+    lowest one whether `timestamp` is the broker's. It is no item of the tuple. For the library's
+    own use."""
 
     @property
     def timestamp_type(self) -> TimestampType:

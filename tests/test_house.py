@@ -32,11 +32,11 @@ SMALL = 0.3
 SINGLE = 20
 """Modules that only one module of the same package uses."""
 WALKS = {
-    "a send and its await": (128, 29, 94),
-    "a fetched frame until it is delivered": (111, 25, 74),
+    "a send and its await": (109, 18, 66),
+    "a fetched frame until it is delivered": (104, 23, 64),
     "one buffered record": (68, 15, 40),
-    "an error code until the exception": (169, 33, 124),
-    "a commit in a transaction": (90, 26, 80),
+    "an error code until the exception": (150, 26, 94),
+    "a commit in a transaction": (84, 24, 70),
 }
 """The most functions, modules, and changes of module on the ways that tests/walks.py traces."""
 FOLDERS = ("aiokclient", "pyspark_aiokclient", "tests", "examples", "benchmarks", ".ci")

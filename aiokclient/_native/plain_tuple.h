@@ -4,7 +4,7 @@ One is created for each record that is acknowledged. Its items are a str and thr
 refer to no other objects. Tracking the tuple would cost as much as creating it.
 
 Behind its items, a tuple of exactly this type has an integer, `answer`, which is no item; see
-`types.encode_answer`. A tuple of a subclass has none. */
+`producer._pure.delivery.encode_answer`. A tuple of a subclass has none. */
 
 #ifndef AIOKCLIENT_PLAIN_TUPLE_H
 #define AIOKCLIENT_PLAIN_TUPLE_H
@@ -28,7 +28,8 @@ typedef struct {
     int count;
 } AiokTuples;
 
-/* Does what `types.encode_answer` does. The result for a number that no log can have is 0. */
+/* Does what `producer._pure.delivery.encode_answer` does. The result for a number that no log can have
+is 0. */
 static inline long long
 aiok_answer(long long append_time, long long log_start)
 {

@@ -195,7 +195,7 @@ cdef class ArrowRows:
         return 0 <= number < count
 
     cdef Py_ssize_t header_bound(self, Py_ssize_t row) except -2:
-        """Return the size of the headers, as in `leaders.record_size`; -1 if a header is wrong."""
+        """Return the size of the headers, as in `batch.record_size`; -1 if a header is wrong."""
         cdef Py_ssize_t start, stop, i, bound = 0, j
         cdef Part name, content
         cdef bint plain

@@ -230,7 +230,7 @@ cdef Delivery put(
 cdef Py_ssize_t pack_small(object headers, Part *packed, Py_ssize_t *bound):
     """Encode headers, and return their number, or -1 if Python must handle them.
 
-    `bound` increases by an upper bound of their size, the same as that of `leaders.record_size`.
+    `bound` increases by an upper bound of their size, the same as that of `batch.record_size`.
     """
     cdef Py_ssize_t count = PySequence_Fast_GET_SIZE(headers), i, length
     cdef uint8_t *start = <uint8_t *>packed.at

@@ -316,10 +316,6 @@ cdef class BatchState(DeliveryBatch):
         self.stamp = -1
         self.stamps = []
 
-    def use(self, RecordBatchBuilder builder not None):
-        """Set the builder to which records are appended."""
-        self.builder = builder
-
     def append(self, Py_ssize_t size, timestamp, key, value, headers):
         """Append a record that takes at most `size` bytes. Return its index.
 

@@ -6,7 +6,7 @@ record is computed before it is written, so the size limit is exact, and a refus
 batch unchanged.
 """
 
-from aiokclient.record.compression import check_level, compress
+from aiokclient.record.compression import compress
 
 from cpython.buffer cimport PyObject_CheckBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
@@ -49,7 +49,6 @@ cdef class RecordBatchBuilder:
         self._room = HEADER_SIZE
 
     def __init__(self, *, compression=UNCOMPRESSED, level=None, limit, likely=0):
-        check_level(compression, level)
         if self.count or self.closed:
             raise ValueError("A builder can be used for one batch only.")
         self.compression = compression

@@ -9,6 +9,7 @@ import asyncio
 import concurrent.futures
 from asyncio import _get_running_loop
 from collections.abc import AsyncIterable, Iterable, Sequence
+from time import time_ns
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -46,14 +47,13 @@ from aiokclient.group.offset_forms import as_offsets, require_group_metadata
 from aiokclient.log.foreign_names import with_foreign_names
 from aiokclient.producer import send_many as bulk
 from aiokclient.producer.batching.accumulator import BATCH_OVERHEAD
-from aiokclient.producer.batching.batch import RECORD_OVERHEAD
+from aiokclient.producer.batching.batch import RECORD_OVERHEAD, record_size
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.delivery.deliveries import Deliveries, gather
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
 from aiokclient.producer.engine import Engine
 from aiokclient.producer.send_arrow import send_rows
 from aiokclient.producer.send_many import SendAll
-from aiokclient.producer.sending.leaders import record_size
 from aiokclient.producer.serializers import bound, preparations, prepare_serializer
 from aiokclient.producer.threadsafe import ThreadsafeSend
 from aiokclient.types import (
@@ -692,8 +692,12 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         """Append a serialized record to a batch of its partition."""
         engine = self._required_engine()
         try:
-            now = self._clock.time_ms
-            timestamp = now() if timestamp is None else bulk.as_timestamp(timestamp)
+            if timestamp is not None:
+                timestamp = bulk.as_timestamp(timestamp)
+            elif self._real_time:
+                timestamp = time_ns() // 1_000_000
+            else:
+                timestamp = self._clock.time_ms()
             size = record_size(key, value, headers)
             if size > self._largest:
                 self._require_small(topic.name, key, value, headers)

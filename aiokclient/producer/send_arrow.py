@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aiokclient._native import twin
 from aiokclient.errors import InvalidTopicError, SerializationError
 from aiokclient.errors.local import ArgumentTypeError, RecordTypeError, TopicTypeError
+from aiokclient.producer.batching.batch import record_size
 from aiokclient.producer.send_many import PARTITIONS, send_prepared
-from aiokclient.producer.sending.leaders import record_size
 from aiokclient.types import Headers, TopicPartition, is_topic_name
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ __all__ = [
     "CodecModule",
     "Compression",
     "ContentLimitError",
-    "check_level",
     "compress",
     "decompress",
     "has_many_blocks",
@@ -71,17 +70,6 @@ def _module(codec: int) -> CodecModule:
     except ValueError:
         raise CorruptRecordError(f"There is no compression codec {codec}.") from None
     return cast(CodecModule, import_module(f"aiokclient.record.codecs.{name}"))
-
-
-def check_level(codec: Compression, level: int | None) -> None:
-    """Raise ValueError if the codec does not have the level. None means its default level."""
-    if level is None:
-        return
-    levels = codec.traits.levels
-    if levels is None:
-        raise ValueError(f"{codec.title} has no levels, but level {level} was given.")
-    if level not in levels:
-        raise ValueError(f"{codec.title} has levels {levels[0]} to {levels[-1]}, not {level}.")
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> Buffer:

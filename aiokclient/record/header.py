@@ -15,6 +15,7 @@ __all__ = [
     "ATTRIBUTES_AT",
     "CODEC_MASK",
     "CONTROL",
+    "CRC",
     "CRC_AT",
     "HEADER",
     "HEADER_SIZE",
@@ -48,13 +49,13 @@ CONTROL = 0x20
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
 _INT16 = struct.Struct(">h")
-_UINT32 = struct.Struct(">I")
+CRC = struct.Struct(">I")
 
 
 def seal_crc(batch: bytearray) -> None:
     """Compute the checksum of a complete v2 batch and write it into its header."""
     with memoryview(batch) as view:
-        _UINT32.pack_into(batch, CRC_AT, crc32c(view[ATTRIBUTES_AT:]))
+        CRC.pack_into(batch, CRC_AT, crc32c(view[ATTRIBUTES_AT:]))
 
 
 def with_offset(batch: Buffer, base_offset: int, leader_epoch: int) -> bytes:

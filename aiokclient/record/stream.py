@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aiokclient.errors import CorruptRecordError
+from aiokclient.record._pure.decode import read_varint
 from aiokclient.record.batch import HEADER_SIZE, RecordBatch, span
 from aiokclient.record.compression import measure, pieces
 from aiokclient.record.crc import Buffer
-from aiokclient.record.varint import read_varint
 from aiokclient.types import ConsumerRecord
 
 __all__ = ["Piece", "RecordStream"]

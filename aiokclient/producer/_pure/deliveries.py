@@ -14,9 +14,9 @@ from typing import Any, overload
 from aiokclient.background import SLICE_S
 from aiokclient.clock import Clock
 from aiokclient.errors import KafkaError
-from aiokclient.producer._pure.delivery import Run
+from aiokclient.producer._pure.delivery import Run, encode_answer
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
-from aiokclient.types import RecordMetadata, encode_answer
+from aiokclient.types import RecordMetadata
 
 __all__ = ["DeliveryRuns", "Gathering", "Run", "gathered", "runs_of"]
 

@@ -38,7 +38,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from aiokclient.errors import KafkaError, WrongLoopError, WrongThreadError
 from aiokclient.record.batch import RecordBatchBuilder
-from aiokclient.types import Headers, RecordMetadata, encode_answer
+from aiokclient.types import Headers, RecordMetadata
 
 __all__ = [
     "BatchState",
@@ -52,6 +52,7 @@ __all__ = [
     "Run",
     "TopicState",
     "Waiter",
+    "encode_answer",
     "refuse_caller",
 ]
 
@@ -288,6 +289,14 @@ class Run(NamedTuple):
     first: int
     size: int
     timestamp: int
+
+
+def encode_answer(append_time: int, log_start: int) -> int:
+    """Return two values of a produce response as the integer `RecordMetadata._answer`.
+
+    `append_time` and `log_start` are -1 if the response lacks them; 0 stands for that.
+    """
+    return (max(log_start, -1) + 1 << 1) + (append_time >= 0)
 
 
 class DeliveryBatch(Owner):
@@ -633,7 +642,7 @@ class BatchState(DeliveryBatch):
         self, topic: str, partition: int | None, hooks: DeliveryHooks, builder: RecordBatchBuilder
     ) -> None:
         super().__init__(topic, partition, hooks)
-        self.use(builder)
+        self.builder = builder
         self.left = 0
         """A lower bound of the bytes that are still reserved for further records."""
         self.reserved = 0
@@ -652,10 +661,6 @@ class BatchState(DeliveryBatch):
         """The indices of the last consecutive records whose partition the application chose."""
         self.chosen_runs: list[tuple[int, int]] | None = None
         """The earlier ones. They are needed when the topic is recreated with fewer partitions."""
-
-    def use(self, builder: RecordBatchBuilder) -> None:
-        """Set the builder to which records are appended."""
-        self.builder = builder
 
     def append(
         self,

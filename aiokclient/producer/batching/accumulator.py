@@ -272,7 +272,6 @@ class Accumulator:
     """All batches without an outcome, and the memory that they use."""
 
     def __init__(self, config: ProducerConfig, engine: Engine) -> None:
-        cluster = engine.cluster
         self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
         self.calling: dict[DeliveryBatch, None] = {}
@@ -285,7 +284,6 @@ class Accumulator:
         """All queues with batches, and some that became empty, which are removed now and then."""
         self.errors = NON_TRANSACTIONAL if config.transactional_id is None else TRANSACTIONAL
         self._engine = engine
-        self._clock = cluster.clock
         self._failures = engine.failures
         self._status = engine.status
         self._expiry_s = min(config.delivery_timeout_ms / AGES, config.max_block_ms) / 1000
@@ -344,7 +342,7 @@ class Accumulator:
 
         `now` is the time on the loop's clock, if the caller has just read it.
         """
-        when = (self._clock.monotonic() if now is None else now) + self._expiry_s
+        when = (self.loop.time() if now is None else now) + self._expiry_s
         if self._expiry_timer is None:
             self._set_expiry_timer(when)
         elif self._expiry_due > when:
@@ -363,7 +361,7 @@ class Accumulator:
 
     def _on_expiry_timer(self) -> None:
         self._expiry_timer = None
-        when = self._engine.expiry.expire_batches(self._clock.monotonic())
+        when = self._engine.expiry.expire_batches(self.loop.time())
         if when is not None:
             self._set_expiry_timer(when)
 
@@ -531,7 +529,7 @@ class Accumulator:
             queue,
             self,
             builder,
-            self._clock.monotonic(),
+            self.loop.time(),
             size,
             in_overflow,
             self._linger_s <= 0,
@@ -663,9 +661,7 @@ class Accumulator:
 
     def _trim_batch(self, batch: QueuedBatch) -> None:
         """Release the memory that a batch reserved and did not use."""
-        size = batch.builder.size
-        batch.queue.expect_size(size)
-        if batch.reserved - size > SLACK:
+        if batch.reserved - batch.builder.size > SLACK:
             self.memory.release_bytes(batch.queue, batch.trim(), batch.in_overflow)
             self.on_room()
 
@@ -678,7 +674,7 @@ class Accumulator:
 
     def _on_linger_timer(self) -> None:
         self._linger_timer = None
-        now = self._clock.monotonic() + EARLY_S
+        now = self.loop.time() + EARLY_S
         lingering = self._lingering
         while lingering and (lingering[0][0] <= now or lingering[0][1].size):
             batch = lingering.popleft()[1]
@@ -691,15 +687,16 @@ class Accumulator:
     # -- outcomes
 
     def complete_batch(
-        self, batch: QueuedBatch, base_offset: int, append_time: int, log_start: int = -1
+        self, batch: QueuedBatch, base_offset: int = -1, append_time: int = -1, log_start: int = -1
     ) -> None:
-        """Complete a batch that was written."""
+        """Complete a batch that is in the log, or that needs no acknowledgement (`acks=0`)."""
         batch.queue.remove_batch(batch, written=True, base_offset=base_offset)
         limit = batch.queue.topic.batch_limit
         if limit.lowered:
             limit.note_written(batch.builder.size)
         batch.acknowledge(base_offset, append_time, log_start)
-        self._failures.on_batch_written(batch)
+        if self._failures.origins is not None:
+            self._failures.origins.forget(batch)
         self.meters.count_written(batch)
         self.forget_batch(batch)
 

@@ -16,9 +16,9 @@ from aiokclient.producer.batching.sequences import BatchIdentity, advance
 from aiokclient.producer.batching.stages import BEFORE, BatchStage, InLog, StageError
 from aiokclient.producer.delivery.delivery import BatchState, DeliveryBatch, DeliveryHooks
 from aiokclient.record.batch import RecordBatchBuilder
-from aiokclient.types import TopicPartition
+from aiokclient.types import Headers, TopicPartition
 
-__all__ = ["RECORD_OVERHEAD", "FailedRecords", "ProducerBatch"]
+__all__ = ["RECORD_OVERHEAD", "FailedRecords", "ProducerBatch", "record_size"]
 
 RECORD_OVERHEAD = 40
 """An upper bound of the encoded size of a record without headers, beyond its key and value, in
@@ -37,16 +37,26 @@ EMPTY = RecordBatchBuilder(limit=0)
 """An empty builder that replaces the builder of a batch that has its outcome."""
 
 
+def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """Return an upper bound of the size of a record, in bytes."""
+    size = RECORD_OVERHEAD
+    if key is not None:
+        size += len(key)
+    if value is not None:
+        size += len(value)
+    for name, content in headers:
+        # A name takes at most four bytes per character; each length at most five.
+        size += 4 * len(name) + 10 + (0 if content is None else len(content))
+    return size
+
+
 class BatchQueue(Protocol):
     """The attributes of a partition's queue that its batches use."""
 
-    @property
-    def partition(self) -> int | None:
-        """The partition; None while the partitions of the topic are not known."""
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """The topic and partition that errors name."""
+    partition: int | None
+    """The partition; None while the partitions of the topic are not known."""
+    topic_partition: TopicPartition
+    """The topic and partition that errors name."""
 
 
 Q_co = TypeVar("Q_co", bound=BatchQueue, covariant=True)
@@ -162,7 +172,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         self.reserved = self.left = 0
         self.in_overflow = False
         if self.done and not self.compressing:
-            self.use(EMPTY)
+            self.builder = EMPTY
             self.whole = None
 
     def leave_overflow(self) -> None:
@@ -236,13 +246,6 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         self.compressing = False
         self.size = size
 
-    def seal(self, transactional: bool = False) -> memoryview:
-        """Return the bytes to send, with the current identity of the batch."""
-        if self.identity is None:
-            return self.builder.seal()
-        producer_id, epoch, sequence = self.identity
-        return self.builder.seal(producer_id, epoch, sequence, transactional=transactional)
-
     # -- sending
 
     def set_identity(self, identity: BatchIdentity) -> None:
@@ -257,12 +260,18 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         self.refused = False
         self.attempt += 1
 
-    def enter_request(self, now: float, *, by_name: bool) -> None:
-        """Count one more request that uses the bytes of the batch."""
+    def enter_request(
+        self, now: float, *, by_name: bool, transactional: bool = False
+    ) -> memoryview:
+        """Count one more request, and return its bytes, with the current identity of the batch."""
         self.requests += 1
         self.by_name = by_name
         if self.attempt == 1:
             self.first_sent = now
+        if self.identity is None:
+            return self.builder.seal()
+        producer_id, epoch, sequence = self.identity
+        return self.builder.seal(producer_id, epoch, sequence, transactional=transactional)
 
     def leave_request(self) -> bool:
         """Count one fewer request that uses the bytes. Return whether the bytes can be released."""

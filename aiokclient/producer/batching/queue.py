@@ -102,6 +102,7 @@ class TopicStatus:
         "moving",
         "name",
         "recreations",
+        "topic_id",
     )
 
     def __init__(self, name: str, batch_limit: int) -> None:
@@ -109,6 +110,8 @@ class TopicStatus:
         self.batch_limit = BatchLimit(batch_limit)
         self.info: TopicInfo | None = None
         """The latest metadata of the topic, or None before the first response."""
+        self.topic_id = NO_ID
+        """Kafka's id of the topic; all zeros if the brokers have no topic ids."""
         self.missing_since: float | None = None
         """The time at which the brokers began to report an error, on the loop's clock."""
         self.moving = False
@@ -122,18 +125,13 @@ class TopicStatus:
         self._cluster_id: str | None = None
 
     @property
-    def topic_id(self) -> UUID:
-        """Kafka's id of the topic; all zeros if the brokers have no topic ids."""
-        return NO_ID if self.info is None else self.info.topic_id
-
-    @property
     def partition_count(self) -> int:
         """Number of partitions that the metadata lists."""
         return 0 if self.info is None else len(self.info.partitions)
 
     def describe(self, info: TopicInfo, now: float) -> bool:
         """Store new metadata. Return whether it is the first to report an error."""
-        self.info = info
+        self.info, self.topic_id = info, info.topic_id
         if not info.error:
             self.missing_since = None
             return False
@@ -228,6 +226,7 @@ class PartitionQueue(QueueState):
         "sent",
         "sequences",
         "topic",
+        "topic_partition",
         "vanished",
     )
 
@@ -237,6 +236,8 @@ class PartitionQueue(QueueState):
         super().__init__()
         self.topic = topic
         self.partition = partition
+        self.topic_partition = TopicPartition(topic.name, -1 if partition is None else partition)
+        """The topic and partition that errors name; the partition is -1 while it is not known."""
         self.buffered = 0
         """Bytes that the batches hold in the buffer."""
         self.overflowed = 0
@@ -266,11 +267,6 @@ class PartitionQueue(QueueState):
         """The topic of this name to which `sequences` belong; None while it is not known."""
         self._next_incarnation: Hashable = None
         self._former: dict[Hashable, Incarnation] = {}
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """The topic and partition that errors name; the partition is -1 while it is not known."""
-        return TopicPartition(self.topic.name, -1 if self.partition is None else self.partition)
 
     @property
     def batch_limit(self) -> int:
@@ -322,12 +318,9 @@ class PartitionQueue(QueueState):
         batch, self.open = self.open, None
         if batch is not None:
             batch.close_builder()
+            self.likely = (batch.builder.size | STEP) + 1
             (self.overflow if batch.in_overflow else self.closed).append(batch)
         return batch
-
-    def expect_size(self, size: int) -> None:
-        """Set the expected size of the next batch, in bytes."""
-        self.likely = (size | STEP) + 1
 
     def first_in_overflow(self) -> QueuedBatch:
         """Return the oldest batch in the overflow queue, which may be the open one."""

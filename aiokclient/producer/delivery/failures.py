@@ -143,7 +143,8 @@ class Failures:
         producer = engine.producer.get()
         self._has_handler = producer is not None and producer._options.on_delivery_error is not None
         """Whether the application has set `on_delivery_error`."""
-        self._origins = Origins() if self._has_handler else None
+        self.origins = Origins() if self._has_handler else None
+        """Where the records that have moved were first appended, for `on_delivery_error`."""
         self._final = False
         """Whether the producer itself has failed. That is the cause of all later failures."""
         self._batches: dict[FailedBatch, None] = {}
@@ -179,13 +180,8 @@ class Failures:
 
     def on_records_moved(self, batch: DeliveryBatch) -> None:
         """Follow the records of a batch, all of which have moved to other batches."""
-        if self._origins is not None:
-            self._origins.follow(batch)
-
-    def on_batch_written(self, batch: DeliveryBatch) -> None:
-        """Release what is stored for a batch that was written."""
-        if self._origins is not None:
-            self._origins.forget(batch)
+        if self.origins is not None:
+            self.origins.follow(batch)
 
     @contextmanager
     def watch_failures(self, watcher: Watcher) -> Iterator[None]:
@@ -264,15 +260,15 @@ class Failures:
                 self._engine.callbacks.soon(self._report_failures)
 
     def _report_slice(self) -> None:
-        assert self._origins is not None
+        assert self.origins is not None
         until = self._clock.monotonic() + SLICE_S
         while self._reports and self._clock.monotonic() < until:
             batch, index = self._reports.popleft()
-            delivery = Delivery(*self._origins.find_origin(batch, index), batch.timestamp_of(index))
+            delivery = Delivery(*self.origins.find_origin(batch, index), batch.timestamp_of(index))
             if index + 1 < batch.count:
                 self._reports.appendleft((batch, index + 1))
             else:
-                self._origins.forget(batch)
+                self.origins.forget(batch)
             try:
                 producer = self._producer.get()
                 if producer is not None and producer._options.on_delivery_error is not None:

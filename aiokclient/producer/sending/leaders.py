@@ -21,7 +21,7 @@ from aiokclient.background import SLICE_S
 from aiokclient.cluster.metadata.snapshot import differ
 from aiokclient.errors import KafkaError, UnknownTopicOrPartitionError, error_for
 from aiokclient.policy import ABSENT_PARTITION_S, REFUSED_TOPIC_S, Scope, classify
-from aiokclient.producer.batching.batch import RECORD_OVERHEAD, FailedRecords
+from aiokclient.producer.batching.batch import FailedRecords, record_size
 from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch, Topic
 from aiokclient.producer.delivery.delivery import DeliveryBatch
 from aiokclient.producer.partitioner import Partitioner
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aiokclient.config.producer import ProducerConfig
     from aiokclient.producer.engine import Engine
 
-__all__ = ["Leaders", "record_size"]
+__all__ = ["Leaders"]
 
 
 SHOWN_S = 1.0
@@ -47,19 +47,6 @@ def no_such_partition(topic_partition: TopicPartition, count: int) -> KafkaError
     """Return the error for a partition that a topic of `count` partitions does not have."""
     text = f"The topic has {count} partitions, numbered from 0."
     return UnknownTopicOrPartitionError(text, topic_partition=topic_partition)
-
-
-def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Return an upper bound of the size of a record, in bytes."""
-    size = RECORD_OVERHEAD
-    if key is not None:
-        size += len(key)
-    if value is not None:
-        size += len(value)
-    for name, content in headers:
-        # A name takes at most four bytes per character; each length at most five.
-        size += 4 * len(name) + 10 + (0 if content is None else len(content))
-    return size
 
 
 class Leaders:

@@ -64,7 +64,7 @@ class Responses:
     def __init__(self, config: ProducerConfig, engine: Engine) -> None:
         cluster = engine.cluster
         self._engine = engine
-        self._clock = cluster.clock
+        self._rng = cluster.clock.rng
         self._accumulator = engine.accumulator
         self._updater = cluster.updater
         self._metrics = cluster.metrics
@@ -75,14 +75,6 @@ class Responses:
         self._backoff = Backoff.of(config)
         self._scope = Scope.PRODUCE if config.transactional_id is None else Scope.PRODUCE_TXN
 
-    def complete_batch(
-        self, sent: Sent, base_offset: int = -1, append_time: int = -1, log_start: int = -1
-    ) -> None:
-        """Complete a batch that is in the log, or that needs no acknowledgement (`acks=0`)."""
-        batch = sent.batch
-        if batch.attempt == sent.attempt and not batch.done:
-            self._accumulator.complete_batch(batch, base_offset, append_time, log_start)
-
     def on_partition_response(
         self,
         sent: Sent,
@@ -91,9 +83,9 @@ class Responses:
         endpoints: Sequence[BrokerInfo],
     ) -> None:
         """Handle the broker's response for a batch."""
+        if not sent.is_current:
+            return
         batch = sent.batch
-        if batch.attempt != sent.attempt or batch.done:
-            return  # The batch has expired, or was sent again to another leader.
         if not part.error_code:
             self._accumulator.complete_batch(
                 batch, part.base_offset, part.log_append_time_ms, part.log_start_offset
@@ -166,13 +158,12 @@ class Responses:
     def _complete_duplicate(self, batch: QueuedBatch) -> None:
         """Complete a batch that the leader already has, or has as part of a larger batch."""
         batch.pass_on_whole()
-        self._accumulator.complete_batch(batch, -1, -1)
+        self._accumulator.complete_batch(batch)
 
     def on_no_response(self, sent: Sent, error: KafkaError) -> None:
         """Handle a missing response, after which it is unknown whether the batch was written."""
-        batch = sent.batch
-        if batch.attempt == sent.attempt and not batch.done:
-            self._retry_or_fail(batch, batch.with_partition(error))
+        if sent.is_current:
+            self._retry_or_fail(sent.batch, sent.batch.with_partition(error))
 
     def fail_unknowable(self, batch: QueuedBatch) -> None:
         """Fail a batch for which it is impossible to find out whether it was written."""
@@ -191,10 +182,8 @@ class Responses:
         hint: tuple[int, int, Sequence[BrokerInfo]] | None = None,
     ) -> None:
         queue = batch.queue
-        remaining = batch.created + self._delivery_s - self._clock.monotonic()
-        action = decide(
-            error, self._scope, batch.failures, remaining, self._clock.rng, self._backoff
-        )
+        remaining = batch.created + self._delivery_s - self._accumulator.loop.time()
+        action = decide(error, self._scope, batch.failures, remaining, self._rng, self._backoff)
         if not action.again or not self._can_retry():
             if remaining <= 0:
                 error = self._describe_lateness(batch, error)
@@ -223,7 +212,7 @@ class Responses:
         """Return the error of a batch whose last attempt failed after its deadline."""
         if error.code not in UNWRITTEN:
             batch.note_unknown()
-        waited_s = self._clock.monotonic() - batch.created
+        waited_s = self._accumulator.loop.time() - batch.created
         return late_error(batch, waited_s, error)
 
     def _log_retried(self, batch: QueuedBatch, error: KafkaError, decision: Decision) -> None:
@@ -261,7 +250,7 @@ class Responses:
         queue.come_back(batch, refused=True, foreign=event is SequenceEvent.FOREIGN)
         if head:
             self._log_refused(batch, error, event)
-            delay_s = self._backoff.delay_after(error, self._scope, batch.failures, self._clock.rng)
+            delay_s = self._backoff.delay_after(error, self._scope, batch.failures, self._rng)
             self._block_queue(queue, delay_s)
             batch.count_failure(error)
         else:
@@ -337,8 +326,8 @@ class Responses:
 
     def _on_split(self, sent: Sent, work: asyncio.Future[list[RecordBatchBuilder]]) -> None:
         batch = sent.batch
-        if work.cancelled() or batch.done or batch.attempt != sent.attempt:
-            return  # The batch has expired, or goes to another leader, which may accept its size.
+        if work.cancelled() or not sent.is_current:
+            return
         error = work.exception()
         if error is None:
             self._replace_batch(batch, work.result())
@@ -378,7 +367,7 @@ class Responses:
             if part.done:
                 continue
             if known:
-                self._accumulator.complete_batch(part, -1, -1)
+                self._accumulator.complete_batch(part)
             else:
                 self._fail_part(part, error)
 

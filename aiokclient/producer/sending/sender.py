@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
@@ -62,6 +63,11 @@ class Sent(NamedTuple):
     batch: QueuedBatch
     attempt: int
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the response counts: the batch has not expired, nor gone to another leader."""
+        return self.attempt == self.batch.attempt and not self.batch.done
+
 
 class MultiBatch:
     """A request with several batches, at most one for each partition."""
@@ -72,12 +78,15 @@ class MultiBatch:
         self,
         batches: Sequence[QueuedBatch],
         version: int,
+        now: float,
         *,
         acks: int,
         timeout_ms: int,
         transactional_id: str | None = None,
     ) -> None:
+        self.version = version
         self.sent: list[Sent] = []
+        by_name, transactional = version < IDS_FROM, transactional_id is not None
         self._parts: dict[TopicStatus, tuple[TopicProduceData, dict[int, Sent]]] = {}
         for batch in batches:
             topic, index = batch.queue.topic, batch.queue.partition
@@ -86,13 +95,10 @@ class MultiBatch:
             if found is None:
                 data = TopicProduceData(name=topic.name, topic_id=topic.topic_id)
                 found = self._parts[topic] = (data, {})
-                if version >= IDS_FROM and not data.topic_id.int:
-                    version = IDS_FROM - 1
-            sealed = batch.seal(transactional_id is not None)
-            found[0].partition_data.append(PartitionProduceData(index=index, records=sealed))
+            records = batch.enter_request(now, by_name=by_name, transactional=transactional)
+            found[0].partition_data.append(PartitionProduceData(index=index, records=records))
             sent = found[1][index] = Sent(batch, batch.attempt)
             self.sent.append(sent)
-        self.version = version
         self.message = ProduceRequest(
             transactional_id=transactional_id,
             acks=acks,
@@ -129,11 +135,15 @@ class OneBatch:
 
     __slots__ = ("message", "sent", "version")
 
-    def __init__(self, batch: QueuedBatch, template: Template) -> None:
-        transactional = template.transactional_id is not None
-        self.message = OneBatchRequest(template, batch.seal(transactional))
-        self.sent = [Sent(batch, batch.attempt)]
+    def __init__(self, batch: QueuedBatch, template: Template, now: float) -> None:
         self.version = template.version
+        records = batch.enter_request(
+            now,
+            by_name=self.version < IDS_FROM,
+            transactional=template.transactional_id is not None,
+        )
+        self.message = OneBatchRequest(template, records)
+        self.sent = [Sent(batch, batch.attempt)]
 
     def match_response(
         self, response: ProduceResponse
@@ -168,23 +178,29 @@ class ProduceRequests:
         """Discard the template of a partition that now has another leader."""
         self._templates.pop(queue, None)
 
-    def make_request(self, batches: Sequence[QueuedBatch], version: int) -> MultiBatch | OneBatch:
-        """Return the request for the given batches in an API version that the broker supports."""
+    def make_request(
+        self, batches: Sequence[QueuedBatch], version: int, now: float
+    ) -> MultiBatch | OneBatch:
+        """Return the request for the given batches in an API version that the broker supports.
+
+        `now` is the time on the loop's clock at which they are sent.
+        """
         if self._transactions is not None:
             highest = self._transactions.partitions.highest_produce()
             version = version if highest is None else min(version, highest)
+        if version >= IDS_FROM and not all(batch.queue.topic.topic_id.int for batch in batches):
+            version = IDS_FROM - 1
         if len(batches) != 1:
             return MultiBatch(
                 batches,
                 version,
+                now,
                 acks=self._acks,
                 timeout_ms=self._timeout_ms,
                 transactional_id=self._transactional_id,
             )
         queue = batches[0].queue
         topic_id = queue.topic.topic_id
-        if version >= IDS_FROM and not topic_id.int:
-            version = IDS_FROM - 1
         found = self._templates.get(queue)
         if found is None or found.topic_id is not topic_id or found.version != version:
             index = queue.partition
@@ -200,7 +216,7 @@ class ProduceRequests:
                 self._transactional_id,
             )
             self._templates[queue] = found
-        return OneBatch(batches[0], found)
+        return OneBatch(batches[0], found, now)
 
 
 def endpoints(response: ProduceResponse) -> list[BrokerInfo]:
@@ -245,8 +261,8 @@ class ProduceConnection:
         sender: Sender,
     ) -> None:
         self.current: BrokerConnection | None = None
-        self.by_name = False
-        """Whether produce requests to the broker name topics by their names."""
+        self.version = 0
+        """The highest version of Produce that the broker supports."""
         self.reachable = True
         self.silent = False
         self.watch: asyncio.TimerHandle | None = None
@@ -331,7 +347,7 @@ class ProduceConnection:
             try:
                 connection = await self._cluster.connect(self._node_id, Purpose.PRODUCE)
                 # An unsupported version must raise here rather than when a request is sent.
-                connection.broker.version_of(ProduceRequest)
+                version = connection.broker.version_of(ProduceRequest)
             except KafkaError as error:
                 self._set_reachable(False)
                 action = retry.failed(error, Scope.CONNECTION)
@@ -342,8 +358,7 @@ class ProduceConnection:
                 self._cluster.updater.request_update(topics)
                 await asyncio.sleep(action.delay_s)
             else:
-                self.current = connection
-                self.by_name = connection.broker.version_of(ProduceRequest) < IDS_FROM
+                self.current, self.version = connection, version
                 self._ignore_loss = connection.on_close(
                     self._callbacks.guard(self._on_connection_lost)
                 )
@@ -522,19 +537,17 @@ class Sender:
             return None
         if not self._accumulator.prepare_batch(batch):
             return None
-        return batch if self._ids.identify(queue, batch, by_name=self._connection.by_name) else None
+        by_name = self._connection.version < IDS_FROM
+        return batch if self._ids.identify(queue, batch, by_name=by_name) else None
 
     def _send_request(self, connection: BrokerConnection, batches: list[QueuedBatch]) -> None:
-        request = self._requests.make_request(batches, connection.broker.version_of(ProduceRequest))
+        now = self._accumulator.loop.time()
+        request = self._requests.make_request(batches, self._connection.version, now)
         self.in_flight += 1
         self._sent.value += 1
-        by_name = request.version < IDS_FROM
-        now = self._accumulator.loop.time()
-        for batch in batches:
-            batch.enter_request(now, by_name=by_name)
         connection.call(
             request.message,
-            self._callbacks.bound(self._on_response, request),
+            partial(self._callbacks.run, self._on_response, request),
             timeout_s=self._timeout_s,
             version=request.version,
             expect_response=self._expects_response,
@@ -561,11 +574,10 @@ class Sender:
         if error is not None:
             for sent in request.sent:
                 self._responses.on_no_response(sent, error)
-        elif response is None:
+        elif response is None or isinstance(response, Written):
             for sent in request.sent:
-                self._responses.complete_batch(sent)
-        elif isinstance(response, Written):
-            self._responses.complete_batch(request.sent[0], *response)
+                if sent.is_current:
+                    self._accumulator.complete_batch(sent.batch, *response or ())
         else:
             nodes = endpoints(response)
             for sent, part in request.match_response(response):

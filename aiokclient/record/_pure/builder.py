@@ -1,8 +1,9 @@
 """Building batches: records are encoded directly into the bytes to send, after the header.
 
 A record has its length, attributes, timestamp delta, offset delta, key, value and headers. Except
-for the attributes, every number is a varint. The size of a record is known before it is written, so
-the size limit is exact, and a refused record leaves the batch unchanged.
+for the attributes, every number is a zigzag varint, of at most 5 bytes for 32 bits and 10 for 64
+bits. The size of a record is known before it is written, so the size limit is exact, and a refused
+record leaves the batch unchanged.
 """
 
 from __future__ import annotations
@@ -11,19 +12,33 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from aiokclient.record._pure.decode import Head, decode
-from aiokclient.record.compression import Compression, check_level, compress, decompress
+from aiokclient.record._pure.decode import Head, decode, wrap64
+from aiokclient.record.compression import Compression, compress, decompress
+from aiokclient.record.crc import crc32c
 from aiokclient.record.header import (
+    ATTRIBUTES_AT,
+    CRC,
+    CRC_AT,
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
     TRANSACTIONAL,
-    seal_crc,
 )
-from aiokclient.record.varint import SMALL, VARINTS, wrap64, write_varint
 from aiokclient.types import Headers, TimestampType
 
-__all__ = ["RecordBatchBuilder"]
+__all__ = ["RecordBatchBuilder", "write_varint"]
+
+SMALL = 8192
+"""`VARINTS` has all numbers below this limit, whose varints have one or two bytes."""
+
+_FIRST = [bytes((byte,)) for byte in range(256)]
+VARINTS: tuple[bytes, ...] = (
+    *_FIRST[:128:2],
+    *[first + second for second in _FIRST[1 : SMALL >> 6] for first in _FIRST[128::2]],
+)
+"""The varints of small numbers, by number. Most lengths and deltas are small and not negative."""
+
+_INT64_END = 1 << 63
 
 _NULL = b"\x01"
 _NONE = b"\x00"
@@ -63,7 +78,6 @@ class RecordBatchBuilder:
         limit: int,
         likely: int = 0,
     ) -> None:
-        check_level(compression, level)
         self.compression = compression
         """The requested codec. After `close`, it is NONE if compression saved no bytes."""
         self.count = 0
@@ -171,9 +185,12 @@ class RecordBatchBuilder:
 
     def _time(self, timestamp: int) -> bytes:
         """Return the encoded attributes and timestamp of a record."""
-        if wrap64(timestamp) != timestamp:
+        if not -_INT64_END <= timestamp < _INT64_END:
             raise ValueError(f"The timestamp {timestamp} does not fit into 64 bits.")
-        return _NO_ATTRIBUTES + write_varint(wrap64(timestamp - self._base_timestamp))
+        delta = timestamp - self._base_timestamp
+        if abs(delta) >= _INT64_END:
+            delta = wrap64(delta)
+        return _NO_ATTRIBUTES + write_varint(delta)
 
     def _move(self, timestamp: int, prefix: bytes) -> None:
         """Store the encoded timestamp, because the next record may have the same one."""
@@ -263,7 +280,8 @@ class RecordBatchBuilder:
             base_sequence,
             self.count,
         )
-        seal_crc(self._buffer)
+        with memoryview(self._buffer) as view:
+            CRC.pack_into(self._buffer, CRC_AT, crc32c(view[ATTRIBUTES_AT:]))
 
     def records(self) -> Iterator[tuple[int, bytes | None, bytes | None, Headers]]:
         """Return the appended records as tuples (timestamp, key, value, headers).
@@ -276,6 +294,19 @@ class RecordBatchBuilder:
         head = Head(0, self.count - 1, self.count, self._base_timestamp, None, None)
         records = bytes(data)
         return iter(decode(records, records, head, _parts))
+
+
+def write_varint(number: int) -> bytes:
+    """Encode a signed integer of at most 64 bits. 32-bit fields have the same encoding."""
+    if 0 <= number < SMALL:
+        return VARINTS[number]
+    zigzag = number << 1 if number >= 0 else ~(number << 1)
+    out = bytearray()
+    while zigzag > 127:
+        out.append(zigzag & 127 | 128)
+        zigzag >>= 7
+    out.append(zigzag)
+    return bytes(out)
 
 
 def _field(content: Any) -> tuple[Any, ...]:

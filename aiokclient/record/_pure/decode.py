@@ -13,10 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from aiokclient.errors import CorruptRecordError
 from aiokclient.record.crc import Buffer
-from aiokclient.record.varint import read_varint, read_varlong, wrap64
 from aiokclient.types import Headers, TimestampType
 
-__all__ = ["Head", "Make", "decode", "span"]
+__all__ = ["Head", "Make", "decode", "read_varint", "read_varlong", "span", "wrap64"]
 
 R = TypeVar("R")
 
@@ -41,6 +40,9 @@ _SIGNED = tuple((byte >> 1) ^ -(byte & 1) for byte in range(128))
 
 _FAR = 1 << 62
 """Above this limit, a timestamp plus a small delta may exceed 64 bits."""
+
+_MASK_32 = (1 << 32) - 1
+_MASK_64 = (1 << 64) - 1
 
 
 class Head(NamedTuple):
@@ -203,3 +205,44 @@ def _headers(data: bytes, position: int) -> tuple[Headers, int]:
     if position > len(data):
         raise CorruptRecordError("A header reaches past the end of the batch.")
     return tuple(headers), position
+
+
+def read_varint(data: Buffer, position: int) -> tuple[int, int]:
+    """Return a 32-bit number and the position after it. Raises IndexError past the end."""
+    if (byte := data[position]) < 128:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    if (high := data[position + 1]) < 128:
+        byte = byte & 127 | high << 7
+        return (byte >> 1) ^ -(byte & 1), position + 2
+    return _read(data, position, 5, _MASK_32)
+
+
+def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
+    """Return a 64-bit number and the position after it. Raises IndexError past the end."""
+    if (byte := data[position]) < 128:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    if (high := data[position + 1]) < 128:
+        byte = byte & 127 | high << 7
+        return (byte >> 1) ^ -(byte & 1), position + 2
+    return _read(data, position, 10, _MASK_64)
+
+
+def _read(data: Buffer, position: int, longest: int, mask: int) -> tuple[int, int]:
+    low, high, top = data[position], data[position + 1], data[position + 2]
+    if top < 128:
+        zigzag = low & 127 | (high & 127) << 7 | top << 14
+        return (zigzag >> 1) ^ -(zigzag & 1), position + 3
+    zigzag = 0
+    for shift in range(0, 7 * longest, 7):
+        byte = data[position]
+        position += 1
+        zigzag |= (byte & 127) << shift
+        if byte < 128:
+            zigzag &= mask
+            return (zigzag >> 1) ^ -(zigzag & 1), position
+    raise CorruptRecordError(f"A varint is longer than {longest} bytes.")
+
+
+def wrap64(number: int) -> int:
+    """Return `number` wrapped to a signed 64-bit integer, as Java's arithmetic does."""
+    return ((number + (1 << 63)) & _MASK_64) - (1 << 63)

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from aiokclient.errors import CorruptRecordError
 from aiokclient.record import crc
+from aiokclient.record._pure.builder import write_varint
+from aiokclient.record._pure.decode import read_varint, read_varlong, wrap64
 from aiokclient.record.murmur2 import murmur2, to_positive
-from aiokclient.record.varint import read_varint, read_varlong, wrap64, write_varint
 
 # These values are from RFC 3720, B.4.
 CHECKSUMS = {

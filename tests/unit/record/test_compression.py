@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from aiokclient.errors import CorruptRecordError
 from aiokclient.record.codecs.lz4 import mend
-from aiokclient.record.compression import Compression, check_level, compress, decompress, pieces
+from aiokclient.record.compression import Compression, compress, decompress, pieces
 
 CODECS = [codec for codec in Compression if codec]
 XERIAL = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -33,24 +33,12 @@ def test_compressed_content_is_restored(codec: Compression, data: bytes, times: 
         (codec, level)
         for codec in Compression
         if codec.traits.levels
-        for level in (*codec.traits.levels[-22:], -5)
+        for level in codec.traits.levels[-22:]
     ],
 )
 def test_every_level_can_be_decompressed(codec: Compression, level: int) -> None:
-    if level not in (codec.traits.levels or ()):
-        with pytest.raises(ValueError, match="levels"):
-            check_level(codec, level)
-        return
-    check_level(codec, level)
     content = b"the same again and again, " * 1000
     assert decompress(codec, compress(codec, content, level), len(content)) == content
-
-
-def test_codecs_without_levels_refuse_a_level() -> None:
-    for codec in (Compression.NONE, Compression.SNAPPY):
-        check_level(codec, None)
-        with pytest.raises(ValueError, match="no levels"):
-            check_level(codec, 1)
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -373,6 +373,7 @@ def test_a_batch_is_unknowable_when_its_request_named_a_recreated_topic(by_name:
     model.add(1)
     model.send()
     (batch,) = queue.sent
+    batch.builder.append(0, None, b"x")
     batch.enter_request(0.0, by_name=by_name)
     batch.note_unknown()
     queue.change_incarnation("new")
