@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -161,6 +162,16 @@ def test_slow_tests_exist() -> None:
     assert list(SLOW) == sorted(SLOW)
     files = [name.partition("::")[0] for name in SLOW]
     assert [name for name in files if not (ROOT / name).exists()] == []
+
+
+def test_a_name_of_a_test_stands_in_one_file_only() -> None:
+    files: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        code = "".join(path.read_text().split('"""')[::2])  # Strings may contain tests, too.
+        for name in re.findall(r"^ *(?:async )?def (test_\w+)\(", code, re.M):
+            files.setdefault(name, set()).add(name_of(path))
+    recurring = {name: sorted(where) for name, where in files.items() if len(where) > 1}
+    assert recurring == {}, "what does each of them test?"
 
 
 def test_no_vague_module() -> None:

@@ -90,7 +90,7 @@ def orders(cluster_servers: Any) -> str:
 
 
 @pytest.mark.parametrize("heading", ["Consume", "Share work in a group"])
-def test_produce_then_consume(orders: str, heading: str) -> None:
+def test_programs_of_the_readme_read_what_its_producer_wrote(orders: str, heading: str) -> None:
     partition, offset = map(int, run(*command("Produce", orders)).split())
     wanted = {f"{partition} {offset} b'customer-7' b'tea'"}
     wanted_values = {"b'one'", "b'two'", "b'three'"}

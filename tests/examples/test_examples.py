@@ -31,7 +31,7 @@ def run(*command: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_produce_then_consume() -> None:
+def test_the_example_consumer_reads_what_the_example_producer_wrote() -> None:
     with EmbeddedCluster(brokers=3, topics={"orders": 6}) as cluster:
         produced = run("examples/produce.py", cluster.bootstrap_servers)
         assert produced.returncode == 0, produced.stderr

@@ -139,7 +139,7 @@ def test_after_an_abortable_error_the_records_are_processed_again(
 
 @every_program
 @pytest.mark.parametrize("fault", RECOVERABLE)
-def test_after_an_application_recoverable_error_the_producer_restarts(
+def test_example_programs_restart_after_an_application_recoverable_error(
     program: str, fault: str, cluster: EmbeddedCluster
 ) -> None:
     with RECOVERABLE[fault](cluster) as injected:

@@ -30,7 +30,7 @@ def programs(page: Path) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if list(programs(page))], ids=str)
-def test_the_programs_of_a_page_run(page: Path, spark: Any, tmp_path: Path) -> None:
+def test_the_spark_programs_of_a_page_run(page: Path, spark: Any, tmp_path: Path) -> None:
     topics = {"orders": 3, "invoices": 3, "totals": 1, "client-metrics": 1}
     with EmbeddedCluster(brokers=1, topics=topics) as cluster:
         for partition in range(3):

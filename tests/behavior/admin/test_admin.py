@@ -120,7 +120,7 @@ async def test_create_topics_refuses_invalid_topics(
     only(await admin.create_topics([topic]), kind)
 
 
-async def test_validate_only_creates_nothing(admin: Admin, name: str) -> None:
+async def test_create_topics_with_validate_only_creates_nothing(admin: Admin, name: str) -> None:
     (await admin.create_topics([NewTopic(name, 1)], validate_only=True)).raise_for_errors()
     assert name not in await admin.list_topics()
 
@@ -156,7 +156,7 @@ async def test_a_topic_is_deleted_by_id(admin: Admin, name: str) -> None:
     await gone(admin, name)
 
 
-async def test_partitions_are_added(admin: Admin, name: str) -> None:
+async def test_create_partitions_raises_the_count_of_a_topic(admin: Admin, name: str) -> None:
     (await admin.create_topics([NewTopic(name, 1)])).raise_for_errors()
     await described(admin, name, 1)
     assert (await admin.create_partitions({name: 4}, validate_only=True)).ok

@@ -90,7 +90,7 @@ async def test_subscriptions_are_created_listed_described_and_deleted(
         ("unknown", "1", InvalidRequestError),
     ],
 )
-async def test_wrong_options_are_refused(
+async def test_wrong_options_of_client_metrics_are_refused(
     cluster_servers: Any, option: str, value: object, expected: type[Exception]
 ) -> None:
     resource = ConfigResource.client_metrics(new_name())

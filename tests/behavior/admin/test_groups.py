@@ -162,7 +162,9 @@ async def test_offsets_are_set_listed_and_deleted(
     (await admin.delete_groups([group])).raise_for_errors()
 
 
-async def test_members_are_removed(cluster_servers: Any, admin: Admin, group: str) -> None:
+async def test_removed_members_join_again_with_new_ids(
+    cluster_servers: Any, admin: Admin, group: str
+) -> None:
     """`remove_members` removes a dynamic member by its id and a static one by its instance id.
 
     Both join again with new member ids.

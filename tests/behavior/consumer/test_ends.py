@@ -181,7 +181,7 @@ class TestClose:
         async with asyncio.timeout(10):
             assert await task == "ended"
 
-    async def test_calls_after_close_raise(self, stage: Any) -> None:
+    async def test_every_call_of_a_closed_consumer_raises(self, stage: Any) -> None:
         async with stage.consumer() as consumer:
             iterator = aiter(consumer)
         tps = [stage.tp()]
@@ -247,7 +247,7 @@ class TestClose:
 
 
 class TestElsewhere:
-    async def test_stop_works_from_another_thread(self, stage: Any) -> None:
+    async def test_calls_of_a_consumer_from_another_thread_raise(self, stage: Any) -> None:
         async with stage.consumer() as consumer:
             for call in (
                 consumer.assignment,
@@ -266,7 +266,7 @@ class TestElsewhere:
 
 class TestCancellation:
     @pytest.mark.parametrize("way", ["timeout", "wait_for", "move_on_after", "cancel"])
-    async def test_cancelled_reads_lose_no_record(self, stage: Any, way: str) -> None:
+    async def test_reads_cut_short_in_each_way_lose_no_record(self, stage: Any, way: str) -> None:
         """No record is lost when reads are cancelled again and again while records arrive."""
         seen: list[int] = []
         cut = 0

@@ -184,7 +184,7 @@ class TestLeavingAndComingBack:
             consumer.seek(records[3])
             assert (await consumer.get(timeout=20)) == records[3]
 
-    async def test_all_ways_to_read_can_follow_each_other(self, stage: Any) -> None:
+    async def test_each_way_to_read_continues_where_the_one_before_ended(self, stage: Any) -> None:
         stage.fill(200, batch=3)
         async with stage.consumer() as consumer:
             offsets: list[int] = []

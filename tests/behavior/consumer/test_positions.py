@@ -219,15 +219,6 @@ class TestResets:
             consumer.seek_to_beginning([stage.tp()])
             assert (await consumer.get(timeout=20)).offset == 0
 
-    async def test_by_duration_begins_at_the_first_young_record(self, stage: Any) -> None:
-        import time
-
-        now = int(time.time() * 1000)
-        for age in (7_200_000, 3_000_000, 1_000):
-            stage.cluster.produce(stage.topic, [b"v"], timestamp=now - age)
-        async with stage.consumer(auto_offset_reset="by_duration:PT1H") as consumer:
-            assert (await consumer.get(timeout=20)).offset == 1
-
     async def test_by_duration_begins_at_the_end_without_a_young_record(self, stage: Any) -> None:
         stage.cluster.produce(stage.topic, [b"v"] * 3, timestamp=1_000)
         async with stage.consumer(auto_offset_reset="by_duration:PT1H") as consumer:
@@ -351,7 +342,9 @@ class TestQuestions:
 
 
 class TestNeedsAGroup:
-    async def test_group_calls_without_a_group_raise(self, stage: Any) -> None:
+    async def test_calls_for_a_group_raise_without_one_and_leave_the_position(
+        self, stage: Any
+    ) -> None:
         stage.fill(3)
         async with stage.consumer() as consumer:
             record = await consumer.get(timeout=20)

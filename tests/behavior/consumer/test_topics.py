@@ -76,7 +76,7 @@ class TestWhatAppears:
 
         simulate(scenario)
 
-    def test_new_partitions_reset_uses_auto_offset_reset(self) -> None:
+    def test_new_partitions_reset_begins_by_auto_offset_reset_without_a_group(self) -> None:
         async def scenario(world: World) -> None:
             options = {"auto_offset_reset": "latest", "new_partitions": "reset", **SOON}
             async with world.consumer("t", **options) as consumer:
@@ -158,7 +158,7 @@ class TestPatterns:
 
 
 class TestWhatGoes:
-    def test_a_recreated_topic_is_read_from_its_first_offset(self) -> None:
+    def test_a_topic_recreated_with_other_partitions_is_read_from_its_first_offset(self) -> None:
         """A topic that was deleted and created again is read from its first offset."""
 
         async def scenario(world: World) -> None:
@@ -278,7 +278,7 @@ class TestWhatIsNotThere:
             consumer.assign([TopicPartition(name, 0)])
         assert consumer.assignment() == set()
 
-    def test_a_topic_without_permission_raises(self) -> None:
+    def test_fetches_of_a_topic_without_permission_raise_until_it_is_granted(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 3)
             async with world.consumer("t") as consumer:

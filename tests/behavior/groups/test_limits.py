@@ -16,7 +16,6 @@ from aiokclient.errors import (
     ConfigError,
     FencedInstanceIdError,
     IllegalStateError,
-    InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
     KafkaError,
     UnsupportedVersionError,
@@ -213,15 +212,6 @@ class TestRefused:
             with pytest.raises(InvalidSessionTimeoutError, match="session_timeout_ms is 100000000"):
                 await consumer.start()
             assert consumer.state is State.NEW
-
-        simulate(scenario)
-
-    def test_a_strategy_that_no_other_member_has_is_refused(self) -> None:
-        async def scenario(world: World) -> None:
-            async with member(world, partition_assignment_strategy="range"):
-                other = member(world, partition_assignment_strategy="roundrobin")
-                with pytest.raises(InconsistentGroupProtocolError, match="range"):
-                    await other.start()
 
         simulate(scenario)
 

@@ -113,7 +113,7 @@ async def test_java_and_this_library_share_a_group(site: Site, strategy: str, le
 
 
 @pytest.mark.parametrize("strategy", JAVA)
-async def test_librdkafka_and_this_library_share_a_group(site: Site, strategy: str) -> None:
+async def test_librdkafka_and_this_library_share_a_classic_group(site: Site, strategy: str) -> None:
     from confluent_kafka import Consumer as Foreign
 
     foreign = Foreign(

@@ -63,7 +63,7 @@ class TestSubscriptions:
 
         simulate(scenario, topics={"t": 2, "u": 2})
 
-    def test_no_record_of_an_unsubscribed_topic_is_delivered(self) -> None:
+    def test_a_changed_subscription_delivers_no_record_of_the_old_topic(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 100)
             async with member(world) as consumer:
@@ -189,7 +189,7 @@ class TestNewPartitions:
 
         simulate(scenario, topics={"t": 4})
 
-    def test_new_partitions_reset_uses_auto_offset_reset(self) -> None:
+    def test_new_partitions_reset_begins_by_auto_offset_reset_in_a_group(self) -> None:
         async def scenario(world: World) -> None:
             fill(world, 5, 2)
             options: dict[str, Any] = {**LATEST, "new_partitions": "reset"}

@@ -165,7 +165,7 @@ class TestClose:
         assert producer.state is State.CLOSED
 
     @pytest.mark.parametrize("timeout", [0, 0.03])
-    async def test_close_ends_within_its_timeout(
+    async def test_close_of_a_producer_ends_within_its_timeout(
         self, make: Make, topic: str, cluster: EmbeddedCluster, timeout: float
     ) -> None:
         producer = await make()
@@ -180,7 +180,7 @@ class TestClose:
         with pytest.raises(ClosedError):
             await waiting
 
-    async def test_a_second_close_may_shorten_the_first(
+    async def test_a_second_close_of_a_producer_may_shorten_the_first(
         self, make: Make, topic: str, cluster: EmbeddedCluster
     ) -> None:
         producer = await make()
@@ -218,7 +218,9 @@ class TestClose:
         await producer.close()
         assert producer.state is State.CLOSED
 
-    async def test_close_leaves_no_task_or_connection(self, make: Make, topic: str) -> None:
+    async def test_close_of_a_producer_leaves_no_task_or_thread(
+        self, make: Make, topic: str
+    ) -> None:
         tasks, threads = asyncio.all_tasks(), threading.active_count()
         async with make(compression_type="gzip") as producer:
             await producer.gather(producer.send_many(topic, [bytes(1000)] * 500))

@@ -522,7 +522,9 @@ class TestKinds:
         simulate(scenario)
 
     @pytest.mark.parametrize("partition", [None, 0])
-    def test_a_record_for_a_missing_topic_fails(self, partition: int | None) -> None:
+    def test_the_error_of_a_missing_topic_names_it_without_a_partition(
+        self, partition: int | None
+    ) -> None:
         async def scenario(world: World) -> None:
             async with world.producer(max_block_ms=100) as producer:
                 delivery = producer.send("does-not-exist", b"v", partition=partition)

@@ -108,10 +108,13 @@ async def test_a_refused_send_many_keeps_nothing(
 )
 async def test_a_bad_topic_name_is_refused(make: Make, topic: str, name: Any) -> None:
     async with make() as producer:
-        with pytest.raises(InvalidTopicError):
+        with pytest.raises(InvalidTopicError, match="1 to 249") as caught:
             producer.send(name, b"v")
-        with pytest.raises(InvalidTopicError):
+        assert repr(name) in str(caught.value)
+        with pytest.raises(InvalidTopicError, match="1 to 249"):
             producer.send_many(topic, [b"fine", ProducerRecord(name, b"v")])
+        with pytest.raises(InvalidTopicError, match="1 to 249"):
+            producer.send_many(name, [b"v"])
         with pytest.raises(InvalidTopicError):
             await producer.prepare(name)
         with pytest.raises(InvalidTopicError):

@@ -59,10 +59,6 @@ class TestRequest:
         response = await client.request(DESCRIBE, Coordinator(kind, "some-key"))
         assert response.error_code == 0
 
-    async def test_an_unknown_kind_of_coordinator_is_refused(self, client: Client) -> None:
-        with pytest.raises((KafkaError, ValueError)):
-            await client.request(DESCRIBE, Coordinator("nonsense", "key"), timeout=5)
-
     @pytest.mark.parametrize("to", [Broker(9), Leader("nowhere", 0), Leader("nowhere", -1)])
     def test_an_unknown_target_is_refused(self, to: Any) -> None:
         async def scenario(world: World) -> None:

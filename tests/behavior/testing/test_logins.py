@@ -216,7 +216,7 @@ def login_module(mechanism: str) -> str:
         ("SASL_PLAINTEXT", "SASL_PLAINTEXT", "SCRAM-SHA-256"),
     ],
 )
-def test_java_tools_produce_and_consume(
+def test_java_tools_produce_and_consume_with_each_login(
     cluster: EmbeddedCluster, tmp_path: Path, listener: str, protocol: str, mechanism: str | None
 ) -> None:
     more = {}

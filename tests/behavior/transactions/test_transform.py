@@ -142,7 +142,7 @@ async def test_after_an_abortable_error_the_batch_is_delivered_again(
     assert numbers(await work.results()) == list(range(20))
 
 
-async def test_after_an_application_recoverable_error_the_producer_restarts(
+async def test_transform_restarts_the_producer_after_an_application_recoverable_error(
     cluster_servers: Servers,
 ) -> None:
     work = await made(cluster_servers, 20, partitions=1)

@@ -71,14 +71,16 @@ async def settled(result: Any) -> Any:
 
 
 @pytest.mark.parametrize(("make", "call"), CALLS)
-async def test_calls_before_the_start_raise(make: Make, call: Callable[[Any], Any]) -> None:
+async def test_a_client_that_was_not_started_tells_its_callers_to_use_async_with(
+    make: Make, call: Callable[[Any], Any]
+) -> None:
     made = make(bootstrap_servers="localhost:9092")
     with pytest.raises(IllegalStateError, match=r"not started. Use `async with`"):
         await settled(call(made))
 
 
 @pytest.mark.parametrize(("make", "call"), CALLS)
-async def test_calls_after_close_raise(
+async def test_a_closed_client_tells_its_callers_to_make_a_new_one(
     make: Make, call: Callable[[Any], Any], servers: str
 ) -> None:
     made = make(bootstrap_servers=servers)

@@ -114,7 +114,9 @@ async def test_a_group_without_a_subscription_waits(servers: str) -> None:
 # -- calls that need a group or other group options -----------------------------------------------
 
 
-async def test_group_calls_without_a_group_raise(consumer: Consumer[Any, Any]) -> None:
+async def test_errors_of_group_calls_without_a_group_say_what_to_do(
+    consumer: Consumer[Any, Any],
+) -> None:
     tp = TopicPartition("orders", 0)
     with pytest.raises(IllegalStateError, match=r"no group_id\. Store offsets"):
         await consumer.commit()

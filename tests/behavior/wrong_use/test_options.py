@@ -80,7 +80,7 @@ OPTIONS: list[tuple[Make, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("make", "options", "text"), OPTIONS)
-def test_bad_options_are_refused(make: Make, options: dict[str, Any], text: str) -> None:
+def test_bad_options_of_clients_are_refused(make: Make, options: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text) as caught:
         make(**{"bootstrap_servers": "localhost:9092", **options})
     assert isinstance(caught.value, ValueError)

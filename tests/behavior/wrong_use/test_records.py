@@ -18,14 +18,6 @@ from aiokclient.errors import (
 )
 
 
-@pytest.mark.parametrize("topic", ["", ".", "..", "a b", "grün", "x" * 250, None, 7, b"orders"])
-async def test_a_bad_topic_name_is_refused(producer: Producer, topic: Any) -> None:
-    for send in (producer.send, lambda topic, value: producer.send_many(topic, [value])):
-        with pytest.raises(InvalidTopicError, match="1 to 249") as caught:
-            send(topic, b"v")
-        assert repr(topic) in str(caught.value)
-
-
 async def test_a_record_that_is_too_large_is_refused(producer: Producer) -> None:
     large = bytes(1_048_577)
     for send in (producer.send, lambda topic, value: producer.send_many(topic, [b"v", value])):

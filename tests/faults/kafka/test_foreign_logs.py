@@ -111,7 +111,7 @@ async def test_batches_recompressed_by_the_broker_are_read(
     assert await read(kafka, topic, "read_uncommitted") == by_partition(values)
 
 
-async def test_records_have_the_append_time_of_the_broker(kafka: ExternalKafka) -> None:
+async def test_kafka_returns_its_append_time_to_producer_and_consumer(kafka: ExternalKafka) -> None:
     topic = kafka.create_topic(configs={"message.timestamp.type": "LogAppendTime"})
     options: Any = {"bootstrap_servers": kafka.bootstrap, "auto_offset_reset": "earliest"}
     async with Producer(bootstrap_servers=kafka.bootstrap) as producer:

@@ -32,7 +32,7 @@ async def coordinator(kafka: KafkaCluster, group: str) -> int:
 
 @pytest.mark.fault(5)
 @pytest.mark.parametrize(("breaking", "mending"), [("kill", "start"), ("pause", "resume")])
-async def test_members_continue_when_the_coordinator_dies_and_returns(
+async def test_classic_members_continue_when_the_coordinator_dies_and_returns(
     kafka3: KafkaCluster, breaking: str, mending: str
 ) -> None:
     """The group is persisted, so its members find it at another broker and continue there."""
@@ -51,7 +51,7 @@ async def test_members_continue_when_the_coordinator_dies_and_returns(
 
 
 @pytest.mark.fault(44)
-async def test_the_older_of_two_members_with_one_instance_id_is_fenced(
+async def test_kafka_fences_the_older_of_two_members_with_one_instance_id(
     kafka3: KafkaCluster,
 ) -> None:
     group = f"g-{uuid.uuid4().hex[:12]}"

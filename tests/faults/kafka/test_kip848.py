@@ -108,7 +108,7 @@ async def coordinator(group: Group) -> int:
 
 @pytest.mark.fault(5)
 @pytest.mark.parametrize(("breaking", "mending"), [("kill", "start"), ("pause", "resume")])
-async def test_members_continue_when_the_coordinator_dies_and_returns(
+async def test_kip848_members_continue_when_the_coordinator_dies_and_returns(
     kafka3: KafkaCluster, breaking: str, mending: str
 ) -> None:
     topic = await asyncio.to_thread(kafka3.create_topic, None, PARTITIONS, 3)
@@ -129,7 +129,9 @@ async def test_members_continue_when_the_coordinator_dies_and_returns(
 
 
 @pytest.mark.fault(43)
-async def test_a_removed_member_loses_its_partitions_and_joins_again(kafka3: KafkaCluster) -> None:
+async def test_partitions_of_a_removed_member_are_lost_and_soon_read_again(
+    kafka3: KafkaCluster,
+) -> None:
     """A member loses its partitions if another client removes it from the group.
 
     The partitions are soon read again, by this member or another.
@@ -182,7 +184,9 @@ async def test_an_old_kafka_refuses_the_protocol_with_a_clear_error(
 
 @pytest.mark.fault(41)
 @pytest.mark.parametrize("ours", [{0}, {1, 2}], ids=["one of ours", "two of ours"])
-def test_librdkafka_and_this_library_share_a_group(kafka3: KafkaCluster, ours: set[int]) -> None:
+def test_librdkafka_and_this_library_share_a_kip848_group(
+    kafka3: KafkaCluster, ours: set[int]
+) -> None:
     peers = pytest.importorskip("kip848_peers")
     topic = kafka3.create_topic(None, PARTITIONS, 3)
     group = f"g-{uuid.uuid4().hex[:8]}"

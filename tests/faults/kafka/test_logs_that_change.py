@@ -109,23 +109,6 @@ async def test_deleted_records_are_skipped(kafka: ExternalKafka, admin: Admin) -
 
 
 @pytest.mark.fault(24)
-async def test_a_recreated_topic_is_read_from_its_first_offset(
-    kafka: ExternalKafka, admin: Admin
-) -> None:
-    topic = kafka.create_topic()
-    await write(kafka, topic, numbered(b"old", 50))
-    async with consumer(kafka, topic, metadata_max_age_ms=500) as reader:
-        assert len(await read(reader, 50)) == 50
-        (await admin.delete_topics([topic])).raise_for_errors()
-        await asyncio.to_thread(
-            wait_until, "the deletion", lambda: topic not in kafka.metadata([topic]).topics, 30
-        )
-        kafka.create_topic(topic)
-        await write(kafka, topic, numbered(b"new", 80))
-        assert await read(reader, 80) == numbered(b"new", 80)
-
-
-@pytest.mark.fault(24)
 async def test_a_producer_writes_to_a_recreated_topic(kafka: ExternalKafka, admin: Admin) -> None:
     topic = kafka.create_topic()
     async with Producer(bootstrap_servers=kafka.bootstrap) as producer:
@@ -139,7 +122,9 @@ async def test_a_producer_writes_to_a_recreated_topic(kafka: ExternalKafka, admi
 
 
 @pytest.mark.fault(25)
-async def test_added_partitions_are_read(kafka: ExternalKafka, admin: Admin) -> None:
+async def test_kafkas_added_partitions_are_written_and_read(
+    kafka: ExternalKafka, admin: Admin
+) -> None:
     topic = kafka.create_topic()
     ledger = Ledger()
     options = {"bootstrap_servers": kafka.bootstrap, "metadata_max_age_ms": 500}

@@ -24,18 +24,6 @@ async def values_in(kafka: ExternalKafka, topic: str) -> list[bytes | None]:
         return [record.value async for record in consumer.until_end()]
 
 
-@pytest.mark.parametrize("codec", ["none", "lz4"])
-async def test_a_batch_that_is_too_large_is_split(kafka: ExternalKafka, codec: str) -> None:
-    topic = kafka.create_topic(configs={"max.message.bytes": 2000})
-    values = [b"%03d" % n + chance.randbytes(180) for n in range(100)]
-    options: Any = {"linger_ms": 100, "compression_type": codec}
-    async with Producer(bootstrap_servers=kafka.bootstrap, **options) as producer:
-        await producer.prepare(topic)
-        sent = await producer.gather([producer.send(topic, value) for value in values])
-    assert [result.offset for result in sent] == list(range(100))
-    assert await values_in(kafka, topic) == values
-
-
 async def test_a_record_that_is_too_large_alone_fails(kafka: ExternalKafka) -> None:
     topic = kafka.create_topic(configs={"max.message.bytes": 2000})
     async with Producer(bootstrap_servers=kafka.bootstrap, linger_ms=100) as producer:

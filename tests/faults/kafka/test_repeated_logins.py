@@ -122,7 +122,7 @@ async def test_logins_repeated_for_a_minute_under_load_lose_and_reorder_nothing(
 
 
 @pytest.mark.fault(46)
-async def test_a_session_that_ended_while_the_loop_was_blocked_is_renewed(
+async def test_kafka_renews_a_session_that_ended_while_the_loop_was_blocked(
     secured: SecuredKafka,
 ) -> None:
     options = (await secured.way("SCRAM-SHA-512", "REAUTH")).options

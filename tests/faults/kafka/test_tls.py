@@ -172,13 +172,13 @@ async def test_a_producer_start_raises_tls_errors(secured: SecuredKafka) -> None
             pass
 
 
-async def test_a_tls_port_used_with_plaintext_is_explained(secured: SecuredKafka) -> None:
+async def test_a_tls_port_of_kafka_used_with_plaintext_is_explained(secured: SecuredKafka) -> None:
     error = await refusal(secured.servers("SSL"))
     assert isinstance(error, ConnectionSetupError)
     assert "TLS port, but the client uses plaintext. Set security=Tls()" in str(error)
 
 
-async def test_a_plaintext_port_used_with_tls_is_explained(secured: SecuredKafka) -> None:
+async def test_a_plaintext_port_of_kafka_used_with_tls_is_explained(secured: SecuredKafka) -> None:
     error = await refusal(secured.cluster.bootstrap, security=secured.tls)
     assert isinstance(error, ConnectionSetupError)
     assert "plaintext port, but the client uses TLS. Set security=Plaintext()" in str(error)

@@ -89,14 +89,14 @@ async def test_a_server_that_hangs_up_is_explained() -> None:
 
 
 @pytest.mark.fault(29)
-async def test_a_tls_port_used_with_plaintext_is_explained() -> None:
+async def test_a_start_with_plaintext_at_a_tls_port_says_so() -> None:
     async with serving(nothing, certificate()) as address:
         error = await failure(address)
     assert "TLS" in str(error)
 
 
 @pytest.mark.fault(29)
-async def test_a_plaintext_port_used_with_tls_is_explained() -> None:
+async def test_a_start_with_tls_at_a_plaintext_port_names_the_address() -> None:
     async with EmbeddedCluster() as cluster:
         error = await failure(cluster.bootstrap_servers, security=ssl.create_default_context())
     assert "TLS" in str(error)

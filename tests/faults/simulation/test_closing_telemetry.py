@@ -263,7 +263,7 @@ def test_reporter_can_be_cancelled_at_every_suspension(
 
 
 @pytest.mark.parametrize("way", ["asyncio", "anyio"])
-def test_calls_can_be_cancelled_at_every_suspension(
+def test_calls_of_a_client_that_pushes_metrics_can_be_cancelled_at_every_suspension(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts: Counter[str] = Counter()

@@ -102,7 +102,9 @@ async def once(world: World, call: Call, how: dict[str, Any]) -> Interrupted:
 @pytest.mark.fault(35, 36)
 @pytest.mark.parametrize("way", ["asyncio", "anyio"])
 @pytest.mark.parametrize("name", CALLS)
-def test_group_calls_can_be_cancelled_at_every_suspension(name: str, way: str) -> None:
+def test_calls_of_a_consumer_in_a_group_can_be_cancelled_at_every_suspension(
+    name: str, way: str
+) -> None:
     for n in range(1, 500):
         how = {"way": way, "suspension": n}
         done = simulate(lambda w, how=how: once(w, CALLS[name], how), topics={"t": 1, "u": 1})  # type: ignore[misc]
@@ -114,7 +116,9 @@ def test_group_calls_can_be_cancelled_at_every_suspension(name: str, way: str) -
 @pytest.mark.fault(35, 36)
 @pytest.mark.parametrize("way", ["asyncio", "anyio"])
 @pytest.mark.parametrize("name", CALLS)
-def test_group_calls_can_be_cancelled_at_many_moments(name: str, way: str) -> None:
+def test_calls_of_a_consumer_in_a_group_can_be_cancelled_at_many_moments(
+    name: str, way: str
+) -> None:
     for n in range(MOMENTS):
         how = {"way": way, "moment": 0.0003 * 1.4**n}
         simulate(lambda w, how=how: once(w, CALLS[name], how), topics={"t": 1, "u": 1})  # type: ignore[misc]

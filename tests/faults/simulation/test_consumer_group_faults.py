@@ -86,7 +86,7 @@ def test_a_rebalance_does_not_wait_for_refused_commits(strategy: str, by_hand: b
 
 @pytest.mark.fault(6)
 @both
-def test_members_wait_while_the_coordinator_is_loading(strategy: str) -> None:
+def test_consumers_wait_while_the_coordinator_is_loading(strategy: str) -> None:
     async def scenario(world: World) -> None:
         fill(world, 50)
         diary = Diary()

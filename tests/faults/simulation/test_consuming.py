@@ -69,7 +69,7 @@ def test_responses_are_read_one_byte_at_a_time() -> None:
 
 @pytest.mark.fault(20)
 @pytest.mark.parametrize("change", ["missing", "twice", "topic missing"])
-def test_partitions_missing_or_repeated_in_a_response_cost_nothing(change: str) -> None:
+def test_partitions_missing_or_repeated_in_a_fetch_response_cost_nothing(change: str) -> None:
     def tamper(request: Any, response: Any) -> Any:
         topics = response.responses
         if not topics:
@@ -166,7 +166,7 @@ def test_reading_continues_after_an_unknown_topic_id() -> None:
 
 
 @pytest.mark.fault(24)
-def test_a_recreated_topic_is_read_from_its_first_offset() -> None:
+def test_a_position_in_a_deleted_topic_does_not_apply_to_its_successor() -> None:
     """A position in a deleted topic does not apply to a new topic of the same name."""
 
     async def scenario(world: World) -> None:

@@ -182,7 +182,7 @@ def interrupted(case: Case, way: str, **when: Any) -> tuple[Interrupted, float]:
 @pytest.mark.fault(35, 36)
 @pytest.mark.parametrize("way", ["asyncio", "anyio"])
 @pytest.mark.parametrize("name", CASES)
-def test_group_calls_can_be_cancelled_at_every_suspension(
+def test_calls_of_a_group_member_can_be_cancelled_at_every_suspension(
     name: str, way: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     most = 0
@@ -200,7 +200,7 @@ def test_group_calls_can_be_cancelled_at_every_suspension(
 @pytest.mark.fault(35, 36)
 @pytest.mark.parametrize("way", ["asyncio", "anyio"])
 @pytest.mark.parametrize("name", CASES)
-def test_group_calls_can_be_cancelled_at_many_moments(name: str, way: str) -> None:
+def test_calls_of_a_group_member_can_be_cancelled_at_many_moments(name: str, way: str) -> None:
     outcome, whole = interrupted(CASES[name], way)
     assert not outcome.cancelled
     assert outcome.error is None

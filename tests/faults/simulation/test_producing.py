@@ -278,7 +278,7 @@ def test_no_record_expires_early_when_the_wall_clock_jumps(days: int) -> None:
 
 @pytest.mark.fault(20)
 @pytest.mark.parametrize("change", ["missing", "twice", "topic missing"])
-def test_partitions_missing_or_repeated_in_a_response_cost_nothing(change: str) -> None:
+def test_partitions_missing_or_repeated_in_a_produce_response_cost_nothing(change: str) -> None:
     def tamper(request: Any, response: Any) -> Any:
         topics = response.responses
         if change == "topic missing":

@@ -153,7 +153,9 @@ def test_a_closed_consumer_keeps_no_fetched_records(how: str) -> None:
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
-def test_no_record_of_an_unsubscribed_topic_is_delivered(by_hand: bool) -> None:
+def test_no_record_of_an_unsubscribed_topic_is_delivered_while_no_broker_answers(
+    by_hand: bool,
+) -> None:
     """No record of a topic without a subscription is delivered.
 
     This holds even while the brokers return no offsets of the new topics.

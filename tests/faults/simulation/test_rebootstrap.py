@@ -421,7 +421,7 @@ def test_rebootstrap_begins_at_the_trigger_time_while_a_request_is_in_flight() -
         {"cluster_id_change": "ignore"},
     ],
 )
-def test_wrong_options_are_refused(option: dict[str, Any]) -> None:
+def test_wrong_options_of_a_rebootstrap_are_refused(option: dict[str, Any]) -> None:
     async def scenario(world: World) -> None:
         with pytest.raises(ConfigError, match=next(iter(option))):
             world.client(**option)

@@ -57,7 +57,9 @@ class Readers:
 
 @pytest.mark.fault(51)
 @pytest.mark.parametrize("markers_s", [0.0, 20.0])
-def test_readers_see_only_the_producer_that_takes_over(markers_s: float) -> None:
+def test_readers_wait_for_the_markers_of_the_transaction_that_was_taken_over(
+    markers_s: float,
+) -> None:
     """The takeover waits until the dead producer's transaction has ended, with its markers."""
 
     async def scenario(world: World) -> None:

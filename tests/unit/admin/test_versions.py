@@ -34,7 +34,7 @@ async def test_old_brokers_delete_no_topics_by_id(cluster: EmbeddedCluster, admi
 
 
 @pytest.mark.parametrize("version", [0, 2, 3, 5])
-def test_members_are_removed(version: int) -> None:
+def test_remove_members_works_with_every_version_of_its_request(version: int) -> None:
     async def scenario(world: World) -> None:
         world.cluster.limit_versions({ApiKey.LEAVE_GROUP: (0, version)})
         async with (

@@ -89,7 +89,7 @@ async def use(client: Client) -> None:
 @pytest.mark.fault(35, 36)
 @pytest.mark.parametrize("cut", [by_task, by_scope])
 @pytest.mark.parametrize("name", CALLS)
-def test_calls_can_be_cancelled_at_every_suspension(
+def test_calls_of_a_client_can_be_cancelled_at_every_suspension(
     name: str, cut: Callable[[Stopper], Awaitable[bool]]
 ) -> None:
     async def scenario(world: World, n: int) -> bool:

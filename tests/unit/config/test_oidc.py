@@ -439,7 +439,7 @@ async def test_keys_that_cannot_be_used_are_explained(server: TokenServer, tmp_p
         ),
     ],
 )
-def test_wrong_arguments_are_explained(make: Any, text: str) -> None:
+def test_wrong_arguments_of_token_providers_are_explained(make: Any, text: str) -> None:
     with pytest.raises(ConfigError, match=text) as caught:
         make()
     assert_hidden(caught.value, SECRET, source_has_it=True)
@@ -477,7 +477,7 @@ def read(**options: str) -> Any:
     return ClientConfig.from_properties(base | dotted).security.token_provider
 
 
-async def test_the_properties_of_a_java_client_work(server: TokenServer) -> None:
+async def test_the_properties_of_a_java_client_ask_its_token_endpoint(server: TokenServer) -> None:
     jaas = (
         f'{MODULE}OAuthBearerLoginModule required clientId="app" clientSecret="{SECRET}" '
         'scope="kafka" extension_pool="p";'
@@ -566,7 +566,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("options", "text"), WRONG, ids=[text for _, text in WRONG])
-def test_wrong_options_are_explained(options: dict[str, str], text: str) -> None:
+def test_wrong_properties_of_a_token_provider_are_explained(
+    options: dict[str, str], text: str
+) -> None:
     with pytest.raises(ConfigError, match=text) as caught:
         read(**options)
     assert_hidden(caught.value, SECRET)

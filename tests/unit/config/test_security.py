@@ -188,7 +188,9 @@ def test_wrong_login_options_are_explained(options: dict[str, str], text: str) -
         (lambda: Client(bootstrap_servers="a:1", security=SERVER), "context must be an ssl.SSLCon"),
     ],
 )
-def test_wrong_arguments_are_explained(make: Callable[[], Any], text: str) -> None:
+def test_wrong_arguments_of_security_settings_are_explained(
+    make: Callable[[], Any], text: str
+) -> None:
     with pytest.raises(ConfigError, match=text) as caught:
         make()
     assert_hidden(caught.value, SECRET, source_has_it=True)

@@ -194,7 +194,7 @@ READS: dict[str, Read] = {
 @pytest.mark.fault(35)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", READS)
-def test_cancelled_reads_lose_no_record(way: str, name: str) -> None:
+def test_a_read_cancelled_at_any_suspension_loses_no_record(way: str, name: str) -> None:
     """The reads before and after the cancellation return every record exactly once."""
     if name == "arrow":
         pytest.importorskip("pyarrow")

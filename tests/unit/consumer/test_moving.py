@@ -404,18 +404,6 @@ def test_topics_and_partitions_are_listed() -> None:
     simulate(scenario, topics={"t": 2, "other": 1})
 
 
-def test_group_calls_without_a_group_raise() -> None:
-    async def scenario(world: World) -> None:
-        async with world.consumer("t") as consumer:
-            for call in (consumer.commit(), consumer.committed([T0])):
-                with pytest.raises(IllegalStateError, match="group_id"):
-                    await call
-            with pytest.raises(IllegalStateError, match="group_id"):
-                consumer.group_metadata()
-
-    simulate(scenario)
-
-
 def test_a_consumer_works_on_a_shared_client() -> None:
     async def scenario(world: World) -> None:
         fill(world, 5)
@@ -432,7 +420,7 @@ def test_a_consumer_works_on_a_shared_client() -> None:
     simulate(scenario)
 
 
-def test_from_properties_takes_kafkas_names() -> None:
+def test_a_consumer_made_from_properties_reads() -> None:
     async def scenario(world: World) -> None:
         fill(world, 2)
         properties = {

@@ -100,7 +100,9 @@ class TestCommit:
         simulate(scenario)
 
     @every_protocol
-    def test_a_rebalance_that_takes_nothing_away_does_no_harm(self, protocol: str) -> None:
+    def test_reads_can_be_committed_amid_a_rebalance_that_takes_nothing_away(
+        self, protocol: str
+    ) -> None:
         async def scenario(world: World) -> None:
             fill(world, 5, 1)
             async with member(world, **OWN, **PROTOCOLS[protocol]) as one:

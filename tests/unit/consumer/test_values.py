@@ -11,7 +11,7 @@ from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.delivery.deserialize import Deserializers
 from aiokclient.consumer.records import Records
 from aiokclient.consumer.state.offset_reset import EARLIEST, LATEST, NONE, Reset
-from aiokclient.errors import ConfigError, RecordError
+from aiokclient.errors import RecordError
 
 
 def record(
@@ -140,8 +140,3 @@ def test_a_key_error_names_the_key() -> None:
     made = replacing.deserialize_record(record(1))
     assert made is not None
     assert (made.key, made.value) == (0, "v")
-
-
-def test_invalid_deserializers_are_refused() -> None:
-    with pytest.raises(ConfigError, match="value_deserializer"):
-        Deserializers(None, 5)

@@ -95,7 +95,7 @@ def test_effects_are_done_in_their_order() -> None:
         assert list(row.effects) == sorted(row.effects, key=order.index)
 
 
-def test_every_state_can_be_reached_and_left() -> None:
+def test_every_state_of_a_member_can_be_reached_and_left() -> None:
     reached = {MemberState.OUT}
     while True:
         more = {row.state for (state, _), row in TABLE.items() if state in reached}

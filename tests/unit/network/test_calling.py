@@ -92,7 +92,7 @@ async def test_a_deadline_is_reported_once(connect: Connect) -> None:
     assert isinstance(outcomes.error, ApiTimeoutError)
 
 
-async def test_a_version_that_the_broker_lacks_is_refused(connect: Connect) -> None:
+async def test_call_reports_a_version_that_the_broker_lacks(connect: Connect) -> None:
     connection, _ = connect()
     connection.end_setup({}, 1 << 20)
     outcomes = Outcomes()

@@ -354,7 +354,7 @@ async def test_requests_after_close_fail(connect: Connect) -> None:
         await ask(connection)
 
 
-async def test_a_version_that_the_broker_lacks_is_refused(connect: Connect) -> None:
+async def test_request_raises_for_a_version_that_the_broker_lacks(connect: Connect) -> None:
     connection, _ = connect()
     connection.end_setup({16: (90, 99)}, 1 << 20)
     with pytest.raises(UnsupportedVersionError, match=r"90 to 99.*0 to 5") as caught:

@@ -330,7 +330,7 @@ async def test_a_missing_client_certificate_counts_as_failed_authentication(
 
 
 @pytest.mark.fault(29)
-async def test_a_tls_port_used_with_plaintext_is_explained(
+async def test_setup_explains_a_tls_port_used_with_plaintext(
     settings: Settings, server_tls: ssl.SSLContext
 ) -> None:
     async with ScriptedBroker() as broker:
@@ -343,7 +343,7 @@ async def test_a_tls_port_used_with_plaintext_is_explained(
 
 
 @pytest.mark.fault(29)
-async def test_a_plaintext_port_used_with_tls_is_explained(
+async def test_setup_explains_a_plaintext_port_used_with_tls(
     settings: Settings, client_tls: ssl.SSLContext
 ) -> None:
     # A real broker also refuses the start of a TLS handshake, which looks like too long a frame.

@@ -49,7 +49,7 @@ def fill(
 
 
 @pytest.mark.fault(39)
-def test_send_raises_after_the_buffer_and_the_overflow_queue_are_full(
+def test_memory_is_bounded_while_send_raises_for_a_full_buffer(
     memory_totals: list[int],
 ) -> None:
     async def scenario(world: World) -> None:

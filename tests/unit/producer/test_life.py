@@ -22,22 +22,10 @@ from aiokclient.errors import (
     KafkaError,
     RecordTooLargeError,
     UnsupportedVersionError,
-    WrongLoopError,
     WrongThreadError,
 )
 from aiokclient.protocol import ApiKey
 from aiokclient.testing import EmbeddedCluster
-
-
-def test_leaving_normally_delivers_all_records() -> None:
-    async def scenario(world: World) -> None:
-        async with world.producer(linger_ms=60_000) as producer:
-            deliveries = [producer.send("t", b"x") for _ in range(100)]
-        assert all(delivery.done() for delivery in deliveries)
-        assert len(world.cluster.records("t")) == 100
-        assert producer.state is State.CLOSED
-
-    simulate(scenario)
 
 
 def test_leaving_by_an_exception_flushes_within_the_bound_and_raises_it() -> None:
@@ -182,7 +170,9 @@ def cluster() -> Any:
         yield cluster
 
 
-async def test_calls_from_another_thread_are_refused(cluster: EmbeddedCluster) -> None:
+async def test_send_threadsafe_keeps_the_order_of_a_thread_in_which_send_raises(
+    cluster: EmbeddedCluster,
+) -> None:
     async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
 
         def work() -> list[int]:
@@ -206,25 +196,6 @@ async def test_calls_from_another_thread_are_refused(cluster: EmbeddedCluster) -
                 asyncio.run(send())
 
         await asyncio.to_thread(other_loop)
-
-
-def test_calls_from_another_loop_are_refused(cluster: EmbeddedCluster) -> None:
-    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
-    producer = Producer(bootstrap_servers=cluster.bootstrap_servers)
-
-    async def send() -> None:
-        producer.send("t", b"x")
-
-    try:
-        first.run_until_complete(producer.start())
-        with pytest.raises(WrongLoopError, match="another event loop"):
-            second.run_until_complete(send())
-        with pytest.raises(WrongLoopError):
-            producer.send("t", b"outside of any loop")
-        first.run_until_complete(producer.close())
-    finally:
-        first.close()
-        second.close()
 
 
 @pytest.mark.parametrize("known", [True, False])

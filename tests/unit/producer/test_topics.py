@@ -300,7 +300,7 @@ def pack(payload: Any) -> bytes:
     return packed(payload)
 
 
-def test_partitions_are_added() -> None:
+def test_a_producer_sends_to_partitions_added_after_its_start() -> None:
     async def scenario(world: World) -> None:
         async with world.producer(metadata_max_age_ms=500) as producer:
             await producer.send("t", b"x")
@@ -312,7 +312,7 @@ def test_partitions_are_added() -> None:
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 @pytest.mark.parametrize("size", [100, 3000])
-def test_a_batch_that_is_too_large_is_split(codec: str, size: int) -> None:
+def test_a_producer_learns_from_one_refusal_how_large_batches_may_be(codec: str, size: int) -> None:
     async def scenario(world: World) -> None:
         world.cluster.create_topic("small", configs={"max.message.bytes": 5000})
         values = [world.sim.rng.randbytes(size) for _ in range(200_000 // size)]

@@ -67,7 +67,7 @@ class Comparison:
         self.messages += len(ours)
 
 
-def test_our_bytes_equal_those_of_java(
+def test_bytes_of_our_messages_equal_those_of_java(
     definitions: dict[str, Definition], wire_oracle: WireOracle, report: list[str]
 ) -> None:
     rng = Random(SEED)

@@ -222,7 +222,7 @@ def test_validate_refuses_gaps_in_offsets() -> None:
         gap.validate()
 
 
-def test_sequences_wrap() -> None:
+def test_the_last_sequence_of_a_batch_wraps() -> None:
     builder = RecordBatchBuilder(limit=1 << 20)
     builder.append_values(0, [b"v"] * 3, 0)
     assert walk(builder.seal(1, 0, 2147483646))[0].last_sequence == 0

@@ -102,7 +102,7 @@ def test_other_bytes_are_refused_or_limited(codec: Compression, data: bytes) -> 
             pass
 
 
-def test_an_unknown_codec_is_refused() -> None:
+def test_decompress_refuses_an_unknown_codec() -> None:
     for codec in (5, 6, 7):
         with pytest.raises(CorruptRecordError, match=f"codec {codec}"):
             decompress(codec, b"data", 10)

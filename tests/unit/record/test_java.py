@@ -111,7 +111,7 @@ def test_batches_of_java_in_old_formats_are_read(
 
 @given(records=st.lists(FIELDS, min_size=1, max_size=12), producer=PRODUCER, txn=st.booleans())
 @settings(**OPTIONS)
-def test_our_bytes_equal_those_of_java(
+def test_bytes_of_our_batches_equal_those_of_java(
     java_records: Any, records: list[Any], producer: tuple[int, int, int], txn: bool
 ) -> None:
     builder = RecordBatchBuilder(limit=1 << 24)

@@ -177,7 +177,7 @@ def test_impossible_messages_are_refused(data: bytes) -> None:
     assert [batch.base_offset for batch in walk(good + data)] == [1]
 
 
-def test_checksums_are_ignored_when_check_crcs_is_false() -> None:
+def test_checksums_of_old_formats_are_ignored_when_check_crcs_is_false() -> None:
     for data in (BROKEN["checksum"], BROKEN["checksum of an inner one"]):
         [batch] = walk(data)
         assert [r.value for r in batch.records("old", 1, check_crcs=False)] == [b"w"]

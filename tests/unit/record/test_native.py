@@ -328,7 +328,7 @@ def test_a_reference_cycle_through_a_record_is_collected() -> None:
     assert not gc.is_tracked(record)
 
 
-def test_objects_created_without_their_fields_are_safe() -> None:
+def test_native_batches_created_without_their_fields_are_safe() -> None:
     for kind in (native.RecordBatch, native.RecordBatchBuilder, ConsumerRecord):
         made: Any = kind.__new__(kind)
         for name in dir(made):
@@ -384,7 +384,7 @@ def grown(rounds: int) -> int:
     return blocks() - before
 
 
-def test_no_memory_leaks() -> None:
+def test_native_batches_leak_no_memory() -> None:
     """A leak would show in each run.
 
     Free lists, including Python's own, grow only in the first runs.
@@ -394,7 +394,7 @@ def test_no_memory_leaks() -> None:
 
 
 @pytest.mark.parametrize("seal", [b"good", b"bad"])
-def test_reference_counts_stay_correct(seal: bytes) -> None:
+def test_native_batches_keep_reference_counts_correct(seal: bytes) -> None:
     topic, partition = "".join(["a", " topic"]), 1 << 40
     headers = [("".join(["he", "ader"]), b"x" * 9)]
     key, value = b"k" * 50, b"v" * 60
@@ -413,7 +413,7 @@ def test_reference_counts_stay_correct(seal: bytes) -> None:
     assert [sys.getrefcount(thing) for thing in shared] == before
 
 
-def test_memory_is_never_misused() -> None:
+def test_native_batches_never_misuse_memory() -> None:
     """The tests run under an allocator that detects writes past the end and uses after free."""
     code = f"""
 import runpy
@@ -430,7 +430,7 @@ names["test_native_and_pure_build_the_same_bytes"]()
     subprocess.run([sys.executable, "-X", "dev", "-c", code], env=env, check=True, timeout=100)
 
 
-def test_the_implementation_in_use_is_the_expected_one() -> None:
+def test_the_setting_selects_native_or_pure_batches() -> None:
     code = "from aiokclient.record.batch import RecordBatch; print(RecordBatch.__module__)"
     pure, native = "aiokclient.record._pure.batch", "aiokclient._native.record"
     for setting, expected in (("1", pure), ("0", native), ("", native)):

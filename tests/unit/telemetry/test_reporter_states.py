@@ -20,7 +20,7 @@ RESPONSES = {
 }
 
 
-def test_every_state_can_be_reached_and_left() -> None:
+def test_every_state_of_the_reporter_can_be_reached_and_left() -> None:
     reached, fresh = set[ReporterState](), {ReporterState.SEARCHING}
     while fresh:
         reached |= fresh

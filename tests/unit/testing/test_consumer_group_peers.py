@@ -82,7 +82,7 @@ def test_librdkafka_static_members_return_to_their_assignments(cluster):
         third.close()
 
 
-def test_librdkafka_members_follow_their_coordinator(cluster):
+def test_librdkafka_members_of_a_kip848_group_follow_their_coordinator(cluster):
     with closing([join(cluster), join(cluster, Ours)]) as readers:
         drive(readers, lambda: even(readers))
         # librdkafka does not repeat a request for offsets that the old coordinator refused.

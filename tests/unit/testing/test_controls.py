@@ -1,10 +1,11 @@
 """Tests of what a test can do to the cluster: faults, brokers, leaders, and records."""
 
+import asyncio
 import threading
 
 import pytest
 
-from aiokclient import errors
+from aiokclient import AnyBroker, Client, Producer, errors
 from aiokclient.protocol import ApiKey, messages
 from aiokclient.protocol.api import request_class
 from aiokclient.protocol.messages import (
@@ -86,6 +87,23 @@ def sample(api):
     return request
 
 
+async def send(cluster, *values, **options):
+    """Send the values to the first partition of "orders".
+
+    Wait for each acknowledgement before the next.
+    """
+    options = {"linger_ms": 0, "retry_backoff_ms": 1, "retry_backoff_max_ms": 5, **options}
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers, **options) as producer:
+        return [await producer.send("orders", value, partition=0) for value in values]
+
+
+async def reach(cluster, broker):
+    """Open a connection to a broker, and close it."""
+    _, writer = await asyncio.open_connection(*cluster.address(broker))
+    writer.close()
+    await writer.wait_closed()
+
+
 class TestFail:
     @pytest.mark.parametrize("api", handled())
     def test_every_api_can_be_refused(self, cluster, wire, api):
@@ -145,6 +163,8 @@ class TestFail:
 
     def test_reset_ends_all_faults(self, cluster, wire):
         cluster.fail(ApiKey.PRODUCE, errors.NotLeaderOrFollowerError)
+        cluster.drop(ApiKey.METADATA)
+        cluster.delay(ApiKey.METADATA, 3600)
         cluster.stop(2)
         cluster.pause(3)
         cluster.reset()
@@ -171,6 +191,22 @@ class TestFail:
             cluster.reset()
         wire.to(3).request(METADATA)
         assert [each.broker for each in cluster.requests] == [3]
+
+    async def test_a_fault_ends_when_its_block_raises(self, cluster):
+        with (
+            pytest.raises(ZeroDivisionError),
+            cluster.fail(ApiKey.PRODUCE, errors.RecordTooLargeError),
+        ):
+            raise ZeroDivisionError
+        await send(cluster, b"v")
+
+    async def test_two_faults_may_apply_at_a_time(self, cluster):
+        with (
+            cluster.fail(ApiKey.PRODUCE, errors.NotLeaderOrFollowerError, times=1),
+            cluster.fail(ApiKey.METADATA, errors.NotLeaderOrFollowerError, times=1),
+        ):
+            await send(cluster, b"v")
+        assert len(cluster.records("orders", 0)) == 1
 
 
 class TestDropDelayThrottle:
@@ -230,6 +266,17 @@ class TestDropDelayThrottle:
             connection.send(METADATA, expect=False)
             connection.send(messages.ApiVersionsRequest(), 0)
             assert connection.receive().api_keys
+
+    async def test_a_retry_after_a_dropped_response_is_written_twice_without_idempotence(
+        self, cluster
+    ):
+        with cluster.drop(ApiKey.PRODUCE, when="after", times=1):
+            await send(cluster, b"v")
+            await send(cluster, b"w", enable_idempotence=False)
+        with cluster.drop(ApiKey.PRODUCE, when="after", times=1):
+            await send(cluster, b"x", enable_idempotence=False)
+        # The broker recognizes a retry only if the producer is idempotent.
+        assert [r.value for r in cluster.records("orders", 0)] == [b"v", b"w", b"x", b"x"]
 
 
 class TestBrokers:
@@ -331,6 +378,37 @@ class TestBrokers:
         with pytest.raises(ValueError, match="no partition 5"):
             cluster.leader("orders", 5)
 
+    async def test_a_start_in_a_loop_is_in_force_immediately(self):
+        async with EmbeddedCluster(brokers=1, topics=["orders"]) as cluster:
+            for _ in range(3):
+                cluster.stop(1)
+                assert cluster.leader("orders", 0) == -1
+                with pytest.raises(ValueError, match="no leader"):
+                    cluster.produce("orders", [b"v"])
+                cluster.start(1)
+                assert cluster.leader("orders", 0) == 1
+                cluster.produce("orders", [b"v"])
+                await reach(cluster, 1)
+            cluster.stop(1)
+            cluster.start(1)
+            cluster.stop(1)
+            with pytest.raises(ConnectionRefusedError):
+                await reach(cluster, 1)
+            cluster.start(1)
+            await send(cluster, b"w")
+            assert len(cluster.records("orders", 0)) == 4
+
+    def test_coordinators_can_be_moved(self, cluster):
+        before = cluster.coordinator("group")
+        moved = cluster.move_coordinator("group")
+        assert moved == cluster.coordinator("group") != before
+
+    def test_controls_refuse_a_missing_group(self, cluster):
+        assert cluster.committed("group") == {}
+        assert "group" not in cluster.groups
+        with pytest.raises(ValueError, match="no group"):
+            cluster.rebalance("group")
+
 
 class TestData:
     def test_produce_writes_and_records_reads(self, cluster):
@@ -350,6 +428,13 @@ class TestData:
         assert (record.value, record.timestamp, list(record.headers)) == (b"c", 77, header)
         assert len(cluster.records("orders")) == 3
         assert [each.offset for each in cluster.records("orders", 0, start=1)] == [1]
+        for call in (
+            lambda: cluster.records("nowhere", 0),
+            lambda: cluster.records("orders", 3),
+            lambda: cluster.produce("orders", [b"v"], 3),
+        ):
+            with pytest.raises(ValueError, match="no "):
+                call()
 
     def test_produce_refuses_what_a_broker_refuses(self, cluster):
         cluster.produce("orders", [b"a"], producer_id=1, base_sequence=0)
@@ -391,12 +476,75 @@ class TestWaiting:
     async def test_until_works_in_a_loop(self, cluster):
         with pytest.raises(errors.IllegalStateError, match="until"):
             cluster.wait_for(lambda: True)
+        assert await asyncio.to_thread(cluster.wait_for, lambda: 7, 1) == 7
         timer = threading.Timer(0.01, lambda: cluster.produce("orders", [b"v"]))
         timer.start()
         assert await cluster.until(lambda: cluster.offsets("orders", 0) == (0, 1))
         timer.join()
         with pytest.raises(errors.KafkaTimeoutError):
             await cluster.until(lambda: False, 0.01)
+
+    async def test_an_exception_of_a_predicate_is_raised(self, cluster):
+        with pytest.raises(ZeroDivisionError):
+            await cluster.until(lambda: 1 // 0, 5)
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.to_thread(cluster.wait_for, lambda: 1 // 0, 5)
+
+
+class TestRequests:
+    async def test_requests_have_their_fields(self, cluster):
+        # With several servers, the client tries the next one if the first is slow.
+        first, _, _ = cluster.bootstrap_servers.split(",")
+        async with Producer(bootstrap_servers=first, client_id="mine") as producer:
+            await producer.send("orders", b"v", partition=0)
+        request = next(r for r in cluster.requests if r.api == ApiKey.PRODUCE)
+        assert request.api is ApiKey.PRODUCE
+        assert request.broker == cluster.leader("orders", 0)
+        assert request.version == messages.ProduceRequest.max_version
+        assert isinstance(request.message, messages.ProduceRequest)
+        assert request.message.acks == -1
+        assert [r.api for r in cluster.requests][:2] == [ApiKey.API_VERSIONS, ApiKey.METADATA]
+
+    async def test_requests_has_the_last_ten_thousand(self, cluster):
+        async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+            for _ in range(101):
+                answers = [
+                    client.send(messages.MetadataRequest(topics=[]), to=AnyBroker())
+                    for _ in range(100)
+                ]
+                for answer in answers:
+                    await answer
+        assert len(cluster.requests) == 10_000
+        assert cluster.requests[-1].api == ApiKey.METADATA
+
+    def test_requests_is_a_copy(self, cluster):
+        kept = cluster.requests
+        kept.append(None)
+        assert cluster.requests == []
+
+
+class TestThreads:
+    def test_all_controls_work_from_many_threads(self, cluster):
+        raised = []
+
+        def work(number):
+            try:
+                for _ in range(20):
+                    cluster.produce("orders", [b"v"], number % 3)
+                    with cluster.fail(ApiKey.PRODUCE, errors.NotLeaderOrFollowerError, times=1):
+                        cluster.move_leader("orders", number % 3)
+                    assert cluster.records("orders", number % 3)
+                    assert cluster.requests == []
+            except BaseException as error:
+                raised.append(error)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert raised == []
+        assert len(cluster.records("orders")) == 120
 
 
 def test_a_bug_of_the_cluster_is_raised_at_its_end(wire_to, caplog):

@@ -131,7 +131,7 @@ class TestWaiting:
 
 
 class TestErrors:
-    def test_unknown_topics_and_partitions_are_refused(self, cluster, leader):
+    def test_fetches_of_unknown_topics_and_partitions_are_refused(self, cluster, leader):
         unknown = errors.UnknownTopicOrPartitionError.code
         assert leader.fetch("nothing").error_code == unknown
         assert leader.fetch("orders", partitions=[9]).error_code == unknown

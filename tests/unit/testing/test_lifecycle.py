@@ -182,7 +182,7 @@ def test_faults_may_be_removed_after_the_end():
 
 
 @pytest.mark.parametrize("options", [{"brokers": 0}, {"brokers": 2, "racks": ["a"]}])
-def test_bad_options_are_refused(options):
+def test_bad_options_of_the_embedded_cluster_are_refused(options):
     with pytest.raises(ValueError, match="broker"):
         EmbeddedCluster(**options)
     with pytest.raises(ValueError, match="There is no config"):

@@ -41,7 +41,7 @@ def test_batches_are_stored_unchanged(cluster, wire, leader, codec):
     assert b"".join([bytes(answer.records)]) == with_offset(batch, 1, 0)
 
 
-def test_unknown_topics_and_partitions_are_refused(wire, leader):
+def test_records_for_unknown_topics_and_partitions_are_refused(wire, leader):
     for topic, partition in (("nothing", 0), ("orders", 3), ("orders", -1)):
         answer = leader.produce(topic, wire.batch(b"v"), partition)
         assert answer.error_code == errors.UnknownTopicOrPartitionError.code
@@ -102,7 +102,7 @@ class TestSequences:
         assert self.send(wire, leader, 1, 0) == (0, 2)
         assert self.send(wire, leader, 0, 2)[0] == errors.InvalidProducerEpochError.code
 
-    def test_sequences_wrap(self, wire, leader):
+    def test_the_embedded_broker_accepts_sequences_that_wrap(self, wire, leader):
         last = (1 << 31) - 2
         assert self.send(wire, leader, 0, last) == (0, 0)
         assert self.send(wire, leader, 0, 0) == (0, 2)
@@ -131,7 +131,7 @@ class TestSequences:
 
 
 class TestChecks:
-    def test_an_unknown_codec_is_refused(self, wire, leader):
+    def test_the_embedded_broker_refuses_a_batch_with_an_unknown_codec(self, wire, leader):
         batch = bytearray(wire.batch(b"v"))
         batch[22] |= 5
         batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")

@@ -44,7 +44,7 @@ def test_own_options_are_read_with_and_without_a_shared_client(
 
 
 @pytest.mark.parametrize(("kind", "own", "objects"), KINDS)
-def test_options_of_the_shared_client_are_refused(
+def test_from_properties_refuses_options_of_the_shared_client(
     kind: type[Lifecycle], own: dict[str, str], objects: dict[str, Any]
 ) -> None:
     shared = Client.from_properties(SERVERS)

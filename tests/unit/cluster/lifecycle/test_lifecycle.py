@@ -432,7 +432,7 @@ def test_unknown_options_are_refused() -> None:
         Client.from_properties({"bootstrap.servers": "b:9092", "request.timout.ms": "1"})
 
 
-def test_from_properties_takes_kafkas_names() -> None:
+def test_client_options_have_kafkas_names_in_from_properties() -> None:
     client = Client.from_properties({"bootstrap.servers": "b:9092", "request.timeout.ms": "7"})
     assert client.config.request_timeout_ms == 7
     assert client.config.bootstrap_servers == (("b", 9092),)

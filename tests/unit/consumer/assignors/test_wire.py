@@ -181,7 +181,7 @@ class TestJava:
 
     @settings(deadline=None, max_examples=200)
     @given(assignment=ASSIGNMENT)
-    def test_assignments_equal_those_of_java(
+    def test_encoded_assignments_equal_those_of_java(
         self, java_assignors: AssignorOracle, assignment: MemberAssignment
     ) -> None:
         ours = encode_assignment(assignment)

@@ -250,7 +250,7 @@ class Thing:
     pass
 
 
-async def test_no_memory_leaks(make: Any) -> None:
+async def test_iterators_leak_no_memory(make: Any) -> None:
     async def go(times: int) -> None:
         for _ in range(times):
             things = [Thing() for _ in range(50)]

@@ -249,7 +249,7 @@ def test_poll_and_get_return_the_next_records() -> None:
     simulate(scenario)
 
 
-def test_arrow_batches_have_the_records() -> None:
+def test_arrow_batches_of_several_partitions_respect_a_seek() -> None:
     pytest.importorskip("pyarrow")
 
     async def scenario(world: World) -> None:

@@ -84,7 +84,7 @@ def test_a_lasting_fetch_error_is_raised_repeatedly(error: Any, api: ApiKey) -> 
     simulate(scenario)
 
 
-def test_a_topic_without_permission_raises() -> None:
+def test_metadata_that_refuses_a_topic_raises_at_the_next_poll() -> None:
     def forbid(request: Any, response: Any) -> Any:
         for topic in response.topics:
             topic.error_code, topic.partitions = 29, []

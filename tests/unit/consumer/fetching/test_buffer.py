@@ -179,7 +179,7 @@ def test_damage_comes_after_what_is_before_it(step: int) -> None:
         part.rewind()
 
 
-def test_checksums_are_ignored_when_check_crcs_is_false() -> None:
+def test_fetched_batches_are_not_checked_when_check_crcs_is_false() -> None:
     state, buffer = flowing(), FetchBuffer(1 << 20)
     data = bytearray(batches(3))
     data[17] ^= 1

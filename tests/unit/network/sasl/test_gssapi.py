@@ -243,7 +243,7 @@ def read(**options: str) -> Any:
 KRB5 = "com.sun.security.auth.module.Krb5LoginModule required "
 
 
-def test_the_properties_of_a_java_client_work(package: FakeGssapi) -> None:
+def test_the_properties_of_a_java_client_set_up_kerberos(package: FakeGssapi) -> None:
     by_keytab = read(
         sasl_kerberos_service_name="broker",
         sasl_jaas_config=KRB5 + 'useKeyTab=true storeKey=true keyTab="/a.keytab" principal="a@T";',
@@ -276,7 +276,7 @@ def test_the_properties_of_a_java_client_work(package: FakeGssapi) -> None:
         ),
     ],
 )
-def test_wrong_options_are_explained(
+def test_wrong_properties_of_kerberos_are_explained(
     package: FakeGssapi, options: dict[str, str], text: str
 ) -> None:
     with pytest.raises(ConfigError, match=text):
@@ -292,7 +292,7 @@ def test_wrong_options_are_explained(
         ({"keytab": "k", "ticket_cache": "c"}, "either keytab or ticket_cache"),
     ],
 )
-def test_wrong_arguments_are_explained(
+def test_wrong_arguments_of_sasl_gssapi_are_explained(
     package: FakeGssapi, options: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(ConfigError, match=text):

@@ -253,7 +253,7 @@ def test_native_and_pure_batch_states_are_alike() -> None:
         assert (topic.sticky, topic.sticky_left) == (None, 0)
 
 
-def test_objects_created_without_their_fields_are_safe() -> None:
+def test_native_deliveries_created_without_their_fields_are_safe() -> None:
     for name in ("Delivery", "DeliveryBatch", "BatchState", "QueueState", "TopicState"):
         made: Any = getattr(NATIVE, name).__new__(getattr(NATIVE, name))
         for attribute in dir(made):
@@ -331,7 +331,7 @@ def grown(rounds: int) -> int:
     return blocks() - before
 
 
-def test_no_memory_leaks() -> None:
+def test_native_deliveries_leak_no_memory() -> None:
     """A leak would show in each run.
 
     Free lists, including Python's own, grow only in the first runs.
@@ -346,7 +346,7 @@ async def ended() -> None:
     await NATIVE.Delivery(batch, 0, 0)
 
 
-def test_reference_counts_stay_correct() -> None:
+def test_native_deliveries_keep_reference_counts_correct() -> None:
     hooks = Hooks()
     topic, error = "".join(["a", " topic"]), KafkaError("no")
     metadata: Any = RecordMetadata
@@ -377,7 +377,7 @@ def test_reference_counts_stay_correct() -> None:
     assert count() == count()
 
 
-def test_memory_is_never_misused() -> None:
+def test_native_deliveries_never_misuse_memory() -> None:
     """The tests run under an allocator that detects writes past the end and uses after free."""
     code = f"""
 import runpy
@@ -388,13 +388,13 @@ names = runpy.run_path({__file__!r})
 names["work"](60)
 names["test_native_and_pure_deliveries_behave_alike"]()
 names["test_native_and_pure_sequences_of_deliveries_are_alike"]()
-names["test_objects_created_without_their_fields_are_safe"]()
+names["test_native_deliveries_created_without_their_fields_are_safe"]()
 """
     env = {**os.environ, "PYTHONMALLOC": "debug", "AIOKCLIENT_PURE": "0"}
     subprocess.run([sys.executable, "-X", "dev", "-c", code], env=env, check=True, timeout=100)
 
 
-def test_the_implementation_in_use_is_the_expected_one() -> None:
+def test_the_setting_selects_native_or_pure_deliveries() -> None:
     code = (
         "from aiokclient.producer.delivery.delivery import DeliveryBatch\n"
         "print(DeliveryBatch.__module__)"

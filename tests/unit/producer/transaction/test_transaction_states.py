@@ -195,12 +195,6 @@ class TestErrors:
         raised = status.handle_error(InvalidProducerEpochError(), Scope.PRODUCE_TXN)
         assert "open for 89.0 s, longer than transaction_timeout_ms (60000)" in str(raised)
 
-    def test_a_closed_producer_ignores_errors(self) -> None:
-        status = in_state(TransactionState.IN_TRANSACTION)
-        status.close()
-        status.handle_error(InvalidProducerEpochError(), Scope.PRODUCE_TXN)
-        assert status.state is TransactionState.IN_TRANSACTION
-
     def test_a_repeated_error_is_a_copy_with_its_cause(self) -> None:
         error = as_transaction_error(NotLeaderOrFollowerError("why"), Scope.PRODUCE_TXN)
         copied = repeated(error)

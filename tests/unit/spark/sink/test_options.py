@@ -24,7 +24,7 @@ def parse(streaming: bool = False, **options: str) -> SinkOptions:
     return SinkOptions.parse({**BROKER, **named}, streaming=streaming)
 
 
-def test_defaults_are_those_of_the_connector() -> None:
+def test_defaults_of_the_sink_are_those_of_the_connector() -> None:
     found = parse()
     assert (found.topic, found.delivery_guarantee, found.exactly_once) == (
         None,

@@ -32,7 +32,7 @@ def refusal(options: dict[str, str], streaming: bool = False) -> str:
     return str(caught.value).splitlines()[0]
 
 
-def test_defaults_are_those_of_the_connector() -> None:
+def test_defaults_of_the_source_are_those_of_the_connector() -> None:
     batch, stream = parse(), parse(True)
     assert (batch.starting.kind, batch.ending.kind) == ("earliest", "latest")
     assert stream.starting.kind == "latest"

@@ -160,7 +160,9 @@ class TestConfluent:
         close(readers)
 
     @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-    def test_librdkafka_members_follow_their_coordinator(self, cluster, strategy):
+    def test_librdkafka_members_of_a_classic_group_follow_their_coordinator(
+        self, cluster, strategy
+    ):
         readers = [Reader(cluster, strategy, auto_commit_interval_ms=50) for _ in range(2)]
         drive(readers, lambda: share(cluster, readers))
         generation, values = cluster.groups["g"].generation, produce(cluster, 60)

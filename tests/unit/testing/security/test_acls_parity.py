@@ -336,5 +336,5 @@ def a_super_user(broker: Any) -> dict[str, object]:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_results_are_those_of_kafka(name: str, same_as_kafka: Any) -> None:
+def test_results_of_acls_are_those_of_kafka(name: str, same_as_kafka: Any) -> None:
     same_as_kafka(SCENARIOS[name])

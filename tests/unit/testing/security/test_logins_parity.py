@@ -348,5 +348,5 @@ def delegation_tokens(broker: Any) -> list[object]:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_results_are_those_of_kafka(name: str, same_as_kafka: Any) -> None:
+def test_results_of_logins_are_those_of_kafka(name: str, same_as_kafka: Any) -> None:
     same_as_kafka(SCENARIOS[name])

@@ -221,7 +221,7 @@ def described_quotas(connection: Any) -> list[object]:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_results_are_those_of_kafka(name: str, secure_kafka: Any, wire_to: Any) -> None:
+def test_results_of_quotas_are_those_of_kafka(name: str, secure_kafka: Any, wire_to: Any) -> None:
     with EmbeddedCluster() as cluster:
         wire = wire_to(cluster)
         ours = SCENARIOS[name](wire.to(1))

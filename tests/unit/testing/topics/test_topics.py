@@ -147,7 +147,7 @@ class TestCreateTopics:
             ),
         ],
     )
-    def test_create_topics_refuses_invalid_topics(self, cluster, broker, topic, error):
+    def test_the_embedded_broker_refuses_invalid_topics(self, cluster, broker, topic, error):
         (result,) = create(broker, topic)
         assert result.error_code == error.code
         assert result.error_message
@@ -162,7 +162,7 @@ class TestCreateTopics:
         assert "good" in cluster.topics
         assert "twice" not in cluster.topics
 
-    def test_validate_only_creates_nothing(self, cluster, broker):
+    def test_the_embedded_broker_creates_nothing_for_a_validation(self, cluster, broker):
         (result,) = create(broker, new_topic(), validate=True)
         assert (result.error_code, result.num_partitions) == (0, 2)
         (result,) = create(broker, new_topic("orders"), validate=True)
@@ -334,7 +334,7 @@ class TestConfigs:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_describe_cluster_returns_the_brokers(cluster, broker, version):
+def test_describe_cluster_shows_stopped_brokers_as_fenced_on_request(cluster, broker, version):
     cluster.stop(3)
     fenced = version >= 2
     request = messages.DescribeClusterRequest(include_fenced_brokers=fenced)

@@ -28,7 +28,7 @@ def test_every_request_has_a_result_in_every_state(state):
     assert set(OF_REQUESTS) <= set(TABLE[state])
 
 
-def test_every_state_can_be_reached_and_left():
+def test_every_state_of_the_transaction_coordinator_can_be_reached():
     reached = {after for row in TABLE.values() for after in row.values()}
     assert set(CoordinatorTransactionState) <= reached
     assert TABLE[CoordinatorTransactionState.DEAD] == {}
