@@ -30,6 +30,7 @@ from aiokclient import threads
 __all__ = [
     "SLICE_S",
     "Callbacks",
+    "TaskOwner",
     "WakeTimer",
     "ended",
     "import_anyio",
@@ -89,6 +90,16 @@ def loop_ends(loop: asyncio.AbstractEventLoop) -> bool:
     """
     tasks = asyncio.all_tasks(loop)
     return all(task.cancelling() for task in tasks if not isinstance(task, LibraryTask))
+
+
+class TaskOwner:
+    """The owner of background tasks."""
+
+    def spawn(
+        self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str
+    ) -> None:
+        """Run `function(*args)` in a new task, which outlives the caller. Synchronous."""
+        raise NotImplementedError
 
 
 class Callbacks:

@@ -197,6 +197,8 @@ def test_a_sasl_mechanism_is_one_module_and_one_row(checkout: Checkout) -> None:
         "network/sasl/null.py",
         """\
 class Null:
+    thread = None
+
     def __init__(self, login):
         self.name = login.credentials.name
 

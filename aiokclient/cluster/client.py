@@ -50,7 +50,7 @@ from aiokclient.log.kept_errors import bare
 from aiokclient.metrics import Metrics
 from aiokclient.network.connection import BrokerConnection, OnResponse
 from aiokclient.network.event_hub import EventHub
-from aiokclient.network.login import Sasl, token_source
+from aiokclient.network.login import Sasl
 from aiokclient.network.pool import Purpose
 from aiokclient.network.setup import ConnectionSettings
 from aiokclient.network.tls import TlsContexts
@@ -358,9 +358,8 @@ class ClusterClient:
                 problem.__context__ = None
 
     def _make_sasl(self) -> Sasl | None:
-        config = self.config
-        spawn, log = self.supervisor.spawn, self.make_log("")
-        sasl = Sasl.of(config.security, token_source(config, self.clock, spawn, log, self.events))
+        log = self.make_log("")
+        sasl = Sasl.of(self.config, self.clock, self.supervisor, log, self.events)
         if sasl is not None:
             sasl.warn(log)
         self._login = sasl

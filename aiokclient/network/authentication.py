@@ -40,9 +40,9 @@ from aiokclient.network.sasl import (
     MAX_CHALLENGE,
     MECHANISMS,
     ChallengeError,
-    Compute,
     Login,
     Mechanism,
+    Thread,
 )
 from aiokclient.network.setup import SetupProgress
 from aiokclient.network.traffic import size_of
@@ -187,10 +187,11 @@ async def _next(
                 f"The broker sent a SASL message of {len(challenge)} bytes. The client accepts at "
                 f"most {MAX_CHALLENGE}."
             )
-        step = mechanism.step(challenge)
-        while isinstance(step, Compute):
-            run = threads.run_blocking if step.blocking else threads.run
-            step = step.then(await run(step.work))
+        if mechanism.thread is None:
+            message = mechanism.step(challenge)
+        else:
+            run = threads.run if mechanism.thread is Thread.COMPUTING else threads.run_blocking
+            message = await run(mechanism.step, challenge)
     except ChallengeError as error:
         error.api, error.broker = "SaslAuthenticate", broker.node_id
         error.message = (
@@ -198,7 +199,7 @@ async def _next(
             f"{error.message}"
         )
         raise
-    return None if step is None else SaslAuthenticateRequest(auth_bytes=step)
+    return None if message is None else SaslAuthenticateRequest(auth_bytes=message)
 
 
 async def _choose(ask: Ask, broker: ConnectedBroker, versions: Versions, sasl: Sasl) -> None:

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aiokclient.background import TaskOwner
 from aiokclient.clock import Clock
 from aiokclient.config.client import ClientConfig
 from aiokclient.errors import KafkaError
 from aiokclient.log.client_log import ClientLog
 from aiokclient.network.event_hub import EventHub
-from aiokclient.policy import Backoff, refuses_token
+from aiokclient.policy import refuses_token
 
 if TYPE_CHECKING:
-    from aiokclient.config.security import OAuthToken, Security
+    from aiokclient.config.security import OAuthToken
     from aiokclient.network.sasl import Login
-    from aiokclient.network.sasl.tokens import Spawn, TokenSource
+    from aiokclient.network.sasl.tokens import TokenSource
 
-__all__ = ["Sasl", "token_source"]
+__all__ = ["Sasl"]
 
 READABLE = {
     "PLAIN": "the password",
@@ -39,10 +40,29 @@ class Sasl:
         self._tokens = tokens
 
     @classmethod
-    def of(cls, security: Security, tokens: TokenSource | None = None) -> Sasl | None:
-        """Return the mechanism of these security options, or None if they have none."""
-        name = security.sasl_mechanism
-        return None if name is None else cls(name, security, tokens)
+    def of(
+        cls,
+        config: ClientConfig,
+        clock: Clock,
+        tasks: TaskOwner,
+        log: ClientLog,
+        events: EventHub | None = None,
+    ) -> Sasl | None:
+        """Return the mechanism of these options, or None if they have none.
+
+        The owner of `tasks` runs the task that fetches tokens, if the mechanism needs them.
+        """
+        security: Any = config.security
+        mechanism: str | None = security.sasl_mechanism
+        if mechanism is None:
+            return None
+        if mechanism != "OAUTHBEARER":
+            return cls(mechanism, security)
+        from aiokclient.network.sasl.tokens import TokenSource
+
+        provider = security.token_provider
+        tokens = TokenSource(provider, config, clock=clock, tasks=tasks, log=log, events=events)
+        return cls(mechanism, security, tokens)
 
     def warn(self, log: ClientLog) -> None:
         """Log a warning if others in the network can read the credentials."""
@@ -94,29 +114,3 @@ class Sasl:
             text = login.token.token.scrub(text)
         scrubbed: str = self._credentials.scrub(text)
         return scrubbed
-
-
-def token_source(
-    config: ClientConfig, clock: Clock, spawn: Spawn, log: ClientLog, events: EventHub | None = None
-) -> TokenSource | None:
-    """Return the source of tokens for the client with these options; None if it needs no tokens."""
-    security: Any = config.security
-    if security.sasl_mechanism != "OAUTHBEARER":
-        return None
-    from aiokclient.network.sasl.tokens import Refreshing, TokenSource
-
-    return TokenSource(
-        security.token_provider,
-        refreshing=Refreshing(
-            config.sasl_login_refresh_window_factor,
-            config.sasl_login_refresh_window_jitter,
-            config.sasl_login_refresh_min_period_seconds,
-            config.sasl_login_refresh_buffer_seconds,
-        ),
-        backoff=Backoff.of_token_requests(config),
-        attempt_s=config.request_timeout_ms / 1000,
-        clock=clock,
-        spawn=spawn,
-        log=log,
-        events=events,
-    )

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Callable, Hashable
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from typing import Any
 import anyio
 
 import aiokclient.network.diagnosis as diagnosis
+from aiokclient.background import TaskOwner
 from aiokclient.config.kinds import written
 from aiokclient.errors import (
     ClosedError,
@@ -80,14 +81,8 @@ class Purpose(Enum):
     TRANSACTION = "transaction"
 
 
-class PoolOwner:
+class PoolOwner(TaskOwner):
     """The object to which pools belong. It is told what happens to them; here, it ignores that."""
-
-    def start_task(
-        self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str
-    ) -> None:
-        """Start a background task, which outlives the caller."""
-        raise NotImplementedError
 
     def on_pool_failure(self) -> None:
         """React to an attempt that failed, or to a connection that was lost."""
@@ -260,7 +255,7 @@ class ConnectionPool:
         if not slot.connecting:
             slot.connecting = True
             name = f"connect to {self.address} for {purpose.value}"
-            self._owner.start_task(self._attempt, slot, name=name)
+            self._owner.spawn(self._attempt, slot, name=name)
         return waiter
 
     @property
@@ -423,7 +418,7 @@ class ConnectionPool:
             return
         if self._advice is None:
             self._advice = asyncio.get_running_loop().create_future()
-            self._owner.start_task(
+            self._owner.spawn(
                 self._find_advice, self._advice, name=f"ask {self.address} for its mechanisms"
             )
         elif self._advice.done():
@@ -568,7 +563,7 @@ class ConnectionPool:
     def _spawn_login(self, connection: BrokerConnection, sasl: Sasl, ends_at: float) -> None:
         if not self._closed:
             name = f"log in again to {self.address}"
-            self._owner.start_task(self._log_in_again, connection, sasl, ends_at, name=name)
+            self._owner.spawn(self._log_in_again, connection, sasl, ends_at, name=name)
 
     async def _log_in_again(self, connection: BrokerConnection, sasl: Sasl, ends_at: float) -> None:
         """Authenticate again on an open connection.

@@ -22,8 +22,9 @@ import pytest
 from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
 
 from aiokclient import Consumer, OAuthToken, Producer, SaslOAuthBearer
+from aiokclient.config.client import ClientConfig
 from aiokclient.errors import SaslAuthenticationError
-from aiokclient.network.sasl.tokens import Refreshing
+from aiokclient.network.sasl.tokens import refresh_delay_s
 from aiokclient.network.transport import Address, TcpConnector
 from aiokclient.testing import BrokerListener, EmbeddedCluster, unsecured_token
 
@@ -194,7 +195,7 @@ async def test_the_signer_for_msk_makes_a_token_that_the_client_accepts(page: An
     assert query["X-Amz-Expires"] == ["900"]
     signed = datetime.strptime(query["X-Amz-Date"][0], "%Y%m%dT%H%M%S%z")
     assert token.expires_at_ms == 1000 * (signed.timestamp() + 900)
-    assert Refreshing().delay_s(900, random=0.5) == 600
+    assert refresh_delay_s(ClientConfig(bootstrap_servers="b:9092"), 900, random=0.5) == 600
 
 
 async def test_msk_logs_in_by_the_signers_token(

@@ -27,7 +27,7 @@ from typing import Any
 
 import anyio
 
-from aiokclient.background import Callbacks, loop_ends, new_task
+from aiokclient.background import Callbacks, TaskOwner, loop_ends, new_task
 from aiokclient.errors import ClosedError, IllegalStateError
 from aiokclient.log.client_log import ClientLog
 
@@ -55,7 +55,7 @@ FORKED = (
 )
 
 
-class Supervisor:
+class Supervisor(TaskOwner):
     """The owner of the tasks that `spawn` creates between `start` and `stop`."""
 
     def __init__(self, name: str, log: ClientLog | None = None) -> None:

@@ -309,7 +309,7 @@ class Brokers(PoolOwner):
 
     # -- what the pools report --------------------------------------------------------------
 
-    def start_task(
+    def spawn(
         self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str
     ) -> None:
         self._supervisor.spawn(function, *args, name=name)

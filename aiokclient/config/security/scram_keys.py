@@ -46,7 +46,7 @@ class ScramKeys:
 
 
 class ScramKeyCache:
-    """The keys of one password, by the parameters that a broker has sent."""
+    """The keys of one password, by the parameters that a broker has sent. Thread-safe."""
 
     __slots__ = ("_keys",)
 
@@ -59,6 +59,4 @@ class ScramKeyCache:
 
     def keep(self, derivation: Derivation, keys: ScramKeys) -> None:
         """Store keys. The oldest ones are dropped when there are too many."""
-        self._keys[derivation] = keys
-        while len(self._keys) > KEPT:
-            del self._keys[next(iter(self._keys))]
+        self._keys = dict([*self._keys.items(), (derivation, keys)][-KEPT:])

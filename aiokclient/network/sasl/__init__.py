@@ -5,7 +5,7 @@ A mechanism is one module, with a sans-IO class that has the method `step`, and 
 
     SaslHandshake(mechanism) ─▶ step(b"") ─▶ SaslAuthenticate ─▶ step(challenge) ─▶ ... ─▶ None
 
-A step whose work would block the event loop returns a `Compute` instead of a message.
+A step that would block the event loop is called in a thread (`Mechanism.thread`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from collections.abc import Callable
 from aiokclient.network.sasl.exchange import (
     MAX_CHALLENGE,
     ChallengeError,
-    Compute,
     Login,
     Mechanism,
-    Step,
+    Thread,
 )
 from aiokclient.network.sasl.gssapi import Gssapi
 from aiokclient.network.sasl.oauthbearer import OAuthBearer
@@ -29,10 +28,9 @@ __all__ = [
     "MAX_CHALLENGE",
     "MECHANISMS",
     "ChallengeError",
-    "Compute",
     "Login",
     "Mechanism",
-    "Step",
+    "Thread",
 ]
 
 MECHANISMS: dict[str, Callable[[Login], Mechanism]] = {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from enum import Enum
+from typing import Any, Final, NamedTuple, Protocol
 
 from aiokclient.errors import SaslAuthenticationError
 
-__all__ = ["MAX_CHALLENGE", "ChallengeError", "Compute", "Login", "Mechanism", "Step"]
+__all__ = ["MAX_CHALLENGE", "ChallengeError", "Login", "Mechanism", "Thread"]
 
 MAX_CHALLENGE: Final = 64 * 1024
 """The largest accepted challenge in bytes."""
@@ -31,30 +31,22 @@ class Login(NamedTuple):
     """The token of OAUTHBEARER, or None for other mechanisms."""
 
 
-class Compute(NamedTuple):
-    """A step that needs a thread, because its work would block the event loop.
+class Thread(Enum):
+    """The kind of thread that a step needs, because it would block the event loop."""
 
-    The caller runs `work()` in a thread and passes its result to `then`, which returns the step.
-    Nothing else is done with the mechanism in the meantime.
-    """
-
-    work: Callable[[], Any]
-    then: Callable[[Any], Step]
-    blocking: bool = False
-    """Whether the work waits for something, instead of computing."""
-
-
-Step: TypeAlias = "bytes | Compute | None"
-"""The next message to the broker, or the work that must come before it.
-
-None if the authentication is complete.
-"""
+    COMPUTING = "computing"
+    BLOCKING = "blocking"
 
 
 class Mechanism(Protocol):
     """The client's side of one authentication."""
 
-    def step(self, challenge: bytes) -> Step:
+    @property
+    def thread(self) -> Thread | None:
+        """The kind of thread in which the next step must be called, or None for the event loop."""
+        ...
+
+    def step(self, challenge: bytes) -> bytes | None:
         """Return the next message to the broker, or None when the authentication is complete.
 
         The first challenge is empty. Raises SaslAuthenticationError for a challenge that the

@@ -1,18 +1,17 @@
 """GSSAPI (RFC 4752): the client and the broker authenticate each other by Kerberos.
 
-    state     challenge           work in a thread              response         next state
+    state     challenge           work                          response         next state
     --------  ------------------  ----------------------------  ---------------  ----------------
     CONTEXT   empty, then tokens  a ticket, a security context  token or empty   CONTEXT or LAYER
-    LAYER     layers, wrapped     unwrap                        (choose, wrap)   LAYER
-    LAYER     -                   wrap                          layer, wrapped   CHOSEN
+    LAYER     layers, wrapped     unwrap, choose, wrap          layer, wrapped   CHOSEN
     CHOSEN    empty               -                             None             DONE
 
 Any other challenge raises ChallengeError, and the state is FAILED. A security layer can protect the
 bytes after the authentication. Kafka uses TLS for that, so the client chooses no layer, and refuses
 a broker that demands one.
 
-The Kerberos library, which the package gssapi calls, reads files and asks servers. Every call of it
-(`KerberosContext`) therefore runs in a thread. `Gssapi` itself is sans-IO.
+The Kerberos library, which the package gssapi calls, reads files and asks servers. Therefore every
+step is called in a thread.
 
 Tickets need no background task, because only logins use them. With a keytab, each login asks the
 library for credentials. They are in a cache in memory, and the library gets a new ticket from the
@@ -25,12 +24,11 @@ from __future__ import annotations
 import os
 import threading
 from enum import Enum
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from aiokclient.config.security import SaslGssapi
 from aiokclient.errors import ConfigError, KafkaError, SaslAuthenticationError, TicketError
-from aiokclient.network.sasl.exchange import ChallengeError, Compute, Login, Step
+from aiokclient.network.sasl.exchange import ChallengeError, Login, Thread
 
 __all__ = ["Gssapi"]
 
@@ -227,41 +225,39 @@ class _State(Enum):
 class Gssapi:
     """One authentication with SaslGssapi(...)."""
 
+    thread = Thread.BLOCKING
+
     def __init__(self, login: Login) -> None:
         host = login.credentials.domain_name or login.host
         self._context = KerberosContext(login.credentials, host)
         self._begun = False
         self._state = _State.CONTEXT
 
-    def step(self, challenge: bytes) -> Step:
-        """Return the work that a challenge needs; None if the authentication is complete."""
+    def step(self, challenge: bytes) -> bytes | None:
+        """Return the response to a challenge, or None if the authentication is complete."""
         state, self._state = self._state, _State.FAILED
         if state is _State.CONTEXT and bool(challenge) == self._begun:
             self._begun = True
-            advance = partial(self._context.step, bytes(challenge))
-            return Compute(advance, self._advanced, blocking=True)
+            progress = self._context.step(bytes(challenge))
+            self._state = _State.LAYER if progress.complete else _State.CONTEXT
+            return progress.token
         if state is _State.LAYER:
-            unwrap = partial(self._context.unwrap, bytes(challenge))
-            return Compute(unwrap, self._choose, blocking=True)
+            _check_layers(self._context.unwrap(bytes(challenge)))
+            choice = self._context.wrap(CHOICE)
+            self._state = _State.CHOSEN
+            return choice
         if state is _State.CHOSEN and not challenge:
             self._state = _State.DONE
             return None
         raise ChallengeError("The broker sent a message that GSSAPI does not expect.")
 
-    def _advanced(self, progress: Progress) -> bytes:
-        self._state = _State.LAYER if progress.complete else _State.CONTEXT
-        return progress.token
 
-    def _choose(self, layers: bytes) -> Step:
-        if len(layers) != len(CHOICE):
-            raise ChallengeError("The broker's GSSAPI message about security layers is malformed.")
-        if not layers[0] & NO_LAYER:
-            raise ChallengeError(
-                "The broker demands a security layer of GSSAPI, which Kafka's clients do not have. "
-                "Use TLS to encrypt connections."
-            )
-        return Compute(partial(self._context.wrap, CHOICE), self._chosen, blocking=True)
-
-    def _chosen(self, choice: bytes) -> bytes:
-        self._state = _State.CHOSEN
-        return choice
+def _check_layers(layers: bytes) -> None:
+    """Raise ChallengeError unless the broker offers to use no security layer."""
+    if len(layers) != len(CHOICE):
+        raise ChallengeError("The broker's GSSAPI message about security layers is malformed.")
+    if not layers[0] & NO_LAYER:
+        raise ChallengeError(
+            "The broker demands a security layer of GSSAPI, which Kafka's clients do not have. "
+            "Use TLS to encrypt connections."
+        )

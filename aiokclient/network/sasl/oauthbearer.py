@@ -14,6 +14,8 @@ class OAuthBearer:
     the broker ends the authentication with an error.
     """
 
+    thread = None
+
     def __init__(self, login: Login) -> None:
         self._token = login.token
         self._sent = False

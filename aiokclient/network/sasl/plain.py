@@ -10,6 +10,8 @@ __all__ = ["Plain"]
 class Plain:
     """One authentication with SaslPlain(...)."""
 
+    thread = None
+
     def __init__(self, login: Login) -> None:
         self._credentials = login.credentials
         self._sent = False

@@ -3,8 +3,7 @@
     state         challenge      response        next state
     ------------  -------------  --------------  ------------
     CLIENT_FIRST  empty          n,,n=..,r=..    SERVER_FIRST
-    SERVER_FIRST  r=..,s=..,i=.. (keys computed) KEYS
-    KEYS          -              c=..,r=..,p=..  SERVER_FINAL
+    SERVER_FIRST  r=..,s=..,i=.. c=..,r=..,p=..  SERVER_FINAL
     SERVER_FINAL  v=..           None            DONE
 
 Any other challenge raises ChallengeError, and the state is FAILED. The client never sends its
@@ -12,7 +11,8 @@ password. It proves that it knows the password, and the broker proves the same b
 that a server which only pretends to be the broker is refused.
 
 The keys follow from the password by thousands of iterations (PBKDF2), which take milliseconds.
-Therefore they are computed in a thread, and kept in the credentials for the next connection.
+Therefore that step is called in a thread, and the credentials keep the keys for the next
+connection.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ from base64 import b64encode
 from binascii import Error as Base64Error
 from binascii import a2b_base64
 from enum import Enum
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from aiokclient.config.secret import Secret
 from aiokclient.config.security.scram_keys import ScramKeys
-from aiokclient.network.sasl.exchange import ChallengeError, Compute, Login, Step
+from aiokclient.network.sasl.exchange import ChallengeError, Login, Thread
 
 __all__ = ["HASHES", "MAX_ITERATIONS", "MIN_ITERATIONS", "Scram", "derive_keys", "salted_password"]
 
@@ -56,7 +55,6 @@ _REFUSED = re.compile(r"e=(?P<error>[^,]*)(?:,.*)?", re.DOTALL)
 class _State(Enum):
     CLIENT_FIRST = "client first"
     SERVER_FIRST = "server first"
-    KEYS = "keys"
     SERVER_FINAL = "server final"
     DONE = "done"
     FAILED = "failed"
@@ -72,11 +70,15 @@ class Scram:
         self._state = _State.CLIENT_FIRST
         self._first = ""
         self._messages = b""
-        self._final = ""
         self._keys: ScramKeys | None = None
 
-    def step(self, challenge: bytes) -> Step:
-        """Return the response to a challenge, or the computation that it needs first."""
+    @property
+    def thread(self) -> Thread | None:
+        """The kind of thread in which the next step must be called."""
+        return Thread.COMPUTING if self._state is _State.SERVER_FIRST else None
+
+    def step(self, challenge: bytes) -> bytes | None:
+        """Return the response to a challenge, or None after success."""
         state, self._state = self._state, _State.FAILED
         if state is _State.CLIENT_FIRST:
             return self._client_first()
@@ -94,7 +96,7 @@ class Scram:
         self._state = _State.SERVER_FIRST
         return f"n,,{self._first}".encode()
 
-    def _server_first(self, text: str) -> Step:
+    def _server_first(self, text: str) -> bytes:
         match = _SERVER_FIRST.fullmatch(text)
         if match is None:
             raise _refusal(text) or ChallengeError("The broker's first SCRAM message is malformed.")
@@ -109,24 +111,16 @@ class Scram:
                 f"The broker demands {iterations} SCRAM iterations. The client accepts from "
                 f"{MIN_ITERATIONS} to {MAX_ITERATIONS}."
             )
-        self._final = f"c=biws,r={nonce}"
-        self._messages = f"{self._first},{text},{self._final}".encode()
-        key = (self._hash, salt, iterations)
-        known = self._credentials.keys.get(key)
-        if known is not None:
-            return self._client_final(known)
-        work = partial(derive_keys, self._hash, self._credentials.password, salt, iterations)
-        self._state = _State.KEYS
-        return Compute(work, partial(self._on_keys, key))
-
-    def _on_keys(self, key: Any, keys: ScramKeys) -> bytes:
-        self._credentials.keys.keep(key, keys)
-        return self._client_final(keys)
-
-    def _client_final(self, keys: ScramKeys) -> bytes:
-        self._keys, self._state = keys, _State.SERVER_FINAL
-        proof = b64encode(keys.proof(self._messages)).decode()
-        return f"{self._final},p={proof}".encode()
+        final = f"c=biws,r={nonce}"
+        self._messages = f"{self._first},{text},{final}".encode()
+        derivation = (self._hash, salt, iterations)
+        self._keys = self._credentials.keys.get(derivation)
+        if self._keys is None:
+            self._keys = derive_keys(self._hash, self._credentials.password, salt, iterations)
+            self._credentials.keys.keep(derivation, self._keys)
+        self._state = _State.SERVER_FINAL
+        proof = b64encode(self._keys.proof(self._messages)).decode()
+        return f"{final},p={proof}".encode()
 
     def _server_final(self, text: str) -> None:
         match = _SERVER_FINAL.fullmatch(text)

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from aiokclient.background import new_task
+from aiokclient.background import TaskOwner, new_task
 from aiokclient.clock import Clock
+from aiokclient.config.client import ClientConfig
 from aiokclient.config.security import OAuthToken
 from aiokclient.config.security.sasl import TokenProvider
 from aiokclient.errors import ConfigError, KafkaError, TokenProviderError
@@ -33,7 +33,7 @@ from aiokclient.log.client_log import ClientLog
 from aiokclient.network.event_hub import EventHub
 from aiokclient.policy import Backoff, refuses_login
 
-__all__ = ["Refreshing", "TokenSource"]
+__all__ = ["TokenSource", "refresh_delay_s"]
 
 RETRIEVED: Final = "The token provider did not return a token within {:.1f} s."
 
@@ -42,56 +42,42 @@ LONGEST_REST_S: Final = 1.0
 """The maximum delay in seconds before the provider is asked for another token after refusals."""
 
 
-class Spawn(Protocol):
-    """A function that starts a background task of a supervisor."""
+def refresh_delay_s(config: ClientConfig, life_s: float, random: float) -> float:
+    """Return the seconds until a token that lives for `life_s` seconds is to be refreshed.
 
-    def __call__(self, function: Any, *args: Any, name: str) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Refreshing:
-    """The times of refreshes, as in Kafka's Java clients. See the options of the same names."""
-
-    window_factor: float = 0.8
-    window_jitter: float = 0.05
-    min_period_s: float = 60
-    buffer_s: float = 300
-
-    def delay_s(self, life_s: float, random: float) -> float:
-        """Return the seconds until a token that lives for `life_s` seconds is to be refreshed.
-
-        `random` is between 0 and 1.
-        """
-        proposed_s = life_s * min(self.window_factor + self.window_jitter * random, 1.0)
-        if self.min_period_s + self.buffer_s > life_s:
-            return proposed_s  # The token expires so soon that both limits cannot be kept.
-        return max(self.min_period_s, min(proposed_s, life_s - self.buffer_s))
+    The times are those of Kafka's Java clients. `random` is between 0 and 1.
+    """
+    jitter = config.sasl_login_refresh_window_jitter * random
+    proposed_s = life_s * min(config.sasl_login_refresh_window_factor + jitter, 1.0)
+    least_s = config.sasl_login_refresh_min_period_seconds
+    buffer_s = config.sasl_login_refresh_buffer_seconds
+    if least_s + buffer_s > life_s:
+        return proposed_s  # The token expires so soon that both limits cannot be kept.
+    return max(least_s, min(proposed_s, life_s - buffer_s))
 
 
 class TokenSource:
     """The token of one client, which `get` returns as long as it has not expired.
 
-    `attempt_s` is the time limit of one call of the provider, in seconds.
+    One call of the provider may take as long as a request.
     """
 
     def __init__(
         self,
         provider: TokenProvider,
+        config: ClientConfig,
         *,
-        refreshing: Refreshing,
-        backoff: Backoff,
-        attempt_s: float,
         clock: Clock,
-        spawn: Spawn,
+        tasks: TaskOwner,
         log: ClientLog,
         events: EventHub | None = None,
     ) -> None:
         self._provider = provider
-        self._refreshing = refreshing
-        self._backoff = backoff
-        self._attempt_s = attempt_s
+        self._config = config
+        self._backoff = Backoff.of_token_requests(config)
+        self._attempt_s = config.request_timeout_ms / 1000
         self._clock = clock
-        self._spawn = spawn
+        self._tasks = tasks
         self._log = log
         self._events = events
         self._token: OAuthToken | None = None
@@ -120,7 +106,7 @@ class TokenSource:
         self._waiters.append(waiter)
         if not self._running:
             self._running = True
-            self._spawn(self._keep_token, name="tokens")
+            self._tasks.spawn(self._keep_token, name="tokens")
         self._needed.set()
         try:
             async with asyncio.timeout(timeout_s):
@@ -179,7 +165,7 @@ class TokenSource:
                 self._on_token(token)
                 self._needed.clear()  # Connections that asked during the fetch have the token.
                 random = self._clock.rng.random()
-                await self._pause(self._refreshing.delay_s(self._life_s(token), random))
+                await self._pause(refresh_delay_s(self._config, self._life_s(token), random))
                 await self._wait_after_refusals()
 
     async def _pause(self, delay_s: float) -> None:

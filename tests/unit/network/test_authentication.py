@@ -38,6 +38,8 @@ SECRET = b"sesame"
 class Null:
     """A mechanism that sends one message, and a second one if the broker requests it."""
 
+    thread = None
+
     def __init__(self, login: Login) -> None:
         self._messages = [login.credentials.message, b"again"]
 
@@ -83,8 +85,8 @@ async def connect(
     return await open_connection(1, host, port, settings, timeout_s=timeout_s, rung=0)
 
 
-def given(message: bytes = SECRET) -> Sasl | None:
-    return Sasl.of(NullSecurity(message))
+def given(message: bytes = SECRET) -> Sasl:
+    return Sasl("NULL", NullSecurity(message))
 
 
 def asked(cluster: EmbeddedCluster) -> list[tuple[ApiKey, int]]:
@@ -191,6 +193,8 @@ async def test_an_authentication_without_an_end_is_abandoned(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Endless:
+        thread = None
+
         def __init__(self, credentials: object) -> None: ...
 
         def step(self, challenge: bytes) -> bytes:

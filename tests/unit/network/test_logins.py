@@ -28,7 +28,7 @@ from aiokclient.errors import (
     SaslAuthenticationError,
     TokenProviderError,
 )
-from aiokclient.network.sasl import MECHANISMS, Compute, Login
+from aiokclient.network.sasl import scram
 from aiokclient.protocol import ApiKey
 from aiokclient.protocol.messages import ListGroupsRequest, SaslAuthenticateResponse
 from aiokclient.testing import BrokerListener, EmbeddedCluster
@@ -90,19 +90,13 @@ async def test_a_client_logs_in(
 async def test_the_keys_of_scram_are_computed_once_for_all_connections(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    computed = []
-    step = MECHANISMS["SCRAM-SHA-256"]
+    derive, computed = scram.derive_keys, []
 
-    class Counting:
-        def __init__(self, login: Login) -> None:
-            self._scram = step(login)
+    def counted(*args: Any) -> Any:
+        computed.append(args)
+        return derive(*args)
 
-        def step(self, challenge: bytes) -> Any:
-            result = self._scram.step(challenge)
-            computed.extend([result] if isinstance(result, Compute) else [])
-            return result
-
-    monkeypatch.setitem(MECHANISMS, "SCRAM-SHA-256", Counting)
+    monkeypatch.setattr(scram, "derive_keys", counted)
     servers = cluster.bootstrap_servers_for("SASL")
     security = SaslScram("alice", SECRET, "SCRAM-SHA-256")
     async with Client(bootstrap_servers=servers, security=security) as client:

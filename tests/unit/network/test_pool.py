@@ -31,7 +31,7 @@ async def make_pool(settings: Settings) -> AsyncIterator[MakePool]:
     pools: list[ConnectionPool] = []
 
     class Owner(PoolOwner):
-        def start_task(
+        def spawn(
             self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str
         ) -> None:
             tasks.append(asyncio.create_task(function(*args), name=name))

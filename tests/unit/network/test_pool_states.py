@@ -111,7 +111,7 @@ class World(PoolOwner):
     def on_refused_login(self, purpose: Purpose, error: KafkaError) -> None:
         self.reports.append((purpose, error))
 
-    def start_task(self, function: Callable[..., Any], *args: Any, name: str) -> None:
+    def spawn(self, function: Callable[..., Any], *args: Any, name: str) -> None:
         self.names.append(name)
         self.tasks.append(asyncio.create_task(function(*args), name=name))
 

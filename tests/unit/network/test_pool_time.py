@@ -78,7 +78,7 @@ class Pool(PoolOwner):
             setup=setup, rng=random.Random(1), is_first_contact=False,
         )  # fmt: skip
 
-    def start_task(self, function: Callable[..., Any], *args: Any, name: str) -> None:
+    def spawn(self, function: Callable[..., Any], *args: Any, name: str) -> None:
         self.names.append(name)
         self.tasks.append(asyncio.create_task(function(*args), name=name))
 

@@ -19,7 +19,7 @@ import aiokclient.config.security.sasl as security
 from aiokclient import Producer, SaslGssapi, Tls
 from aiokclient.config.client import ClientConfig
 from aiokclient.errors import ConfigError, SaslAuthenticationError, TicketError
-from aiokclient.network.sasl import ChallengeError, Compute, Login
+from aiokclient.network.sasl import ChallengeError, Login, Thread
 from aiokclient.network.sasl.gssapi import Gssapi, NoTicketError
 from aiokclient.testing import BrokerListener, EmbeddedCluster
 from aiokclient.testing.broker.connections.sasl import MECHANISMS
@@ -43,12 +43,9 @@ def login(**options: Any) -> Gssapi:
 
 
 def answer(mechanism: Gssapi, challenge: bytes) -> bytes | None:
-    """Return the response to a challenge, and do the blocking work for it in this thread."""
-    step = mechanism.step(challenge)
-    while isinstance(step, Compute):
-        assert step.blocking
-        step = step.then(step.work())
-    return step
+    """Return the response to a challenge, whose blocking work is done in this thread."""
+    assert mechanism.thread is Thread.BLOCKING
+    return mechanism.step(challenge)
 
 
 # -- the messages --------------------------------------------------------------------------------

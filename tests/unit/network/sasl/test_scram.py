@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from aiokclient import SaslScram
 from aiokclient.errors import SaslAuthenticationError
-from aiokclient.network.sasl import MECHANISMS, ChallengeError, Compute, Login
+from aiokclient.network.sasl import MECHANISMS, ChallengeError, Login, Thread
 from aiokclient.network.sasl import scram as module
 from aiokclient.network.sasl.scram import Scram
 
@@ -42,17 +42,10 @@ def scram(security: Any = None, nonce: str = NONCE) -> Scram:
     return Scram(Login(security or SaslScram("user", "pencil", "SCRAM-SHA-256")), nonce)
 
 
-def run(step: Any) -> Any:
-    """Do the work of a step in this thread, and return its message."""
-    while isinstance(step, Compute):
-        step = step.then(step.work())
-    return step
-
-
 def test_the_example_of_rfc_7677_is_reproduced() -> None:
     client = scram()
     assert client.step(b"") == f"n,,n=user,r={NONCE}".encode()
-    proof = run(client.step(FIRST)).decode()
+    proof = client.step(FIRST).decode()
     assert proof == f"c=biws,r={SERVER_NONCE},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
     assert client.step(FINAL) is None
 
@@ -63,7 +56,7 @@ def test_the_example_of_rfc_5802_is_reproduced(monkeypatch: pytest.MonkeyPatch) 
     both = f"{nonce}3rfcNHYJY1ZVvWVs7j"
     client = scram(nonce=nonce)
     assert client.step(b"") == f"n,,n=user,r={nonce}".encode()
-    answer = run(client.step(f"r={both},s=QSXCR+Q6sek8bf92,i=4096".encode())).decode()
+    answer = client.step(f"r={both},s=QSXCR+Q6sek8bf92,i=4096".encode()).decode()
     assert answer == f"c=biws,r={both},p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts="
     assert client.step(b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=") is None
 
@@ -111,7 +104,7 @@ def test_any_user_and_password_agree_with_the_other_side(
     assert isinstance(first, bytes)
     named = server.challenge(first)
     assert server.bare.split(",")[0][2:].replace("=2C", ",").replace("=3D", "=") == user
-    assert client.step(server.verify(run(client.step(named)))) is None
+    assert client.step(server.verify(client.step(named))) is None
 
 
 def test_a_comma_and_an_equals_sign_in_the_user_are_escaped() -> None:
@@ -124,18 +117,30 @@ def test_a_delegation_token_is_marked_by_an_extension() -> None:
     assert client.step(b"") == f"n,,n=id,r={NONCE},tokenauth=true".encode()
 
 
-def test_the_keys_are_computed_once_for_a_salt_and_iterations() -> None:
+def test_the_keys_are_computed_once_for_a_salt_and_iterations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     security = SaslScram("user", "pencil", "SCRAM-SHA-256")
-    for expected in (Compute, bytes):
+    derive, derived = module.derive_keys, []
+
+    def counted(*args: Any) -> Any:
+        derived.append(args)
+        return derive(*args)
+
+    monkeypatch.setattr(module, "derive_keys", counted)
+    for count in (1, 1):
         client = scram(security)
+        assert client.thread is None
         client.step(b"")
-        step = client.step(FIRST)
-        assert isinstance(step, expected)
-        run(step)
+        assert client.thread is Thread.COMPUTING
+        client.step(FIRST)
+        assert len(derived) == count
+        assert client.thread is None
         assert client.step(FINAL) is None
     client = scram(security)
     client.step(b"")
-    assert isinstance(client.step(FIRST.replace(b"4096", b"4097")), Compute)
+    client.step(FIRST.replace(b"4096", b"4097"))
+    assert len(derived) == 2
 
 
 def test_kept_keys_are_bounded_and_hidden() -> None:
@@ -192,7 +197,7 @@ def test_a_bad_first_message_of_the_broker_is_refused(challenge: bytes, text: st
 def test_a_bad_last_message_of_the_broker_is_refused(challenge: bytes, text: str) -> None:
     client = scram()
     client.step(b"")
-    run(client.step(FIRST))
+    client.step(FIRST)
     with pytest.raises(ChallengeError, match=text):
         client.step(challenge)
 
@@ -206,7 +211,7 @@ def test_the_signature_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPa
 
     client = scram()
     client.step(b"")
-    run(client.step(FIRST))
+    client.step(FIRST)
     monkeypatch.setattr(module.hmac, "compare_digest", compare)
     assert client.step(b"v=" + b64encode(bytes(32))) is None
     assert compared == [(bytes(32), b64decode(FINAL.removeprefix(b"v=")))]
@@ -215,7 +220,7 @@ def test_the_signature_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPa
 def test_a_broker_that_skips_its_signature_is_refused() -> None:
     client = scram()
     client.step(b"")
-    run(client.step(FIRST))
+    client.step(FIRST)
     assert client.step(FINAL) is None
     with pytest.raises(ChallengeError, match="does not expect"):
         client.step(b"")
@@ -245,7 +250,7 @@ def test_any_bytes_give_a_message_or_a_typed_error(challenges: list[bytes], name
     refused = None
     for challenge in [b"", *challenges]:
         try:
-            step = run(mechanism.step(challenge))
+            step = mechanism.step(challenge)
         except SaslAuthenticationError as error:
             refused = error
             break
@@ -262,6 +267,7 @@ def test_any_bytes_give_a_message_or_a_typed_error(challenges: list[bytes], name
 def test_a_password_is_hashed_as_it_is(password: str) -> None:
     client = Scram(Login(SaslScram(password, password)))
     server = Server(password, "sha512")
-    first = run(client.step(b""))
+    first = client.step(b"")
+    assert first is not None
     assert f"n={password},".encode() in first
-    assert client.step(server.verify(run(client.step(server.challenge(first))))) is None
+    assert client.step(server.verify(client.step(server.challenge(first)))) is None

@@ -12,10 +12,10 @@ from hidden import assert_hidden
 
 from aiokclient import OAuthToken
 from aiokclient.cluster.lifecycle.supervisor import Supervisor
+from aiokclient.config.client import ClientConfig
 from aiokclient.errors import TokenProviderError, TokenRefusedError
 from aiokclient.log.client_log import ClientLog
-from aiokclient.network.sasl.tokens import LONGEST_REST_S, Refreshing, TokenSource
-from aiokclient.policy import Backoff
+from aiokclient.network.sasl.tokens import LONGEST_REST_S, TokenSource, refresh_delay_s
 from aiokclient.testing import Simulation
 
 Provider = Callable[[], Coroutine[Any, Any, Any]]
@@ -51,11 +51,9 @@ def simulate(main: Callable[[Provided, TokenSource], Coroutine[Any, Any, None]])
         provided = Provided(sim)
         source = TokenSource(
             provided,
-            refreshing=Refreshing(),
-            backoff=Backoff(0.1, 10.0),
-            attempt_s=5.0,
+            ClientConfig(bootstrap_servers="b:9092", request_timeout_ms=5000),
             clock=sim.clock,
-            spawn=supervisor.spawn,
+            tasks=supervisor,
             log=ClientLog("test", "test"),
         )
         try:
@@ -120,7 +118,9 @@ def test_a_token_is_refreshed_before_it_expires() -> None:
 def test_refresh_times_are_those_of_javas_clients(
     life_s: float, random: float, delay_s: float
 ) -> None:
-    assert Refreshing().delay_s(life_s, random) == pytest.approx(delay_s)
+    assert refresh_delay_s(
+        ClientConfig(bootstrap_servers="b:9092"), life_s, random
+    ) == pytest.approx(delay_s)
 
 
 async def fails() -> Any:
