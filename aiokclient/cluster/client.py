@@ -33,7 +33,6 @@ from aiokclient.cluster.requests.attempts import (
     any_version,
     is_refusal,
     nothing,
-    top_level_error,
 )
 from aiokclient.cluster.requests.brokers import Brokers, Outages, ReporterConnections, one_line
 from aiokclient.cluster.requests.routing import CoordinatorLocator, Router
@@ -44,6 +43,7 @@ from aiokclient.errors import (
     BootstrapError,
     ClosedError,
     KafkaError,
+    error_for,
 )
 from aiokclient.log.client_log import ClientLog
 from aiokclient.log.kept_errors import bare
@@ -512,14 +512,13 @@ class ClusterClient:
 
         def answered(response: Any, error: KafkaError | None) -> None:
             if error is None:
-                self._brokers_answered(broker.node_id)
+                if self._brokers is not None:
+                    self._brokers.on_response(broker.node_id)
                 error = top_level_error(response)
-            if error is None:
-                done(response, None)
-                return
-            error.api = error.api or message.api_key.api_name
-            error.broker = broker.node_id if error.broker is None else error.broker
-            done(None, error)
+            if error is not None:
+                error.api = error.api or message.api_key.api_name
+                error.broker = broker.node_id if error.broker is None else error.broker
+            done(response if error is None else None, error)
 
         connection.call(
             message,
@@ -527,10 +526,6 @@ class ClusterClient:
             timeout_s=self.config.request_timeout_ms / 1000,
             version=None if highest is None else min(broker.version_of(type(message)), highest),
         )
-
-    def _brokers_answered(self, node_id: int) -> None:
-        if self._brokers is not None:
-            self._brokers.on_response(node_id)
 
     async def _attempt(
         self, call: Attempts, check: Check, highest_version: Callable[[], int | None]
@@ -707,3 +702,9 @@ class ClusterClient:
         if error is None:
             return missed
         return [f"metadata cannot be refreshed: {one_line(error.message or str(error))}", *missed]
+
+
+def top_level_error(response: Any) -> KafkaError | None:
+    """Return the top-level error of a response, or None if it has no such field or error."""
+    code = getattr(response, "error_code", 0)
+    return error_for(code, getattr(response, "error_message", None)) if code else None

@@ -83,12 +83,6 @@ class Engine:
 
         return TransactionManager(self, self._config, status)
 
-    def accept_records(self, accept: bool) -> None:
-        """Make the producer accept records, or refuse them because no transaction is open."""
-        producer = self.producer.get()
-        if producer is not None:
-            producer._accept_records(accept)
-
     def start(self) -> None:
         """Follow the metadata, and request a producer id in the background.
 

@@ -542,7 +542,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             manager.require_open("commit_transaction()")
             raise manager.status.make_misuse_error("commit_transaction()")
         try:
-            await manager.commit(seconds, last)
+            await manager.ends.commit(seconds, last)
         except asyncio.CancelledError:
             last.settle_cancelled_commit()
             raise
@@ -565,7 +565,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         if transaction is not None:
             transaction.on_abort_requested()
         try:
-            await manager.abort(self._seconds(timeout))
+            await manager.ends.abort(self._seconds(timeout))
         except KafkaError:
             if transaction is not None:
                 transaction.settle_commit()  # The abort may have found that it is committed.

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiokclient.cluster.targets import Target
-from aiokclient.errors import DisconnectedError, KafkaError, WrongLoopError, error_for
+from aiokclient.errors import DisconnectedError, KafkaError, WrongLoopError
 from aiokclient.log.kept_errors import bare
 from aiokclient.log.limited_log import LimitedLog
 from aiokclient.network.pool import Purpose
@@ -34,7 +34,6 @@ __all__ = [
     "any_version",
     "is_refusal",
     "nothing",
-    "top_level_error",
 ]
 
 Check = Callable[[Any], KafkaError | None]
@@ -240,11 +239,6 @@ class RefusalLog:
             error.brief,
             extra={"event": "request_refused", "error": error.name},
         )
-
-
-def top_level_error(response: Any) -> KafkaError | None:
-    """Return the top-level error of a response, or None if it has no such field or error."""
-    return error_for(getattr(response, "error_code", 0), getattr(response, "error_message", None))
 
 
 def any_version() -> None:

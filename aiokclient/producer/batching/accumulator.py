@@ -382,11 +382,6 @@ class Accumulator:
         """Count failures of a batch as retrieved."""
         self._failures.retrieved(batch, count)
 
-    @property
-    def undesignated(self) -> bool:
-        """Whether a batch waits for the partitions of its topic to be known."""
-        return None in [batch.partition for batch in self.pending]
-
     def demand_all(self) -> None:
         """Send all batches without lingering. A single batch is sent in this call, if possible."""
         if self._linger_timer is not None:  # No batch lingers after this call.

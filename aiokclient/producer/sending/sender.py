@@ -673,4 +673,4 @@ class TransactionalSender(Sender):
                 self._pause.on_request_refused()
             elif error is None:
                 self._pause.on_request_answered(self._clock.monotonic())
-        self._transactions.on_records_settled()
+        self._transactions.ends.on_records_settled()

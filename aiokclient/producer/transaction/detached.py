@@ -41,8 +41,7 @@ from aiokclient.types import public_in
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.producer.transaction.ending import Commit
-    from aiokclient.producer.transaction.manager import TransactionManager
+    from aiokclient.producer.transaction.ending import Commit, TransactionEnds
 
 __all__ = ["DetachedTransaction", "detach", "end_detached"]
 
@@ -103,17 +102,17 @@ class DetachedTransaction:
 
 
 async def detach(
-    manager: TransactionManager, commit: Commit, cluster_id: str | None
+    ends: TransactionEnds, commit: Commit, cluster_id: str | None
 ) -> DetachedTransaction:
     """Detach the open transaction of a producer after its records were written.
 
     `commit` has the time limits, and `cluster_id` is that of the producer's cluster.
     """
-    status, current = manager.status, commit.current
+    status, current = ends.status, commit.current
     status.require_state(TransactionState.IN_TRANSACTION, call="detach()")
     status.handle_event(TransactionEvent.DETACH)
     try:
-        await manager.flush_records(commit)
+        await ends.flush_records(commit)
     except asyncio.CancelledError:
         if status.state is TransactionState.DETACHING and status.current is current:
             status.handle_event(TransactionEvent.NOT_DETACHED)
@@ -121,7 +120,7 @@ async def detach(
     moved = status.state is not TransactionState.DETACHING and status.state not in BROKEN
     if moved or status.current is not current:
         raise abortable("The producer was restarted or closed before the transaction was detached.")
-    manager.raise_failure(current)
+    ends.raise_failure(current)
     status.handle_event(TransactionEvent.DETACHED)
     current.mark_detached()
     return DetachedTransaction(

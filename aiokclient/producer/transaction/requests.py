@@ -194,11 +194,13 @@ class TransactionRequests:
         self._purpose = Purpose.TRANSACTION if detached is None else Purpose.CONTROL
         self._owner = self if detached is None else None
         self._latest: BrokerConnection | None = None
-        """The connection of the last commit by `attempt_commit`; None after the commit failed."""
+        """The connection of the last commit by `attempt_commit`. None if another request was sent
+        since then, because the coordinator may have moved, or if the commit failed."""
         self._features: Mapping[str, int] | None = None
         """The broker's features from which `_level`, the level of transaction.version, was read."""
         self._level = 0
-        self._level_read = -math.inf
+        self.level_read_at = -math.inf
+        """The monotonic time at which the level was read last."""
 
     @property
     def refusals(self) -> RefusalLog:
@@ -221,20 +223,13 @@ class TransactionRequests:
     @property
     def level(self) -> int:
         """The level of `transaction.version` that the coordinator announced last."""
-        connection = self._latest
-        if connection is None or connection.closed:
-            connection = self._find_connection()
+        connection = self._find_connection()
         if connection is not None and connection.broker.features is not self._features:
             self._features = connection.broker.features
             self._level = self._features.get(FEATURE, 0)
             if connection.broker.version_of(EndTxnRequest) <= OLD_END_TXN:
                 self._level = min(self._level, IMPLICIT - 1)
         return self._level
-
-    @property
-    def level_is_old(self) -> bool:
-        """Whether `refresh_level` would read the level again."""
-        return self._cluster.clock.monotonic() - self._level_read >= RECHECK_S
 
     async def refresh_level(self, *, older_than_s: float = RECHECK_S) -> None:
         """Read the level again, unless it was read in the last `older_than_s` seconds.
@@ -243,9 +238,9 @@ class TransactionRequests:
         """
         now = self._cluster.clock.monotonic()
         connection = self._find_connection()
-        if now - self._level_read < older_than_s or (connection is None and older_than_s):
+        if now - self.level_read_at < older_than_s or (connection is None and older_than_s):
             return
-        self._level_read = now
+        self.level_read_at = now
         request = identifying_request()
         with contextlib.suppress(KafkaError):
             if connection is None:
@@ -268,10 +263,14 @@ class TransactionRequests:
         self._cluster.coordinators.forget_coordinator("transaction", self._id)
 
     def _find_connection(self) -> BrokerConnection | None:
-        node_id = self._cluster.coordinators.find_cached("transaction", self._id)
-        if node_id is None:
-            return None
-        return self._cluster.connected(node_id, self._purpose, self._owner)
+        """Return the open connection to the coordinator, if requests may be sent to it now."""
+        latest = self._latest
+        if latest is None or latest.closed or self._cluster.permitted_brokers is None:
+            node_id = self._cluster.coordinators.find_cached("transaction", self._id)
+            if node_id is None:
+                return None
+            latest = self._cluster.connected(node_id, self._purpose, self._owner)
+        return latest
 
     # -- the requests
 
@@ -303,7 +302,7 @@ class TransactionRequests:
         answer = await self._send(
             request, Scope.INIT_PRODUCER_ID, timeout, before_retry=before_retry
         )
-        self._level_read = self._cluster.clock.monotonic()
+        self.level_read_at = self._cluster.clock.monotonic()
         return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
     def _checks_epochs(self) -> bool:
@@ -372,7 +371,6 @@ class TransactionRequests:
     def attempt_commit(
         self,
         transaction: CurrentTransaction,
-        identity: ProducerIdentity,
         done: Callable[[ProducerIdentity | None, KafkaError | None], object],
     ) -> bool:
         """Commit a transaction by one attempt. Synchronous.
@@ -383,6 +381,8 @@ class TransactionRequests:
         not raise. The response does not change `transaction`, which stays undecided: the caller
         decides whether the response still counts.
         """
+        identity = transaction.identity
+        request = self._end_request(identity, commit=True)
         self._latest = connection = self._find_connection()
         if connection is None:
             return False
@@ -395,7 +395,7 @@ class TransactionRequests:
         transaction.mark_undecided()
         self._cluster.attempt(
             connection,
-            self._end_request(identity, commit=True),
+            request,
             answered,
             highest=None if transaction.level >= IMPLICIT else OLD_END_TXN,
         )
@@ -580,6 +580,7 @@ class TransactionRequests:
                 self._detached._require_cluster(self._cluster)
             return highest()
 
+        self._latest = None
         return await self._cluster.request(
             request,
             self._target,

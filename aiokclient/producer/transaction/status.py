@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from aiokclient.producer.transaction.manager import TransactionManager
 
 __all__ = [
+    "OPEN",
     "CurrentTransaction",
     "ProducerIdentity",
     "TransactionOutcome",
@@ -63,6 +64,18 @@ class TransactionOutcome(Enum):
 
 
 _OPEN = frozenset({None, TransactionOutcome.UNKNOWN})
+OPEN = frozenset(
+    {
+        TransactionState.IN_TRANSACTION,
+        TransactionState.COMMITTING,
+        TransactionState.DETACHING,
+        TransactionState.ABORTING,
+        TransactionState.ABORTABLE_ERROR,
+    }
+)
+"""The states in which a coordinator may have a part of a transaction."""
+FAILING = OPEN | {TransactionState.FATAL_ERROR}
+"""The states in which the errors of a transaction's requests are events."""
 SENDING = frozenset(
     {
         TransactionState.IN_TRANSACTION,
@@ -91,9 +104,9 @@ class CurrentTransaction:
         "error",
         "identity",
         "is_added",
+        "is_epoch_unsafe",
         "is_given_up",
         "is_lowered",
-        "is_response_lost",
         "is_undecided",
         "is_written",
         "level",
@@ -113,8 +126,9 @@ class CurrentTransaction:
         """The level of `transaction.version` whose requests this transaction uses."""
         self.is_lowered = False
         """Whether the level was lowered, because the cluster was downgraded."""
-        self.is_response_lost = False
-        """Whether a request with offsets had no response, so that it may still arrive."""
+        self.is_epoch_unsafe = False
+        """Whether the next transaction must not have the same epoch: the level was lowered, or a
+        request with offsets had no response, so that it may still arrive."""
         self.was_refused = False
         """Whether a request of a higher level was refused since the cluster was downgraded."""
         self.refused_part: TopicPartition | str | None = None
@@ -142,14 +156,9 @@ class CurrentTransaction:
         """Whether the transaction has begun and has no final outcome yet."""
         return self.begun_at is not None and self.outcome in _OPEN
 
-    @property
-    def is_epoch_unsafe(self) -> bool:
-        """Whether the next transaction must not have the same epoch."""
-        return self.is_lowered or self.is_response_lost
-
     def mark_response_lost(self) -> None:
         """Store that a request with offsets had no response."""
-        self.is_response_lost = True
+        self.is_epoch_unsafe = True
 
     def mark_written(self) -> None:
         """Store that a request of this transaction is about to be sent."""
@@ -204,7 +213,8 @@ class CurrentTransaction:
     def lower_level(self, level: int) -> None:
         """Use the requests of a lower level, because the cluster was downgraded."""
         if level < self.level:
-            self.level, self.is_lowered = level, True
+            self.level = level
+            self.is_lowered = self.is_epoch_unsafe = True
 
     def mark_refused(self, part: TopicPartition | str | None) -> None:
         """Store that the downgraded cluster has refused a request of a higher level.
@@ -288,6 +298,14 @@ class TransactionStatus:
             self.fatal = raised
         self.handle_event(event)
         return raised
+
+    def handle_request_error(
+        self, error: KafkaError, scope: Scope, transaction: CurrentTransaction
+    ) -> KafkaError:
+        """Handle a final error of a request of a transaction. Return the error to raise."""
+        if self.current is not transaction or self.state not in FAILING:
+            return as_transaction_error(error, scope)
+        return self.handle_error(error, scope)
 
     def _explain_timeout(self, error: KafkaError) -> None:
         """Extend the message of a broker's fatal error if the transaction exceeded its timeout."""

@@ -181,7 +181,7 @@ class Transaction:
                 "detach() is not possible for a transaction with consumers that were added by "
                 "add(). Use send_offsets() instead of add()."
             )
-        handle = await self._manager.detach(None if timeout is None else seconds(timeout))
+        handle = await self._manager.ends.detach(None if timeout is None else seconds(timeout))
         self._is_end_requested = True
         return handle
 
@@ -211,7 +211,7 @@ class Transaction:
             if state in ENDED:
                 self._require_requested_end()
                 return
-            await self._manager.commit(None, self)
+            await self._manager.ends.commit(None, self)
         except KafkaError:
             worse = await self.abort_shielded()
             if worse is not None:
@@ -249,7 +249,7 @@ class Transaction:
     async def _begin_transaction(self) -> None:
         if self._current is not None:
             raise IllegalStateError("This transaction has ended. Begin another one.")
-        await self._manager.wait_for_previous()
+        await self._manager.ends.wait_for_previous()
         previous = self._producer.last_transaction
         if previous is not None and previous.settle_consumers():
             raise abortable(
@@ -302,12 +302,12 @@ class Transaction:
     @property
     def is_ending_alone(self) -> bool:
         """Whether a commit or an abort of this transaction goes on without its caller."""
-        return self._is_latest and self._manager.is_ending_alone
+        return self._is_latest and self._manager.ends.is_ending_alone
 
     async def wait_for_end(self) -> None:
         """Wait for a commit or an abort that goes on without its caller, and raise its error."""
         if self.is_ending_alone:
-            await self._manager.wait_for_previous()
+            await self._manager.ends.wait_for_previous()
             self.settle_consumers()
 
     @property
@@ -377,7 +377,7 @@ class Transaction:
         """
         if not self._is_latest or asyncio._get_running_loop() is None:
             return None  # No loop runs in a forked process, whose sys.exit() leaves the block.
-        limit_s = self._manager.close_timeout_s
+        limit_s = self._manager.ends.close_timeout_s
         task = new_task(asyncio.get_running_loop(), self._abort_within(limit_s))
         try:
             await asyncio.wait([task])
@@ -391,7 +391,7 @@ class Transaction:
         status = self._manager.status
         if status.state in ABORTED_FROM and not status.is_closed:
             try:
-                await self._manager.abort(limit_s, accept_commit=True)
+                await self._manager.ends.abort(limit_s, accept_commit=True)
             except KafkaError as error:
                 worse = error
         with contextlib.suppress(KafkaError):

@@ -109,10 +109,10 @@ class ProducerTracing:
     def on_open(self, producer: TracedProducer) -> None:
         """Trace the transactions of a producer, which must be started."""
         self.undo_tracing()
-        manager = None if producer._engine is None else producer._engine.transactions
-        if manager is not None and self._spans.is_active:
-            commit: Method = type(manager).commit
-            self._undo = with_methods(manager, {"commit": self._traced_commit(commit)})
+        transactions = None if producer._engine is None else producer._engine.transactions
+        if transactions is not None and self._spans.is_active:
+            commit: Method = type(transactions.ends).commit
+            self._undo = with_methods(transactions.ends, {"commit": self._traced_commit(commit)})
 
     def undo_tracing(self) -> None:
         """Stop tracing transactions."""
@@ -213,14 +213,14 @@ class ProducerTracing:
     def _traced_commit(self, original: Method) -> Method:
         spans = self._spans
 
-        async def commit(manager: Any, *args: Any, **named: Any) -> None:
+        async def commit(ends: Any, *args: Any, **named: Any) -> None:
             if not spans.is_active:
-                await original(manager, *args, **named)
+                await original(ends, *args, **named)
                 return
             span = spans.start(COMMIT, ())
             try:
                 with being(set_span_in_context(span)):
-                    await original(manager, *args, **named)
+                    await original(ends, *args, **named)
             except BaseException as error:
                 fail(span, error)
                 raise

@@ -19,7 +19,6 @@ from aiokclient.cluster.requests.attempts import (
     PendingResponse,
     RefusalLog,
     is_refusal,
-    top_level_error,
 )
 from aiokclient.cluster.targets import AnyBroker, Broker, Coordinator
 from aiokclient.errors import (
@@ -241,12 +240,6 @@ def test_refusal_is_logged_when_it_has_been_repeated(
     assert len(caplog.records) == lines
     log.log_refusal(CoordinatorLoadInProgressError(api="Heartbeat"))
     assert len(caplog.records) == lines + 1, "each kind of refusal has its own line"
-
-
-def test_top_level_error_is_that_of_the_code_if_the_response_has_one() -> None:
-    assert top_level_error(ListGroupsResponse(error_code=0)) is None
-    assert isinstance(top_level_error(ListGroupsResponse(error_code=16)), NotCoordinatorError)
-    assert top_level_error(object()) is None
 
 
 def test_adopted_error_without_a_broker_id_names_no_broker() -> None:

@@ -35,7 +35,7 @@ def pushed(own_metrics: OwnMetrics, key: str) -> dict[Any, float]:
 
 def test_transactions_are_counted_by_their_outcome() -> None:
     own_metrics = owned_by_a_producer()
-    meters = TransactionMeters(own_metrics)
+    meters = TransactionMeters(own_metrics, SteppingClock())
     for outcome, count in zip(TransactionOutcome, (3, 2, 1), strict=True):
         for _ in range(count):
             meters.count_end(outcome)
@@ -50,7 +50,7 @@ def test_transactions_are_counted_by_their_outcome() -> None:
 
 def test_durations_of_commits_and_aborts_are_observed_apart() -> None:
     own_metrics = owned_by_a_producer()
-    meters = TransactionMeters(own_metrics)
+    meters = TransactionMeters(own_metrics, SteppingClock())
     meters.observe_duration("commit", 0.25)
     meters.observe_duration("commit", 0.5)
     meters.observe_duration("abort", 4.0)
@@ -65,16 +65,16 @@ def test_durations_of_commits_and_aborts_are_observed_apart() -> None:
 
 def test_a_timed_block_adds_its_duration() -> None:
     own_metrics = owned_by_a_producer()
-    meters = TransactionMeters(own_metrics)
+    meters = TransactionMeters(own_metrics, SteppingClock())
     for _ in range(3):
-        with meters.time_block("offsets.seconds", SteppingClock()):
+        with meters.time_block("offsets.seconds"):
             pass
     assert pushed(own_metrics, "offsets.seconds") == {(): 6.0}
 
 
 def test_restarts_are_counted() -> None:
     own_metrics = owned_by_a_producer()
-    metrics, meters = own_metrics.metrics, TransactionMeters(own_metrics)
+    metrics, meters = own_metrics.metrics, TransactionMeters(own_metrics, SteppingClock())
     assert "producer.transaction.restarts" not in metrics.snapshot()
     meters.count_restart()
     meters.count_restart()

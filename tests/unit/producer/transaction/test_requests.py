@@ -141,7 +141,7 @@ def test_options_of_times_are_milliseconds() -> None:
         async with world.producer(transactional_id="t-1", **options) as producer:
             assert producer._engine is not None
             assert producer._engine.transactions is not None
-            requests = producer._engine.transactions._requests
+            requests = producer._engine.transactions.requests
             patience = requests.new_patience()
             patience.handle_error(ConcurrentTransactionsError())
             await asyncio.sleep(8.9)

@@ -355,7 +355,7 @@ def test_an_epoch_is_not_used_again_after_a_lost_response_or_a_downgrade(
     lowered: bool, lost: bool
 ) -> None:
     current = begun(2)
-    assert not current.is_response_lost
+    assert not current.is_epoch_unsafe
     if lowered:
         current.lower_level(1)
     if lost:
