@@ -37,7 +37,7 @@ WALKS = {
     "a fetched frame until it is delivered": (104, 23, 64),
     "one buffered record": (68, 15, 40),
     "an error code until the exception": (150, 26, 94),
-    "a commit in a transaction": (84, 24, 70),
+    "a commit in a transaction": (73, 18, 49),
 }
 """The most functions, modules, and changes of module on the ways that tests/walks.py traces."""
 FOLDERS = ("aiokclient", "pyspark_aiokclient", "tests", "examples", "benchmarks", ".ci")

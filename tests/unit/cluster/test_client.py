@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scripted import ScriptedBroker
 
-from aiokclient.cluster.client import ClusterClient
+from aiokclient.cluster.client import ClusterClient, top_level_error
 from aiokclient.cluster.targets import AnyBroker, Broker, Controller, Coordinator, Leader, Target
 from aiokclient.config.client import ClientConfig
 from aiokclient.errors import (
@@ -19,6 +19,7 @@ from aiokclient.errors import (
     GroupAuthorizationError,
     InvalidMetadataError,
     KafkaError,
+    NotCoordinatorError,
     UnsupportedVersionError,
     error_for,
 )
@@ -47,6 +48,12 @@ def script(broker: ScriptedBroker, *answers: Any) -> None:
         return ListGroupsResponse(error_code=code) if isinstance(code, int) else code
 
     broker.handlers[LIST] = answer
+
+
+def test_top_level_error_is_that_of_the_code_if_the_response_has_one() -> None:
+    assert top_level_error(ListGroupsResponse(error_code=0)) is None
+    assert isinstance(top_level_error(ListGroupsResponse(error_code=16)), NotCoordinatorError)
+    assert top_level_error(object()) is None
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from aiokclient.log.client_log import ClientLog
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.protocol.api import ApiKey
-from aiokclient.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from aiokclient.protocol.messages.list_groups import ListGroupsRequest
 
 GROUP = Coordinator("group", "g")
 API = ApiKey.OFFSET_COMMIT
