@@ -880,18 +880,14 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             self._engine.failures.end_watching(ClosedError("This Producer was closed."))
             await self._engine.flush()
 
-    def _abandon(self, error: ClosedError) -> None:
-        if self._engine is not None:
-            self._engine.fail_all(error)
-            self._engine.stop()
-            self._settle_transaction()
-
-    def _settle_transaction(self) -> None:
-        """Move the consumers of a transaction back, because this producer cannot end it any more.
-
-        Their committed offsets are looked up, which waits for the coordinator to end it.
-        """
+    def _abandon(self, error: KafkaError) -> None:
+        if self._engine is None:
+            return
+        self._engine.fail_all(error)
+        self._engine.stop()
         if self._last_transaction is not None:
+            # This producer cannot end the transaction any more, so its consumers look up their
+            # committed offsets, which waits for the coordinator to end it.
             self._last_transaction.settle_consumers()
 
     def _on_failure(self, error: BaseException) -> None:
@@ -903,9 +899,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             failure = KafkaError(f"The producer failed: {error!r}.")
             failure.__cause__ = error
         self._engine.failures.end_watching(failure, final=True)
-        self._engine.fail_all(failure)
-        self._engine.stop()
-        self._settle_transaction()
+        self._abandon(failure)
 
     def _subject(self) -> dict[str, str | None]:
         return {"topics": None if self._engine is None else some(self._engine.leaders.topics)}
