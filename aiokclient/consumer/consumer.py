@@ -14,6 +14,7 @@ from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.cluster.lifecycle.public_calls import count_cancelled, watch_calls
 from aiokclient.cluster.metadata.snapshot import PartitionInfo
+from aiokclient.cluster.metadata.updater import partitions_of
 from aiokclient.config.consumer import ConsumerConfig, ConsumerOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.consumer.arguments import (
@@ -37,7 +38,13 @@ from aiokclient.consumer.delivery.reader import MAX_BYTES, Reader
 from aiokclient.consumer.engine import ConsumerEngine
 from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
 from aiokclient.consumer.records import Records
-from aiokclient.consumer.state.offset_reset import EARLIEST, LATEST, Reset
+from aiokclient.consumer.state.offset_reset import (
+    EARLIEST,
+    EARLIEST_TIMESTAMP,
+    LATEST,
+    LATEST_TIMESTAMP,
+    Reset,
+)
 from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
 from aiokclient.consumer.topics import matching
 from aiokclient.consumer.transactional import TransactionalReads
@@ -241,7 +248,7 @@ class Consumer(Lifecycle, Generic[K, V]):
 
     def _abandon(self, error: ClosedError) -> None:
         if self._engine is not None:
-            self._engine.abandon_waits(error)
+            self._engine.positions.abandon(error)
 
     def _on_failure(self, error: BaseException) -> None:
         if self._engine is not None:
@@ -733,8 +740,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         after it. The partitions need not be assigned. A partition that does not exist for a few
         seconds raises UnknownTopicOrPartitionError.
         """
-        wanted = as_partitions(tps)
-        return await self._running.lookups.beginning_offsets(wanted, self._seconds(timeout))
+        lookups, wanted = self._running.lookups, as_partitions(tps)
+        return await lookups.find_offsets(wanted, EARLIEST_TIMESTAMP, self._seconds(timeout))
 
     async def end_offsets(
         self, tps: Iterable[TopicPartition], timeout: float | None = None
@@ -745,8 +752,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         transaction is open. As in Java, this is one answer of each leader, which may be too low for
         a moment if the broker lags.
         """
-        wanted = as_partitions(tps)
-        return await self._running.lookups.end_offsets(wanted, self._seconds(timeout))
+        lookups, wanted = self._running.lookups, as_partitions(tps)
+        return await lookups.find_offsets(wanted, LATEST_TIMESTAMP, self._seconds(timeout))
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
@@ -814,7 +821,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         the meantime.
         """
         (name,) = as_topics([topic])
-        return await self._running.lookups.partitions_for(name, self._seconds(timeout))
+        return await partitions_of(self._running.cluster.updater, name, self._seconds(timeout))
 
     async def list_topics(
         self, timeout: float | None = None

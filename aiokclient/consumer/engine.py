@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.cluster.client import ClusterClient
@@ -21,7 +21,7 @@ from aiokclient.cluster.metadata.snapshot import (
     differ,
     partitions_in,
 )
-from aiokclient.cluster.metadata.updater import MetadataUpdater, partitions_of
+from aiokclient.cluster.metadata.updater import MetadataUpdater
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.delivery.deserialize import Deserializers
@@ -41,23 +41,20 @@ from aiokclient.consumer.fetching.manager import FetchManager
 from aiokclient.consumer.fetching.position_resolver import PositionResolver
 from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
 from aiokclient.consumer.membership.listener import ListenerCalls
-from aiokclient.consumer.meters import ConsumerGauges, measure
-from aiokclient.consumer.state.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from aiokclient.consumer.meters import ConsumerGauges
+from aiokclient.consumer.state.offset_reset import LATEST_TIMESTAMP
 from aiokclient.consumer.state.partition import PartitionState, Phase, Withheld
 from aiokclient.consumer.state.subscription import PartitionSource, Reports, SubscriptionState
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.consumer.topics import TopicFollower
-from aiokclient.errors import ApiTimeoutError, ClosedError, KafkaError
+from aiokclient.errors import ApiTimeoutError, ClosedError
 from aiokclient.metrics import Labels, OwnMetrics
 from aiokclient.network.event_hub import EventSource
 from aiokclient.protocol.messages.metadata import MetadataRequest
 from aiokclient.types import OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from aiokclient.consumer.consumer import Consumer
-    from aiokclient.network.event_hub import EventSource
 
 __all__ = ["AssignedTopics", "ConsumerEngine", "Lookups", "PositionWaits"]
 
@@ -164,10 +161,6 @@ class PositionWaits:
                 return False
         return True
 
-    def cause(self) -> KafkaError | None:
-        """Return why the subscribed partitions are not known yet, if that is known."""
-        return self._source.cause()
-
     async def wait_until_followed(self, follower: TopicFollower) -> None:
         """Wait until the subscribed topics were looked up once."""
         while self._subscription.subscription and not (
@@ -227,18 +220,6 @@ class Lookups:
         self._subscription.settle()
         return self._subscription[tp].position
 
-    async def beginning_offsets(
-        self, tps: Sequence[TopicPartition], timeout: float
-    ) -> dict[TopicPartition, int]:
-        """Return the offset of the first record of each partition."""
-        return await self._find(tps, EARLIEST_TIMESTAMP, timeout)
-
-    async def end_offsets(
-        self, tps: Sequence[TopicPartition], timeout: float
-    ) -> dict[TopicPartition, int]:
-        """Return the offset after the last record of each partition."""
-        return await self._find(tps, LATEST_TIMESTAMP, timeout)
-
     async def find_final_offsets(self) -> dict[TopicPartition, int]:
         """Wait until the partitions are known; return the end offset of each.
 
@@ -251,7 +232,7 @@ class Lookups:
             reasons = "" if group is None else "; ".join(group.troubles())
             text = f"The {source} no partitions within {timeout:.1f} s"
             text = f"{text} ({reasons})." if reasons else f"{text}."
-            raise ApiTimeoutError(text) from positions.cause()
+            raise ApiTimeoutError(text) from self._engine.source.cause()
         failure = self._engine.get_failure(raised=True)
         if failure is not None:
             raise failure
@@ -264,7 +245,7 @@ class Lookups:
         broker may lag, so it is asked again.
         """
         partitions = self._subscription.partitions
-        found = await self.end_offsets(list(partitions), timeout)
+        found = await self.find_offsets(list(partitions), LATEST_TIMESTAMP, timeout)
         for _ in range(LOW_END_LOOKS - 1):
             self._subscription.settle()
             partitions = self._subscription.partitions
@@ -278,7 +259,7 @@ class Lookups:
             if not low:
                 break
             await asyncio.sleep(LOW_END_LOOK_S)
-            found |= await self.end_offsets(low, timeout)
+            found |= await self.find_offsets(low, LATEST_TIMESTAMP, timeout)
         return found
 
     def _fetched_end(self, state: PartitionState) -> int:
@@ -292,14 +273,16 @@ class Lookups:
         until = clock.monotonic() + timeout
         while True:
             cluster_id = self._cluster.metadata.cluster_id
-            ends = await self.end_offsets(tps, max(until - clock.monotonic(), 0.0))
+            left = max(until - clock.monotonic(), 0.0)
+            ends = await self.find_offsets(tps, LATEST_TIMESTAMP, left)
             found = {tp: await self.position(tp, max(until - clock.monotonic(), 0.0)) for tp in tps}
             if not differ(cluster_id, self._cluster.metadata.cluster_id):
                 return {tp: max(ends[tp] - position, 0) for tp, position in found.items()}
 
-    async def _find(
+    async def find_offsets(
         self, tps: Sequence[TopicPartition], timestamp: int, timeout: float
     ) -> dict[TopicPartition, int]:
+        """Return the offset at a time in ms, -1 for the end, -2 for the beginning."""
         wanted = dict.fromkeys(tps, timestamp)
         found = await self._offsets.until_found(wanted, timeout)
         return {tp: found[tp].offset for tp in wanted}
@@ -318,10 +301,6 @@ class Lookups:
             known = epoch if epoch >= 0 else None
             answers[tp] = OffsetAndTimestamp(offset, timestamp, known) if offset >= 0 else None
         return answers
-
-    async def partitions_for(self, topic: str, timeout: float) -> tuple[PartitionInfo, ...]:
-        """Request and return the partitions of a topic."""
-        return await partitions_of(self._cluster.updater, topic, timeout)
 
     async def list_topics(self, timeout: float | None) -> dict[str, tuple[PartitionInfo, ...]]:
         """Return the partitions of all topics that this client may see, by topic."""
@@ -395,19 +374,15 @@ class ConsumerEngine:
         )
         self.group: ConsumerCoordinator | None = None
         self._follower: TopicFollower | None = None
-        self._source = self._make_source(config, offsets)
-        self.positions = PositionWaits(self, subscription, self._source, config)
+        self.source = self._make_source(config)
+        self.positions = PositionWaits(self, subscription, self.source, config)
         self.lookups = Lookups(self, subscription, offsets, config)
         self._stalls = StallWatch(self, supervisor.callbacks, log)
         unpacker = Unpacker(self.buffer, deserializers, arrived, supervisor.callbacks, config)
         self.reader = Reader(self, subscription, unpacker, arrived, self._stalls)
         self._topics = AssignedTopics(cluster.updater, subscription)
         self._unsubscribe: Callable[[], None] = lambda: None
-        lock, clock = self.read_lock, cluster.clock
-        self._gauges = ConsumerGauges(
-            cluster.metrics, subscription, lock, self.buffer, clock, config.group_id
-        )
-        measure(own_metrics, subscription, lock, self.in_progress, clock.monotonic)
+        self._gauges = ConsumerGauges(self, subscription, own_metrics, config.group_id)
         cluster.metrics.add_owner(own_metrics)
 
     @property
@@ -422,7 +397,7 @@ class ConsumerEngine:
         }
         return tuple((name, value) for name, value in found.items() if value)
 
-    def _make_source(self, config: ConsumerConfig, offsets: OffsetLookup) -> PartitionSource:
+    def _make_source(self, config: ConsumerConfig) -> PartitionSource:
         """Make the object that determines the partitions of the subscription."""
         if config.group_id is None:
             self._follower = TopicFollower(
@@ -441,7 +416,6 @@ class ConsumerEngine:
             self.read_lock,
             reports=self.reports,
             listener_calls=self.listener_calls,
-            offsets=offsets,
             supervisor=self._supervisor,
             events=self._events,
         )
@@ -458,7 +432,7 @@ class ConsumerEngine:
         subscription, callbacks = self._subscription, self._supervisor.callbacks
         for state in subscription.partitions.values():
             state.begin_again()  # A cancelled start may have changed the state.
-        subscription.begin_reading(self.reader, self._source, callbacks)
+        subscription.begin_reading(self.reader, self.source, callbacks)
         self._unsubscribe = self.cluster.updater.subscribe(callbacks.guard(self._observe))
         subscription.listen(self.positions.wake_waiting)
         subscription.listen(self._topics.want_assigned)
@@ -512,10 +486,6 @@ class ConsumerEngine:
                 await self.group.close(timeout, closers if graceful else None)
         finally:
             await self._end(timeout if graceful else 0.0)
-
-    def abandon_waits(self, error: ClosedError) -> None:
-        """Raise this error in the calls that still wait for a position. Synchronous."""
-        self.positions.abandon(error)
 
     async def _end(self, timeout: float) -> None:
         self._unsubscribe()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from aiokclient.consumer.state.partition import FetchState, LogDistances
+from aiokclient.consumer.state.partition import FetchState
 from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.metrics import (
     Counter,
     Labels,
-    Metrics,
     OwnMetrics,
     Reading,
     Series,
@@ -20,13 +20,10 @@ from aiokclient.metrics import (
 )
 
 if TYPE_CHECKING:
-    from aiokclient.clock import Clock
-    from aiokclient.consumer.delivery.in_progress import InProgress
-    from aiokclient.consumer.delivery.read_lock import ReadLock
-    from aiokclient.consumer.fetching.buffer import FetchBuffer
+    from aiokclient.consumer.engine import ConsumerEngine
     from aiokclient.types import TopicPartition
 
-__all__ = ["ConsumerGauges", "FetchMeters", "FetchedPartition", "ReadMeters", "measure"]
+__all__ = ["ConsumerGauges", "FetchMeters", "FetchedPartition", "ReadMeters"]
 
 NOTED = 128
 """The number of responses and partitions to collect before they are counted."""
@@ -120,10 +117,14 @@ class FetchMeters:
             return
         by_topic: dict[str, list[int]] = {}
         totals = []
+        lags: defaultdict[FetchState, list[int]] = defaultdict(list)
+        leads: defaultdict[FetchState, list[int]] = defaultdict(list)
         for broker, _, _, partitions in noted:
             sizes: dict[str, int] = {}
             for fetch, topic, offset, end, start, size in partitions:
-                fetch.measure(end - offset, offset - start if start >= 0 else -1)
+                lags[fetch].append(end - offset)
+                if start >= 0:
+                    leads[fetch].append(offset - start)
                 if size:
                     sizes[topic] = sizes.get(topic, 0) + size
             if sizes:
@@ -139,69 +140,15 @@ class FetchMeters:
         self._requests.add(len(noted))
         self._seconds.observe_all([each for _, each, _, _ in noted if each is not None])
         self._throttles.observe_all([throttle_ms / 1000 for _, _, throttle_ms, _ in noted])
-        every = [each for _, _, _, partitions in noted for each in partitions]
-        lags = [end - offset for _, _, offset, end, _, _ in every]
-        leads = [offset - start for _, _, offset, _, start, _ in every if start >= 0]
+        for fetch, measured in lags.items():
+            fetch.lags.observe_all(measured)
+        for fetch, measured in leads.items():
+            fetch.leads.observe_all(measured)
         # Only the longest lag and the shortest lead are pushed.
         if lags:
-            self._lags.observe(max(lags))
+            self._lags.observe(max(map(max, lags.values())))
         if leads:
-            self._leads.observe(min(leads))
-
-
-class ConsumerGauges:
-    """Gauges that are computed when they are read.
-
-    They are the lag, the time since the last poll, the number of assigned partitions, and the bytes
-    in the buffer. Only assigned partitions have a lag.
-    """
-
-    def __init__(
-        self,
-        metrics: Metrics,
-        subscription: SubscriptionState,
-        read_lock: ReadLock,
-        buffer: FetchBuffer,
-        clock: Clock,
-        group_id: str | None,
-    ) -> None:
-        self._subscription = subscription
-        self._read_lock = read_lock
-        self._buffer = buffer
-        self._clock = clock
-        self._labels = {} if group_id is None else {"group": group_id}
-        self._ends = [
-            metrics.collect_series("consumer.lag", self._measure_lags, unit="{record}"),
-            metrics.collect_series("consumer.poll.age.seconds", self._measure_age, unit="s"),
-            metrics.collect_series("consumer.partitions", self._assigned),
-            metrics.gauge("consumer.buffer.bytes", unit="By").include(self._measure_buffer),
-        ]
-        if self._labels:
-            self._ends.append(metrics.share_labels(**self._labels))
-
-    def close(self) -> None:
-        """Remove the gauges."""
-        for end in self._ends:
-            end()
-
-    def _measure_lags(self) -> Iterator[tuple[dict[str, Any], int]]:
-        self._subscription.settle()
-        for state in self._subscription.partitions.values():
-            end = state.fetch.high_watermark
-            if state.located and end >= 0:
-                topic, partition = state.tp
-                labels = {**self._labels, "topic": topic, "partition": partition}
-                yield labels, max(end - state.position, 0)
-
-    def _measure_age(self) -> Iterator[tuple[dict[str, str], float]]:
-        since = self._read_lock.away_since
-        yield self._labels, 0.0 if since is None else max(self._clock.monotonic() - since, 0.0)
-
-    def _measure_buffer(self) -> int:
-        return self._buffer.size
-
-    def _assigned(self) -> Iterator[tuple[dict[str, str], int]]:
-        yield self._labels, len(self._subscription.partitions)
+            self._leads.observe(min(map(min, leads.values())))
 
 
 class _PartitionRow(NamedTuple):
@@ -212,7 +159,8 @@ class _PartitionRow(NamedTuple):
     high_watermark: int
     log_start: int
     replica: int
-    distances: LogDistances
+    lags: Reading
+    leads: Reading
 
 
 class _PartitionRows:
@@ -240,35 +188,92 @@ class _PartitionRows:
 
     def measure_lags(self) -> Series:
         for labels, row in self._labelled:
-            found = row.distances
-            yield labels, Reading(found.lags, found.lags_total, found.longest_lag)
+            yield labels, row.lags
 
     def measure_leads(self) -> Series:
         for labels, row in self._labelled:
-            found = row.distances
-            yield labels, Reading(found.leads, found.leads_total, smallest=found.shortest_lead)
+            yield labels, row.leads
 
     def measure_replica(self) -> Series:
         for labels, row in self._labelled:
             yield labels, gauged(row.replica)
 
 
-def measure(
-    own_metrics: OwnMetrics,
-    subscription: SubscriptionState,
-    lock: ReadLock,
-    in_progress: InProgress,
-    time: Callable[[], float],
-) -> None:
-    """Register the metrics that are computed from a consumer's state when they are pushed."""
+class ConsumerGauges:
+    """Values that are computed from a consumer's state when they are read.
 
-    def partitions(again: bool | None) -> SeriesByKey:
+    `metrics()` has the lag, the time since the last poll, the number of assigned partitions, and
+    the bytes in the buffer. Only assigned partitions have a lag. Pushes have more.
+    """
+
+    def __init__(
+        self,
+        engine: ConsumerEngine,
+        subscription: SubscriptionState,
+        own_metrics: OwnMetrics,
+        group_id: str | None,
+    ) -> None:
+        self._engine = engine
+        self._subscription = subscription
+        self._labels = {} if group_id is None else {"group": group_id}
+        self._waited = own_metrics.counter("idle.seconds")
+        metrics = own_metrics.metrics
+        buffered = metrics.gauge("consumer.buffer.bytes", unit="By")
+        self._ends = [
+            metrics.collect_series("consumer.lag", self._measure_lags, unit="{record}"),
+            metrics.collect_series("consumer.poll.age.seconds", self._measure_age, unit="s"),
+            metrics.collect_series("consumer.partitions", self._assigned),
+            buffered.include(lambda: engine.buffer.size),
+        ]
+        if self._labels:
+            self._ends.append(metrics.share_labels(**self._labels))
+        own_metrics.offer_series(self._measure_polls)
+        own_metrics.offer_partitions(self._measure_partitions)
+        own_metrics.gauge("poll.age", self._find_poll_age)
+        own_metrics.gauge("assigned", lambda: len(subscription.partitions))
+        own_metrics.gauge("in.progress", lambda: float(engine.in_progress.count()))
+        for key in ("commit.seconds", "committed.seconds"):
+            own_metrics.counter(key)
+
+    def close(self) -> None:
+        """Remove the values from `metrics()`."""
+        for end in self._ends:
+            end()
+
+    def _find_poll_age(self) -> float:
+        since = self._engine.read_lock.away_since
+        return 0.0 if since is None else max(self._engine.cluster.clock.monotonic() - since, 0.0)
+
+    def _measure_age(self) -> Iterator[tuple[dict[str, str], float]]:
+        yield self._labels, self._find_poll_age()
+
+    def _assigned(self) -> Iterator[tuple[dict[str, str], int]]:
+        yield self._labels, len(self._subscription.partitions)
+
+    def _measure_lags(self) -> Iterator[tuple[dict[str, Any], int]]:
+        self._subscription.settle()
+        for state in self._subscription.partitions.values():
+            end = state.fetch.high_watermark
+            if state.located and end >= 0:
+                topic, partition = state.tp
+                labels = {**self._labels, "topic": topic, "partition": partition}
+                yield labels, max(end - state.position, 0)
+
+    def _measure_polls(self, again: bool | None) -> SeriesByKey:
+        reading = self._engine.read_lock.take(again=again)
+        return {
+            "polls": [((), reading)],
+            "poll.idle": [((), Reading(reading.total, self._waited.value))],
+        }
+
+    def _measure_partitions(self, again: bool | None) -> SeriesByKey:
         rows = []
-        for state in subscription.partitions.values():
+        for state in self._subscription.partitions.values():
             fetch, position = state.fetch, state.position if state.located else -1
             end, start, replica = fetch.high_watermark, fetch.log_start, fetch.preferred
-            distances = fetch.take_distances(again=again)
-            rows.append(_PartitionRow(state.tp, position, end, start, replica, distances))
+            lags = fetch.lags.take_reading(again=again)
+            leads = fetch.leads.take_reading(again=again)
+            rows.append(_PartitionRow(state.tp, position, end, start, replica, lags, leads))
         copied = _PartitionRows(rows)
         return {
             "lag": copied.measure_lag,
@@ -277,23 +282,3 @@ def measure(
             "leads": copied.measure_leads,
             "replica": copied.measure_replica,
         }
-
-    def polls(again: bool | None) -> SeriesByKey:
-        reading = lock.take(again=again)
-        return {
-            "polls": [((), reading)],
-            "poll.idle": [((), Reading(reading.total, waited.value))],
-        }
-
-    def polled() -> float:
-        since = lock.away_since
-        return 0.0 if since is None else max(time() - since, 0.0)
-
-    waited = own_metrics.counter("idle.seconds")
-    own_metrics.offer_series(polls)
-    own_metrics.offer_partitions(partitions)
-    own_metrics.gauge("poll.age", polled)
-    own_metrics.gauge("assigned", lambda: len(subscription.partitions))
-    own_metrics.gauge("in.progress", lambda: float(in_progress.count()))
-    for key in ("commit.seconds", "committed.seconds"):
-        own_metrics.counter(key)

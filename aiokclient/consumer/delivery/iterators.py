@@ -133,9 +133,9 @@ class ArrowTables:
                     fetch.rewind()  # Read again the records that were not delivered.
                     raise
                 # The part may have become invalid during the conversion, or the session has ended.
-                reader.apply_changes()
+                reader.subscription.apply_changes()
                 if fetch.alive and fetch.state.flowing and fetch.state.jumps == jumps:
-                    end = reader.end_of(fetch.state)
+                    end = reader.ends.end_of(fetch.state)
                     if found.offset > end:
                         found = self._take_until(fetch, batches, found, int(end))
                     else:

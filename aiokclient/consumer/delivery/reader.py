@@ -94,8 +94,11 @@ class EndOffsets:
             if before == self._replacements:
                 return {**found, **self._ends}
 
-    def discard_offsets(self, tps: Iterable[TopicPartition] | None) -> None:
-        """Discard the end offsets of these partitions, or of all: their logs were replaced."""
+    def on_logs_replaced(self, tps: Iterable[TopicPartition] | None) -> None:
+        """Look up the end offsets of these partitions, or of all for None, again.
+
+        Known end offsets are those of the former logs, which were replaced.
+        """
         gone = self._ends if tps is None else dict.fromkeys(tps)
         self._ends = {tp: end for tp, end in self._ends.items() if tp not in gone}
         self._replacements += 1
@@ -225,7 +228,7 @@ class Reader:
     ) -> None:
         self._engine = engine
         self._group = engine.group
-        self._subscription = subscription
+        self.subscription = subscription
         self._buffer = engine.buffer
         self._unpacker = unpacker
         self._arrived = arrived
@@ -247,7 +250,7 @@ class Reader:
         self._fresh = False
         self._cut_short = False
         """Whether unpacking was interrupted in order to yield to the event loop."""
-        self._ends = EndOffsets(subscription)
+        self.ends = EndOffsets(subscription)
         self.stopped = False
         subscription.listen(self.on_change)
 
@@ -284,9 +287,9 @@ class Reader:
             self._chunks = deque(chunk for chunk in self._chunks if chunk.valid)
             self._buffer.rewind(chunk.fetch for chunk in void)
         self._buffer.sort_out()
-        states = self._subscription.partitions.values()
+        states = self.subscription.partitions.values()
         self._failed = any(state.raises for state in states)
-        self._ends.on_change()
+        self.ends.on_change()
         self._arrived.set()
 
     def stop(self) -> None:
@@ -303,13 +306,13 @@ class Reader:
         """Wake a waiting request, because the consumer may have failed."""
         self._woken = True
         self.read_lock.interrupt()
-        self._ends.interrupt()
+        self.ends.interrupt()
         self._arrived.set()
 
     def end_iteration(self, cursor: Cursor) -> None:
         """Handle the end of an iteration."""
         self.read_lock.end_iteration(cursor)
-        if self._ends.belong_to(cursor):
+        if self.ends.belong_to(cursor):
             self._end_limits()
 
     # -- positions
@@ -371,17 +374,17 @@ class Reader:
         until = self._yielded + YIELD_INTERVAL_S
         state = self.exposed_state()
         # Without a group, no partition can be assigned to another consumer.
-        if self._group is not None and state is not None and self._subscription.is_shared(state.tp):
-            until = min(until, self._subscription.get_confirmed_until())
+        if self._group is not None and state is not None and self.subscription.is_shared(state.tp):
+            until = min(until, self.subscription.get_confirmed_until())
         return max(until - self._time(), 0.0)
 
     async def _wait(self, until: float) -> None:
-        self._ends.hold_partitions()
+        self.ends.hold_partitions()
         if self.waiting_since is None:
             self.waiting_since = self._time()
             self._stalls.begin_watch(self.waiting_since)
         await self._arrived.wait(until)
-        self._ends.on_change()
+        self.ends.on_change()
         began = max(self._looked, self._yielded)
         self._yielded, self._fresh = self._time(), False
         self._idle.value += self._yielded - began
@@ -396,7 +399,7 @@ class Reader:
         errors of records and partitions.
         """
         while True:
-            self._subscription.apply_changes()
+            self.subscription.apply_changes()
             if self._failed or self._woken or self._reports.errors:
                 self._raise_failures()
             if not self._chunks and not self._unpack_chunk():
@@ -427,7 +430,7 @@ class Reader:
         if fetch.read and chunk.next_offset >= fetch.next_offset:
             self._buffer.remove(fetch)
             self._fresh = True
-        self._ends.on_move(chunk.state)
+        self.ends.on_move(chunk.state)
         if chunk.error is not None:
             raise chunk.error
 
@@ -455,7 +458,7 @@ class Reader:
             error = CorruptBatchError(str(damage.cause), **subject)
             error.__cause__ = damage.cause
             state.fail(error)
-        self._subscription.report_change()
+        self.subscription.report_change()
 
     def _raise_failures(self) -> None:
         if self._woken and (failure := self._engine.get_failure(raised=True)) is not None:
@@ -463,7 +466,7 @@ class Reader:
         if self._reports.errors:
             raise self._reports.take()
         if self._failed:
-            for state in self._subscription.partitions.values():
+            for state in self.subscription.partitions.values():
                 if state.error is not None and state.raises:
                     raise state.error.with_traceback(None)
 
@@ -492,7 +495,7 @@ class Reader:
             until: float | None = None
             await self.yield_to_loop()
             while not (self.stopped or self._is_at_end(cursor)):
-                if self._ends.are_outdated(cursor):
+                if self.ends.are_outdated(cursor):
                     await self._update_ends(cursor)
                     continue
                 count, more = self._gather_chunks(max_records, max_bytes, by_partition)
@@ -585,7 +588,7 @@ class Reader:
             self._end_outlived_limits(cursor)
             await self.yield_to_loop()
             while not (self.stopped or self._is_at_end(cursor)):
-                if self._ends.are_outdated(cursor):
+                if self.ends.are_outdated(cursor):
                     await self._update_ends(cursor)
                     continue
                 chunk = self._get_front()
@@ -617,7 +620,7 @@ class Reader:
         """Mark a record of `tracked` as processed."""
         # A tuple is equal to the TopicPartition, and takes less time to create.
         tp: Any = (record.topic, record.partition)
-        state = self._subscription.partitions.get(tp)
+        state = self.subscription.partitions.get(tp)
         if state is None or not self.in_progress.done(state, record):
             return
         if self.in_progress.full and self.in_progress.end_waiting_for_room():
@@ -643,11 +646,11 @@ class Reader:
         offsets. Raises the same errors as `read`.
         """
         while not (self.stopped or self._is_at_end(cursor)):
-            if self._ends.are_outdated(cursor):
+            if self.ends.are_outdated(cursor):
                 await self._update_ends(cursor)
                 continue
-            self._ends.hold_partitions()
-            self._subscription.apply_changes()
+            self.ends.hold_partitions()
+            self.subscription.apply_changes()
             self._raise_failures()
             fetch = self._buffer.get_next()
             if fetch is not None:
@@ -655,10 +658,6 @@ class Reader:
                 return fetch
             await self._wait(math.inf)
         return None
-
-    def apply_changes(self) -> None:
-        """Apply pending changes of the subscription, before records are delivered."""
-        self._subscription.apply_changes()
 
     def move_with_part(self, fetch: PartitionFetch, epoch: int, *, out: bool) -> None:
         """Move the position to the offset of a part.
@@ -671,18 +670,14 @@ class Reader:
             self.in_progress.on_delivered(state, None)
         else:
             self.in_progress.on_passed(state)
-        self._ends.on_move(state)
+        self.ends.on_move(state)
 
     def return_records(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Move positions back to these offsets, because the records did not reach the caller."""
-        partitions = self._subscription.partitions
+        partitions = self.subscription.partitions
         for tp, offset in offsets.items():
             if tp in partitions:
-                self._subscription.seek(tp, offset)
-
-    def end_of(self, state: PartitionState) -> float:
-        """Return the offset at which the iteration ends in a partition, or infinity."""
-        return self._ends.end_of(state)
+                self.subscription.seek(tp, offset)
 
     def finish_part(self, fetch: PartitionFetch) -> None:
         """Remove a part of which every batch was read, or handle its damage."""
@@ -703,30 +698,23 @@ class Reader:
                 await self._find_ends(cursor)
 
     async def _find_ends(self, cursor: Cursor) -> None:
-        found = await self._ends.find_ends(self._engine.lookups)
+        found = await self.ends.find_ends(self._engine.lookups)
         if found is None:
             return
         self._end_limits()
         self._drop_chunks()
-        self._unpacker.set_limits(self._ends.begin_iteration(cursor, found))
+        self._unpacker.set_limits(self.ends.begin_iteration(cursor, found))
 
     async def _update_ends(self, cursor: Cursor | None) -> None:
         """Look up end offsets again, because logs were replaced."""
         assert cursor is not None
-        self._subscription.apply_changes()
+        self.subscription.apply_changes()
         self._raise_failures()
         await self._find_ends(cursor)
 
-    def on_logs_replaced(self, tps: Iterable[TopicPartition] | None) -> None:
-        """Look up the end offsets of these partitions, or of all for None, again.
-
-        Known end offsets are those of the former logs, which were replaced.
-        """
-        self._ends.discard_offsets(tps)
-
     def _end_outlived_limits(self, cursor: Cursor | None) -> None:
         """Remove the end offsets of an earlier iteration, if another request follows it."""
-        if self._ends.outlived_by(cursor):
+        if self.ends.outlived_by(cursor):
             self._end_limits()
 
     def _end_limits(self) -> None:
@@ -734,10 +722,10 @@ class Reader:
             self._drop_chunks()
             # The unpacker has skipped the records after the limits.
             self._buffer.rewind(list(self._buffer))
-        self._ends.clear()
+        self.ends.clear()
 
     def _is_at_end(self, cursor: Cursor | None) -> bool:
-        ends = self._ends
+        ends = self.ends
         return ends.belong_to(cursor) and not ends.are_outdated(cursor) and ends.are_reached()
 
     def _has_records_to_end(self, cursor: Cursor | None, by_partition: bool) -> bool:
@@ -745,10 +733,10 @@ class Reader:
 
         With `by_partition`, only the partition of the first chunk counts.
         """
-        if not self._chunks or not self._ends.belong_to(cursor):
+        if not self._chunks or not self.ends.belong_to(cursor):
             return False
         ahead = {chunk.state: chunk.next_offset for chunk in self._chunks}
-        return self._ends.are_within(ahead, self._chunks[0].state if by_partition else None)
+        return self.ends.are_within(ahead, self._chunks[0].state if by_partition else None)
 
     def _drop_chunks(self) -> None:
         self._take_back()

@@ -37,7 +37,7 @@ from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import KafkaError, ResponseTooLargeError, error_for
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.pool import Purpose
-from aiokclient.policy import Backoff, Decision, Scope
+from aiokclient.policy import Backoff, Decision, Retry, Scope
 from aiokclient.protocol.messages.fetch import FetchRequest, FetchResponse
 from aiokclient.types import TopicPartition
 
@@ -289,7 +289,7 @@ class BrokerFetcher:
         self._session = FetchSession(options)
         self._oversized = OversizedFetches(options, manager.responses)
         self._connection: BrokerConnection | None = None
-        self._retry = manager.responses.make_retry()
+        self._retry = Retry(math.inf, manager.responses.backoff.backoff, cluster.clock)
         self.in_flight: Mapping[TopicPartition, Wanted] = {}
         """The contents of the request in flight; empty if there is none."""
         self._unanswered_since: float | None = None
@@ -412,9 +412,7 @@ class BrokerFetcher:
         """
         version = session.version(wanted, connection.broker.version_of(FetchRequest))
         hides_rack = bool(self.options.rack_id) and self._manager.hides_rack(wanted)
-        rack_id = "" if hides_rack else None
-        make = session.without_session if once else session.request
-        request = make(wanted, version, rack_id=rack_id)
+        request = session.request(wanted, version, rack_id="" if hides_rack else None, once=once)
         self._requests.value += 1
         response: FetchResponse = await connection.send(
             request, timeout_s=self._timeout_s, version=version
@@ -461,7 +459,7 @@ class BrokerFetcher:
             self._shared.request_leaders(self.node_id)
         elif action.decision is not Decision.RETRY:
             self._shared.on_unusable_broker(self.node_id, error)
-            delay_s = self._shared.longest_backoff_s
+            delay_s = self._shared.backoff.longest_s
         await asyncio.sleep(delay_s)
 
     def end_session(self) -> asyncio.Future[FetchResponse] | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from aiokclient.cluster.client import ClusterClient
@@ -129,39 +128,19 @@ class OffsetLookup:
         self._timeout_s = config.request_timeout_ms / 1000
         self._backoff = Backoff.of(config)
 
-    async def by_time(
-        self, timestamps: Mapping[TopicPartition, int], *, to_high_watermark: bool = False
-    ) -> LookupResult[FoundOffset]:
+    async def by_time(self, timestamps: Mapping[TopicPartition, int]) -> LookupResult[FoundOffset]:
         """Look up offsets by timestamp in ms, -1 for the end of the log, or -2 for its beginning.
 
-        With `read_committed` the end is the last stable offset, unless `to_high_watermark` is
-        true.
+        With `read_committed` the end is the last stable offset.
         """
-        committed_only = self.committed_only and not to_high_watermark
-        return await self._round(timestamps, partial(self._list, committed_only))
-
-    async def find_bounds(self, tp: TopicPartition, timeout: float) -> tuple[int, int]:
-        """Return the start and the end of a log, within `timeout` seconds.
-
-        The end is the high watermark, even with `read_committed`. Raises the same errors as
-        `until_found`.
-        """
-        until = self._cluster.clock.monotonic() + timeout
-        start = await self.until_found({tp: EARLIEST_TIMESTAMP}, timeout)
-        left = until - self._cluster.clock.monotonic()
-        end = await self.until_found({tp: LATEST_TIMESTAMP}, left, to_high_watermark=True)
-        return start[tp].offset, end[tp].offset
+        return await self._round(timestamps, self._list)
 
     async def by_epoch(self, epochs: Mapping[TopicPartition, int]) -> LookupResult[EpochEnd]:
         """Look up the end offsets of leader epochs (KIP-320)."""
         return await self._round(epochs, self._epochs)
 
     async def until_found(
-        self,
-        timestamps: Mapping[TopicPartition, int],
-        timeout: float,
-        *,
-        to_high_watermark: bool = False,
+        self, timestamps: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, FoundOffset]:
         """Repeat `by_time` until all offsets are found in one cluster, within `timeout` seconds.
 
@@ -172,12 +151,12 @@ class OffsetLookup:
         until = clock.monotonic() + timeout
         while True:
             cluster_id = self._cluster.metadata.cluster_id
-            found = await self._until_found(timestamps, until, to_high_watermark)
+            found = await self._until_found(timestamps, until)
             if not differ(cluster_id, self._cluster.metadata.cluster_id):
                 return found
 
     async def _until_found(
-        self, timestamps: Mapping[TopicPartition, int], until: float, to_high_watermark: bool
+        self, timestamps: Mapping[TopicPartition, int], until: float
     ) -> dict[TopicPartition, FoundOffset]:
         found: dict[TopicPartition, FoundOffset] = {}
         missing = MissingPartitions(self._cluster)
@@ -187,8 +166,7 @@ class OffsetLookup:
             return not missing.is_missing(tp)
 
         async def ask(left: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError]:
-            some = {tp: timestamps[tp] for tp in left}
-            results = await self.by_time(some, to_high_watermark=to_high_watermark)
+            results = await self.by_time({tp: timestamps[tp] for tp in left})
             found.update(results.found_values)
             return results.errors
 
@@ -233,7 +211,6 @@ class OffsetLookup:
 
     async def _list(
         self,
-        committed_only: bool,
         node_id: int,
         timestamps: Mapping[TopicPartition, int],
         results: LookupResult[FoundOffset],
@@ -249,7 +226,7 @@ class OffsetLookup:
             )
         request = ListOffsetsRequest(
             replica_id=CONSUMER,
-            isolation_level=int(committed_only),
+            isolation_level=int(self.committed_only),
             topics=list(topics.values()),
             timeout_ms=int(self._timeout_s * 1000),
         )

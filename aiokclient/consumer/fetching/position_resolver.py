@@ -24,7 +24,7 @@ from aiokclient.consumer.fetching.list_offsets import (
 from aiokclient.consumer.fetching.responses import PartitionResponses
 from aiokclient.consumer.state.offset_reset import EARLIEST, LATEST, LATEST_TIMESTAMP
 from aiokclient.consumer.state.partition import PartitionState, Phase
-from aiokclient.consumer.state.subscription import PartitionBackoff, Reports, SubscriptionState
+from aiokclient.consumer.state.subscription import Reports, SubscriptionState
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import KafkaError, LeaderNotAvailableError
 from aiokclient.policy import Decision, Scope
@@ -55,7 +55,7 @@ class PositionResolver:
         self._supervisor = supervisor
         self._timeout_s = config.request_timeout_ms / 1000
         self._fresh = EARLIEST if config.new_partitions == "earliest" else LATEST
-        self._backoff = PartitionBackoff(cluster.clock, config, subscription)
+        self._backoff = responses.backoff
         self._wake = Wakeup()
         subscription.listen(self._wake.set)
 

@@ -8,7 +8,6 @@ all other codes.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from enum import Enum, auto
 from types import MappingProxyType
@@ -32,7 +31,7 @@ from aiokclient.errors import (
     error_for,
 )
 from aiokclient.log.kept_errors import bare
-from aiokclient.policy import Decision, Retry, Scope
+from aiokclient.policy import Decision, Scope
 from aiokclient.protocol.messages.fetch import FetchResponse, PartitionData
 from aiokclient.types import TopicPartition
 
@@ -66,8 +65,7 @@ class PartitionResponses:
         self._reports = reports
         self.arrived = arrived
         self.meters = FetchMeters(subscription.own_metrics)
-        self._backoff = PartitionBackoff(cluster.clock, config, subscription)
-        self.longest_backoff_s = self._backoff.longest_s
+        self.backoff = PartitionBackoff(cluster.clock, config, subscription)
         self.obstructed: set[TopicPartition] = set()
         """Partitions whose next batch was too large to be received; perhaps it no longer is."""
 
@@ -94,7 +92,7 @@ class PartitionResponses:
         if state.fetch.offset != wanted.offset:
             return
         failure = bare(error.of_records(tp, wanted.offset))
-        self._backoff.on_obstruction(state, failure)
+        self.backoff.on_obstruction(state, failure)
         self.obstructed.add(tp)
         if state.is_obstructed:
             return
@@ -120,10 +118,6 @@ class PartitionResponses:
             return None
         return state if state.fetch.offset == answer.wanted.offset else None
 
-    def make_retry(self) -> Retry:
-        """Return the retries of a new fetcher, which have no deadline."""
-        return Retry(math.inf, self._backoff.backoff, self._cluster.clock)
-
     def request_leaders(self, node_id: int) -> None:
         """Request the leaders of the partitions that are fetched from a broker.
 
@@ -140,7 +134,7 @@ class PartitionResponses:
         batches, shown, error = read_batches(data, offset)
         damage = None if error is None else Damage(offset, offset, error)
         fetch = PartitionFetch(state, offset, batches, shown, slot, damage)
-        state.fetch.fetch_after(fetch.next_offset)
+        state.fetch.fetch_from(fetch.next_offset)
         if damage is not None:
             state.fetch.stop_at_damage(state.generation)
         if state.fetch.preferred >= 0:
@@ -156,7 +150,7 @@ class PartitionResponses:
             state.fetch.rest_replica(now)  # A follower may lag, so the leader is asked next.
         elif offset != state.position:
             # Buffered records are delivered first. Then the position itself is fetched.
-            self._backoff.repeat_later(state)
+            self.backoff.repeat_later(state)
         elif self._subscription.reset == NONE:
             error = OffsetOutOfRangeError(
                 f"The position is {offset}.", api="Fetch", broker=node_id, topic_partition=state.tp
@@ -165,7 +159,7 @@ class PartitionResponses:
         else:
             reason = f"broker {node_id} does not have the offset"
             self._subscription.reset_visibly(state, reason, self._subscription.reset)
-            self._backoff.on_position_lost(state)
+            self.backoff.on_position_lost(state)
         self._subscription.report_change()
 
     def on_divergence(self, state: PartitionState, epoch: int, end_offset: int) -> None:
@@ -193,7 +187,7 @@ class PartitionResponses:
             )
         else:
             self._subscription.truncate(state, end_offset, epoch)
-        self._backoff.on_position_lost(state)
+        self.backoff.on_position_lost(state)
 
     def on_refusal(self, state: PartitionState, node_id: int, code: int) -> None:
         """Handle an error of the broker for a partition."""
@@ -201,7 +195,7 @@ class PartitionResponses:
         assert error is not None
         if node_id != state.fetch.leader:
             state.fetch.rest_replica(self._cluster.clock.monotonic())
-        decision = self._backoff.on_request_failure(state, error, Scope.FETCH)
+        decision = self.backoff.on_request_failure(state, error, Scope.FETCH)
         if decision is Decision.REFRESH_AND_RETRY:
             self._cluster.updater.request_update([state.tp.topic])
         elif decision is not Decision.RETRY:
@@ -213,7 +207,7 @@ class PartitionResponses:
         now = self._cluster.clock.monotonic()
         for state in self._subscription.partitions.values():
             if state.flowing and self._manager.find_node(state, now) == node_id:
-                self._backoff.on_lasting_failure(state, error)
+                self.backoff.back_off(state, error, self.backoff.longest_s)
         if self._subscription.concerns_all(error):
             self._reports.add(error)
 
@@ -222,7 +216,7 @@ class PartitionResponses:
         if replica == node_id:
             return
         if not self._manager.prefer(state, replica):
-            self._backoff.repeat_later(state)
+            self.backoff.repeat_later(state)
         self._subscription.report_change()
 
 

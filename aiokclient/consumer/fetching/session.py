@@ -114,10 +114,12 @@ class FetchSession:
         version: int,
         *,
         rack_id: str | None = None,
+        once: bool = False,
     ) -> FetchRequest:
         """Return the next request, which makes the broker fetch exactly these partitions.
 
-        Call it after the response to the previous request.
+        Call it after the response to the previous request. With `once`, the request makes no
+        session, and the broker answers it at once, even if it has no records.
         """
         by_id = version >= BY_ID
         if self.state is SessionState.OPEN and by_id != self._by_id:
@@ -143,6 +145,9 @@ class FetchSession:
         request = self._make_empty(epoch, rack_id)
         request.topics = _topics(named, self.options.partition_max_bytes)
         request.forgotten_topics_data = forgotten
+        if once:
+            request.max_wait_ms = 0
+            request.session_id, request.session_epoch = NO_SESSION, FINAL_EPOCH
         return request
 
     @staticmethod
@@ -160,22 +165,6 @@ class FetchSession:
         self._names = {}
         if self._by_id:
             self._names = {want.topic_id: tp.topic for tp, want in wanted.items()}
-
-    def without_session(
-        self,
-        wanted: Mapping[TopicPartition, Wanted],
-        version: int,
-        *,
-        rack_id: str | None = None,
-    ) -> FetchRequest:
-        """Return a request that fetches these partitions once and makes no session.
-
-        The broker answers it at once, even if it has no records.
-        """
-        request = self.request(wanted, version, rack_id=rack_id)
-        request.max_wait_ms = 0
-        request.session_id, request.session_epoch = NO_SESSION, FINAL_EPOCH
-        return request
 
     def answers(self, response: FetchResponse) -> list[Answer]:
         """Return the requested partitions of a successful response; call it once for each response.

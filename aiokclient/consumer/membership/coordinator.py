@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from aiokclient.config.consumer import ConsumerConfig
     from aiokclient.consumer.delivery.in_progress import InProgress
     from aiokclient.consumer.delivery.read_lock import ReadLock
-    from aiokclient.consumer.fetching.list_offsets import OffsetLookup
     from aiokclient.consumer.membership.listener import ListenerCalls
     from aiokclient.consumer.state.partition import PartitionState
     from aiokclient.consumer.state.subscription import Reports, Subscription, SubscriptionState
@@ -76,7 +75,6 @@ class ConsumerCoordinator:
         *,
         reports: Reports,
         listener_calls: ListenerCalls,
-        offsets: OffsetLookup,
         supervisor: Supervisor,
         events: EventSource,
     ) -> None:
@@ -112,7 +110,6 @@ class ConsumerCoordinator:
             self.commits,
             in_progress,
             self,
-            offsets=offsets,
             patience_s=config.max_poll_interval_ms / 1000,
             supervisor=supervisor,
         )

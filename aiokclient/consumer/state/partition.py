@@ -41,12 +41,13 @@ import random
 from collections import OrderedDict
 from enum import Enum, IntFlag, auto
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 from aiokclient.cluster.requests.attempts import LastAnswer
 from aiokclient.consumer.state.offset_reset import Reset
 from aiokclient.errors import IllegalStateError, KafkaError
+from aiokclient.metrics import Spread
 from aiokclient.policy import Backoff
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
@@ -54,7 +55,6 @@ __all__ = [
     "Event",
     "FetchState",
     "GroupState",
-    "LogDistances",
     "PartitionState",
     "Phase",
     "RetryState",
@@ -68,80 +68,20 @@ REPLICA_REST_S: Final = 30.0
 """Seconds for which a partition is fetched from its leader after a preferred replica has failed."""
 
 
-class LogDistances(NamedTuple):
-    """Distances of fetched offsets to the high watermark (lags), and from the log's start (leads).
-
-    The log's start may be unknown, so that there are fewer leads. The longest lag and the shortest
-    lead are those of the present time span; see `aiokclient.metrics.Spread.take_reading`.
-    """
-
-    lags: int = 0
-    lags_total: int = 0
-    longest_lag: float = -math.inf
-    leads: int = 0
-    leads_total: int = 0
-    shortest_lead: float = math.inf
-
-
-UNMEASURED: Final = LogDistances()
-
-
-class _Distances:
-    """A measurement of the distances from a position to both ends of its log."""
-
-    __slots__ = (
-        "_lags",
-        "_lags_total",
-        "_leads",
-        "_leads_total",
-        "_longest",
-        "_shortest",
-        "_taken",
-    )
-
-    def __init__(self) -> None:
-        self._lags = self._lags_total = self._leads = self._leads_total = 0
-        self._longest, self._shortest = -math.inf, math.inf
-        self._taken = UNMEASURED
-
-    def observe(self, lag: int, lead: int) -> None:
-        self._lags += 1
-        self._lags_total += lag
-        if lag > self._longest:
-            self._longest = lag
-        if lead >= 0:
-            self._leads += 1
-            self._leads_total += lead
-            if lead < self._shortest:
-                self._shortest = lead
-
-    def take(self, again: bool | None) -> LogDistances:
-        longest, shortest = self._longest, self._shortest
-        if again:
-            longest = max(longest, self._taken.longest_lag)
-            shortest = min(shortest, self._taken.shortest_lead)
-        taken = LogDistances(
-            self._lags, self._lags_total, longest, self._leads, self._leads_total, shortest
-        )
-        if again is not None:
-            self._taken = taken
-            self._longest, self._shortest = -math.inf, math.inf
-        return taken
-
-
 class FetchState:
     """The fetch part of a `PartitionState`. All times are on the monotonic clock."""
 
     __slots__ = (
-        "_distances",
         "_idle_at",
         "_preferred_until",
         "_rests_until",
         "damaged_at",
         "examined",
         "high_watermark",
+        "lags",
         "last_stable",
         "leader",
+        "leads",
         "log_start",
         "offset",
         "preferred",
@@ -159,7 +99,10 @@ class FetchState:
         """The last stable offset at the last fetch, with any isolation level; -1 if unknown."""
         self.log_start = -1
         """The first offset of the log at the last fetch, -1 if unknown."""
-        self._distances: _Distances | None = None
+        self.lags = Spread()
+        """The distances of fetched offsets to the high watermark."""
+        self.leads = Spread()
+        """The distances of fetched offsets from the log's start, where it was known."""
         self.want: Any = None
         """The last entry for a fetch request. It stays the same object until its values change."""
         self.examined = -1
@@ -177,8 +120,8 @@ class FetchState:
         """Store the leader; -1 for none."""
         self.leader = leader
 
-    def restart(self, offset: int) -> None:
-        """Fetch from this offset next, regardless of buffered records."""
+    def fetch_from(self, offset: int) -> None:
+        """Fetch this offset next."""
         self.offset = offset
 
     def store_want(self, want: Any) -> None:
@@ -191,26 +134,9 @@ class FetchState:
         self.log_start = log_start
         self.last_stable = last_stable
 
-    def measure(self, lag: int, lead: int) -> None:
-        """Record the distances of a fetched offset to the high watermark and from the log's start.
-
-        `lead` is negative if it is not known.
-        """
-        if self._distances is None:
-            self._distances = _Distances()
-        self._distances.observe(lag, lead)
-
-    def take_distances(self, *, again: bool | None) -> LogDistances:
-        """Return the recorded distances; see `aiokclient.metrics.Spread.take_reading`."""
-        return UNMEASURED if self._distances is None else self._distances.take(again)
-
     def forget_log(self) -> None:
         """Forget the end of the log, because the log was replaced."""
         self.high_watermark = self.log_start = self.last_stable = -1
-
-    def fetch_after(self, next_offset: int) -> None:
-        """Fetch the offset after the buffered batches next."""
-        self.offset = next_offset
 
     def stop_at_damage(self, generation: int) -> None:
         """Fetch nothing more in this generation: the buffered batches are damaged."""
@@ -526,7 +452,7 @@ class PartitionState:
         """Move to an offset that the present leader has returned."""
         self._jump(Event.SEEK)
         self._set_position(offset, epoch)
-        self.fetch.restart(offset)
+        self.fetch.fetch_from(offset)
 
     def start_at_committed(self, offset: int, epoch: int) -> None:
         """Move to the offset that the group has committed."""
@@ -546,7 +472,7 @@ class PartitionState:
         self._jump(Event.RESET)
         self.reset = reset
         self._set_position(-1, NO_EPOCH)
-        self.fetch.restart(-1)
+        self.fetch.fetch_from(-1)
 
     def replace_reset(self, reset: Reset) -> None:
         """Replace the reset of the last `look_up`."""
@@ -560,7 +486,7 @@ class PartitionState:
         self._jump(Event.AWAIT)
         self.group.fall_back_to(fallback)
         self._set_position(-1, NO_EPOCH)
-        self.fetch.restart(-1)
+        self.fetch.fetch_from(-1)
 
     def _set_position(self, offset: int, epoch: int) -> None:
         self.position = self.processed = self.origin = offset
@@ -713,7 +639,7 @@ class PartitionState:
     def rewind(self) -> None:
         """Drop all fetched records, and fetch from the position again."""
         self.generation += 1
-        self.fetch.restart(self.position)
+        self.fetch.fetch_from(self.position)
 
     def fetch_again(self, damaged_at: int) -> None:
         """Fetch a damaged batch for the second time."""

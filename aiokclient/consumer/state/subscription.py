@@ -459,7 +459,7 @@ class SubscriptionState:
 
     def _logs_replaced(self, tps: Iterable[TopicPartition] | None) -> None:
         if self._reader is not None:
-            self._reader.on_logs_replaced(tps)
+            self._reader.ends.on_logs_replaced(tps)
 
     def _begin_lookup(self, state: PartitionState, reset: Reset) -> None:
         if reset == NONE:
@@ -485,21 +485,11 @@ class SubscriptionState:
         self._logs_replaced((state.tp,))
         self.report_change()
 
-    def back_off(self, state: PartitionState, until: float, trouble: KafkaError) -> None:
-        """Request nothing for the partition until that time; log a lasting error once."""
-        if state.retry.back_off(until, trouble):
-            self.client_log.warning(
-                "%s cannot be read, and is retried: %s",
-                state.tp,
-                trouble,
-                extra={"event": "partition_unreadable", "topic": state.tp.topic},
-            )
-
     def concerns_all(self, error: KafkaError) -> bool:
         """Return whether the next request for records must raise a lasting error.
 
-        Call it after `back_off`. An error of a whole broker is not raised while other partitions
-        can be read.
+        Call it after `PartitionBackoff.back_off`. An error of a whole broker is not raised while
+        other partitions can be read.
         """
         if error.topic_partition is not None:
             return True
@@ -606,12 +596,18 @@ class PartitionBackoff:
         if decision.again:
             attempts = state.retry.attempts
             delay_s = self.backoff.delay_after(error, scope, attempts, self._clock.rng)
-        self._back_off(state, error, delay_s or self.longest_s)
+        self.back_off(state, error, delay_s or self.longest_s)
         return decision
 
-    def on_lasting_failure(self, state: PartitionState, error: KafkaError) -> None:
-        """Delay the next request after an error that is expected to last."""
-        self._back_off(state, error, self.longest_s)
+    def back_off(self, state: PartitionState, error: KafkaError, seconds: float) -> None:
+        """Request nothing for the partition for some seconds; log a lasting error once."""
+        if state.retry.back_off(self._clock.monotonic() + seconds, error):
+            self._subscription.client_log.warning(
+                "%s cannot be read, and is retried: %s",
+                state.tp,
+                error,
+                extra={"event": "partition_unreadable", "topic": state.tp.topic},
+            )
 
     def on_obstruction(self, state: PartitionState, error: KafkaError) -> None:
         """Delay the next request for a batch that is too large; every request raises the error."""
@@ -619,17 +615,12 @@ class PartitionBackoff:
 
     def repeat_later(self, state: PartitionState) -> None:
         """Repeat a request after the usual delay, although its response had no error."""
-        state.retry.back_off(self._clock.monotonic() + self._delay_s(state))
+        delay_s = self.backoff.delay(state.retry.attempts, self._clock.rng)
+        state.retry.back_off(self._clock.monotonic() + delay_s)
 
     def on_position_lost(self, state: PartitionState) -> None:
         """Record that a position was lost; delay requests if that happens repeatedly."""
         state.retry.on_position_lost(self._clock.monotonic(), self.backoff, self._clock.rng)
-
-    def _back_off(self, state: PartitionState, error: KafkaError, seconds: float) -> None:
-        self._subscription.back_off(state, self._clock.monotonic() + seconds, error)
-
-    def _delay_s(self, state: PartitionState) -> float:
-        return self.backoff.delay(state.retry.attempts, self._clock.rng)
 
 
 class Reports:

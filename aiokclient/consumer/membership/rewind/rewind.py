@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aiokclient.cluster.metadata.snapshot import differ
 from aiokclient.cluster.requests.attempts import LastAnswer
 from aiokclient.cluster.targets import Coordinator
+from aiokclient.consumer.fetching.list_offsets import log_bounds
 from aiokclient.consumer.membership.rewind import requests as rewind_requests
 from aiokclient.consumer.state.partition import NO_EPOCH, PartitionState, Withheld
 from aiokclient.errors import (
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.consumer.delivery.in_progress import InProgress
-    from aiokclient.consumer.fetching.list_offsets import OffsetLookup
     from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
     from aiokclient.consumer.membership.offsets.commits import Commits
     from aiokclient.consumer.state.subscription import SubscriptionState
@@ -70,7 +70,6 @@ class GroupRewinder:
         in_progress: InProgress,
         coordinator: ConsumerCoordinator,
         *,
-        offsets: OffsetLookup,
         patience_s: float,
         supervisor: Supervisor,
     ) -> None:
@@ -81,7 +80,6 @@ class GroupRewinder:
         self._commits = commits
         self._in_progress = in_progress
         self._coordinator = coordinator
-        self._offsets = offsets
         self._patience_s = patience_s
         self._supervisor = supervisor
         # The keys are the present states of partitions. A partition that is lost and assigned
@@ -273,7 +271,7 @@ class GroupRewinder:
                 return None
         try:
             stored = (await self._commits.fetch_committed([state.tp], self._patience_s))[state.tp]
-            log = await self._offsets.find_bounds(state.tp, self._patience_s)
+            log = await log_bounds(self._cluster, state.tp, self._patience_s)
         except KafkaError as error:
             extra = {"event": "group_rewind_failed", "topic": state.tp.topic}
             self._subscription.client_log.warning(

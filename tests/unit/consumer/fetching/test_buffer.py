@@ -122,7 +122,7 @@ def test_paused_parts_beyond_the_limit_are_fetched_again() -> None:
     first, second = flowing(), flowing(T1)
     buffer = FetchBuffer(len(batches(3)) + 10)
     for state in (first, second):
-        state.fetch.fetch_after(3)
+        state.fetch.fetch_from(3)
         buffer.add(fetched(state, batches(3)))
         state.pause(True)
     buffer.sort_out()

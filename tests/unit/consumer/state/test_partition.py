@@ -75,7 +75,7 @@ def test_a_new_leader_calls_for_validation_and_drops_what_is_ahead() -> None:
     state = made()
     state.new_leader(3)
     state.located_at(5, 3)
-    state.fetch.fetch_after(50)
+    state.fetch.fetch_from(50)
     before = state.generation
     assert state.new_leader(4)
     assert state.phase is Phase.VALIDATING
