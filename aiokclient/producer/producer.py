@@ -53,7 +53,6 @@ from aiokclient.producer.delivery.deliveries import Deliveries, gather
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
 from aiokclient.producer.engine import Engine
 from aiokclient.producer.send_arrow import send_rows
-from aiokclient.producer.send_many import SendAll
 from aiokclient.producer.serializers import bound, preparations, prepare_serializer
 from aiokclient.producer.threadsafe import ThreadsafeSend
 from aiokclient.types import (
@@ -87,17 +86,13 @@ else:
 __all__ = ["Producer", "PythonSendPath"]
 
 
-def is_ascii(name: Any) -> bool:
-    """Return whether this is the name of a topic as bytes."""
-    return isinstance(name, bytes) and name.isascii()
-
-
 def require_topic(name: Any) -> None:
     """Raise InvalidTopicError, or TopicTypeError, for an invalid topic name."""
     if not isinstance(name, str) or not is_topic_name(name):
         if isinstance(name, str):
             raise InvalidTopicError(f"{name!r} cannot be a topic.")
-        advice = f" Pass {bytes(name).decode()!r}." if is_ascii(name) else ""
+        is_ascii = isinstance(name, bytes) and name.isascii()
+        advice = f" Pass {bytes(name).decode()!r}." if is_ascii else ""
         raise TopicTypeError(f"{name!r} cannot be a topic.{advice}")
 
 
@@ -288,7 +283,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         engine = self._required_engine()
         if engine.transactions is not None:
             engine.transactions.require_open("send_all()")
-        return await SendAll(self, engine.accumulator, engine.failures, topic).run(items)
+        return await bulk.SendAll(self, engine.accumulator, engine.failures, topic).run(items)
 
     def send_threadsafe(
         self,
@@ -456,8 +451,8 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         with engine.own_metrics.time_block("metadata.seconds", self._clock):
             await engine.wait_until_known(topic, patience_s)
         for prepare in preparations(self._options.key_serializer, self._options.value_serializer):
-            remaining = deadline - self._clock.monotonic()
-            await prepare_serializer(prepare, topic.name, max(remaining, 0.0))
+            left_s = max(deadline - self._clock.monotonic(), 0.0)
+            await prepare_serializer(prepare, topic.name, left_s)
 
     def _check_loop(self) -> None:
         """Raise an error for a call from another event loop or thread, even after `close`."""
