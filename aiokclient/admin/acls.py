@@ -22,19 +22,6 @@ from aiokclient.protocol.messages.delete_acls import (
 from aiokclient.protocol.messages.describe_acls import DescribeAclsRequest
 from aiokclient.types import public_in
 
-__all__ = [
-    "create_acls",
-    "describe_acls",
-    "delete_acls",
-    "AclBinding",
-    "AclBindingFilter",
-    "AclPermissionType",
-    "AclResourceType",
-    "PatternType",
-    "ResourcePattern",
-    "ResourcePatternFilter",
-]
-
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only name of a resource of the type CLUSTER."""
 DELETE: Final = "DeleteAcls"

@@ -50,8 +50,6 @@ if TYPE_CHECKING:
         TransactionListing,
     )
 
-__all__ = ["Admin"]
-
 C = TypeVar("C", bound=type)
 
 

@@ -9,21 +9,6 @@ from aiokclient.errors import IllegalStateError
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError, TopicValueError
 from aiokclient.types import TopicPartition, is_integer, shortened, text_problem
 
-__all__ = [
-    "TOPIC",
-    "as_kind",
-    "as_list",
-    "as_mapping",
-    "as_name",
-    "as_names",
-    "as_partition",
-    "as_partitions",
-    "as_principal",
-    "as_resources",
-    "as_text",
-    "require_integer",
-]
-
 TOPIC = "topic"
 """The kind of name for which `as_name` raises the errors of topic names."""
 

@@ -17,14 +17,6 @@ from aiokclient.protocol.messages import alter_client_quotas as altering
 from aiokclient.protocol.messages import describe_client_quotas as describing
 from aiokclient.types import public_in
 
-__all__ = [
-    "describe_client_quotas",
-    "alter_client_quotas",
-    "ClientQuotaEntity",
-    "ClientQuotaFilter",
-    "ClientQuotaName",
-]
-
 API: Final = "AlterClientQuotas"
 TYPES: Final = {"user": "user", "client_id": "client-id", "ip": "ip"}
 """Kafka's entity type for each attribute of `ClientQuotaEntity`."""

@@ -18,15 +18,6 @@ from aiokclient.protocol.messages.metadata import MetadataResponse, MetadataResp
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 from aiokclient.types import public_in
 
-__all__ = [
-    "AclOperation",
-    "BrokerDescription",
-    "describe_cluster",
-    "ClusterDescription",
-    "described_broker",
-    "operations",
-]
-
 NOT_ASKED = -(2**31)
 
 

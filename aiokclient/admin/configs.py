@@ -33,22 +33,6 @@ from aiokclient.protocol.messages.incremental_alter_configs import (
 )
 from aiokclient.types import public_in, shortened
 
-__all__ = [
-    "Append",
-    "ConfigEntry",
-    "ConfigResource",
-    "ConfigSource",
-    "ConfigType",
-    "describe_configs",
-    "alter_configs",
-    "ResourceType",
-    "Subtract",
-    "Synonym",
-    "config_text",
-    "list_client_metrics",
-    "delete_client_metrics",
-]
-
 API = "IncrementalAlterConfigs"
 SET, DELETE, APPEND, SUBTRACT = range(4)
 

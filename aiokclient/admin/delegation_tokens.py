@@ -30,15 +30,6 @@ from aiokclient.protocol.messages.expire_delegation_token import ExpireDelegatio
 from aiokclient.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from aiokclient.types import public_in
 
-__all__ = [
-    "DelegationToken",
-    "create_delegation_token",
-    "renew_delegation_token",
-    "expire_delegation_token",
-    "describe_delegation_token",
-    "TokenOrHmac",
-]
-
 MILLISECONDS: Final = "a number of milliseconds"
 
 

@@ -14,14 +14,6 @@ from aiokclient.errors import ProtocolError
 from aiokclient.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from aiokclient.types import TopicPartition, public_in
 
-__all__ = [
-    "GroupDescription",
-    "GroupListing",
-    "GroupMemberDescription",
-    "classic_group",
-    "epoch_group",
-]
-
 CONSUMER = "consumer"
 
 

@@ -78,18 +78,6 @@ from aiokclient.protocol.messages.share_group_describe import ShareGroupDescribe
 from aiokclient.protocol.schema import Request
 from aiokclient.types import OffsetAndMetadata, TopicPartition, public_in
 
-__all__ = [
-    "list_groups",
-    "describe_groups",
-    "delete_groups",
-    "remove_members",
-    "list_consumer_group_offsets",
-    "alter_consumer_group_offsets",
-    "delete_consumer_group_offsets",
-    "group_lag",
-    "PartitionLag",
-]
-
 CLASSIC = "classic"
 DEAD = "Dead"
 """The state that brokers older than 4.0 return for a group that does not exist."""

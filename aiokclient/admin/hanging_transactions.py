@@ -44,8 +44,6 @@ from aiokclient.protocol.messages.write_txn_markers import (
 )
 from aiokclient.types import TopicPartition, public_in
 
-__all__ = ["HangingTransaction", "abort_transaction", "find_hanging_transactions"]
-
 T = TypeVar("T")
 
 API = "WriteTxnMarkers"

@@ -19,8 +19,6 @@ from aiokclient.protocol.messages.describe_log_dirs import (
 )
 from aiokclient.types import TopicPartition, public_in
 
-__all__ = ["describe_log_dirs", "LogDirDescription", "ReplicaLog"]
-
 API = "DescribeLogDirs"
 
 

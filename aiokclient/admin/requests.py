@@ -37,17 +37,6 @@ from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.protocol.schema import Request, Response
 from aiokclient.types import TopicPartition
 
-__all__ = [
-    "AdminRequests",
-    "Answers",
-    "Ask",
-    "ask_targets",
-    "by_partition",
-    "by_topic",
-    "failure",
-    "leader_failure",
-]
-
 K = TypeVar("K")
 V = TypeVar("V")
 R = TypeVar("R", bound=Response)

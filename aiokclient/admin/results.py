@@ -12,8 +12,6 @@ from aiokclient.types import public_in
 if TYPE_CHECKING:
     from aiokclient.log.client_log import ClientLog
 
-__all__ = ["OpenEnum", "Results"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

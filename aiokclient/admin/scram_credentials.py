@@ -32,16 +32,6 @@ from aiokclient.protocol.messages.describe_user_scram_credentials import (
 )
 from aiokclient.types import public_in
 
-__all__ = [
-    "describe_user_scram_credentials",
-    "alter_user_scram_credentials",
-    "ScramCredentialInfo",
-    "ScramMechanism",
-    "UserScramCredentialAlteration",
-    "UserScramCredentialDeletion",
-    "UserScramCredentialUpsertion",
-]
-
 DESCRIBE: Final = "DescribeUserScramCredentials"
 ALTER: Final = "AlterUserScramCredentials"
 DEFAULT_ITERATIONS: Final = 4096

@@ -53,21 +53,6 @@ from aiokclient.protocol.messages.metadata import (
 )
 from aiokclient.types import TopicPartition, public_in
 
-__all__ = [
-    "CreatedTopic",
-    "NewTopic",
-    "PartitionDescription",
-    "TopicDescription",
-    "TopicListing",
-    "create_topics",
-    "delete_topics",
-    "describe_topics",
-    "list_topics",
-    "NewPartitions",
-    "create_partitions",
-    "delete_records",
-]
-
 Topic: TypeAlias = str | UUID
 NO_ID = UUID(int=0)
 DELETE_RECORDS = "DeleteRecords"

@@ -46,19 +46,6 @@ from aiokclient.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokclient.protocol.messages.list_transactions import ListTransactionsRequest
 from aiokclient.types import TopicPartition, public_in
 
-__all__ = [
-    "TRANSACTION",
-    "list_transactions",
-    "describe_transactions",
-    "describe_producers",
-    "fence_producers",
-    "force_terminate_transaction",
-    "ActiveProducer",
-    "FencedProducer",
-    "TransactionDescription",
-    "TransactionListing",
-]
-
 
 @public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,6 @@ from aiokclient.admin import ConfigEntry
 from aiokclient.cli.exit_codes import WrongUseError
 from aiokclient.cli.output import AsJson, Line, Result, write
 
-__all__ = ["client_metrics"]
-
 R = TypeVar("R")
 
 BootstrapServer = Annotated[

@@ -8,8 +8,6 @@ from typing import Protocol, runtime_checkable
 from aiokclient.cli.output import OutputError
 from aiokclient.errors import ConfigError, KafkaError
 
-__all__ = ["ExitCode", "WrongUseError", "exit_code_of", "one_line"]
-
 
 class ExitCode(IntEnum):
     """The exit codes of all commands."""

@@ -15,8 +15,6 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-__all__ = ["AsJson", "Line", "OutputError", "Result", "discard", "write"]
-
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print the result as one JSON document instead of text.")
 ]

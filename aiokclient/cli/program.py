@@ -15,8 +15,6 @@ from aiokclient.cli.client_metrics import client_metrics
 from aiokclient.cli.exit_codes import ExitCode, exit_code_of, one_line
 from aiokclient.cli.output import Line, OutputError, Result, discard, write
 
-__all__ = ["run"]
-
 NAME = "aiokclient"
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -13,8 +13,6 @@ from aiokclient.errors import BootstrapError
 from aiokclient.spark import clients
 from aiokclient.spark.option_reader import Properties
 
-__all__ = ["require_brokers"]
-
 REPEATED_S = 5.0
 """Seconds for which a repeated attempt waits for a broker."""
 EARLIER = "Earlier attempts of the task have failed, so this one has not waited longer."

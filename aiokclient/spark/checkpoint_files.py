@@ -17,8 +17,6 @@ from urllib.parse import urlsplit
 
 from aiokclient.errors import ConfigError
 
-__all__ = ["CheckpointFiles", "HadoopFiles", "LocalFiles", "open_checkpoint", "query_id"]
-
 COPY = (
     "Or copy the checkpoint to a local folder, convert it there, and replace its folder offsets by "
     "the converted one."

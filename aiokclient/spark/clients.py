@@ -26,8 +26,6 @@ from aiokclient.events import Disconnected
 from aiokclient.spark.option_names import as_in_spark
 from aiokclient.spark.option_reader import Properties
 
-__all__ = ["connect", "result", "run", "stream", "submit"]
-
 R = TypeVar("R")
 T = TypeVar("T")
 

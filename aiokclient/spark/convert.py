@@ -35,8 +35,6 @@ from aiokclient.errors import ConfigError
 from aiokclient.spark.checkpoint_files import CheckpointFiles, open_checkpoint
 from aiokclient.spark.source.offsets import StreamOffsets, connector_offsets, load, parse
 
-__all__ = ["Converted", "convert", "main"]
-
 LOG_VERSION = "v1"
 OFFSETS = "offsets"
 BACKUP = "offsets.connector"

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from aiokclient.spark.sink.sink import BatchWriter, StreamWriter
     from aiokclient.spark.source.batch import BatchReader
 
-__all__ = ["KafkaDataSource"]
-
 
 class KafkaDataSource(DataSource):
     """Kafka as a source and a sink: the format `aiokclient`.

@@ -12,8 +12,6 @@ from __future__ import annotations
 import gc
 import sys
 
-__all__ = ["Exclusion", "exclude"]
-
 DAEMON = "pyspark.daemon"
 """The main module of the worker processes that collect garbage after each task."""
 

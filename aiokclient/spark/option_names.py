@@ -9,8 +9,6 @@ from collections.abc import Collection, Iterator
 
 from aiokclient import Client, Consumer, Producer
 
-__all__ = ["PREFIX", "as_in_spark", "option_names", "prefixed", "text_options"]
-
 PREFIX = "kafka."
 OBJECTS = ("security", "clock", "connector")
 """Options whose values are objects, which a program cannot give to Spark."""

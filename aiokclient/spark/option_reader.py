@@ -15,8 +15,6 @@ from typing import Any, NoReturn, TypeAlias
 from aiokclient.errors import ConfigError
 from aiokclient.spark.option_names import PREFIX, prefixed
 
-__all__ = ["OptionReader", "Properties", "bad_value", "number_of"]
-
 Properties: TypeAlias = tuple[tuple[str, str], ...]
 """Options of Kafka, sorted by name: what `Client.from_properties` takes, but hashable."""
 

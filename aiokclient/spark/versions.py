@@ -6,8 +6,6 @@ import re
 
 from aiokclient.errors import ConfigError
 
-__all__ = ["require_spark"]
-
 OLDEST = (4, 2, 1)
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from aiokclient import Delivery, Producer
 
-__all__ = ["ArrowSends"]
-
 SLICE_BYTES = 2_097_152
 """The number of bytes that are sent at a time, because sending blocks the loop."""
 

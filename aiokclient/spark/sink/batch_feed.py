@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BatchFeed"]
-
 R = TypeVar("R")
 
 AHEAD = 2

@@ -10,8 +10,6 @@ from aiokclient.spark.source.options import TOPIC, TOPIC_NAME
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["check_columns", "check_topic", "selected"]
-
 SHOWN = 60
 """The number of characters of a topic that an error shows."""
 NO_TIME_US = -1_000

@@ -14,8 +14,6 @@ from zlib import crc32
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["RowDigest"]
-
 MASK = (1 << 64) - 1
 SEEDS = {"topic": 1, "partition": 2, "timestamp": 3, "headers": 4, "key": 5, "value": 6}
 ABSENT = 0x9E3779B9

@@ -60,8 +60,6 @@ from aiokclient.spark.sink.partition_count import check_partition_count
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ExactlyOnce", "WrittenPart", "abort", "commit"]
-
 log = logging.getLogger("aiokclient.spark")
 
 AT_A_TIME = 16

@@ -17,8 +17,6 @@ import signal
 import time
 from pathlib import Path
 
-__all__ = ["is_armed", "reach"]
-
 POLL_S = 0.02
 
 

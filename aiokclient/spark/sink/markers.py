@@ -16,15 +16,6 @@ from typing import Any, Self
 from aiokclient import OffsetAndMetadata, TopicPartition
 from aiokclient.errors import KafkaError
 
-__all__ = [
-    "Marker",
-    "Position",
-    "Step",
-    "decoded",
-    "difference",
-    "next_step",
-]
-
 PREFIX = "aiokclient-spark"
 VERSION = 1
 MARKED_PARTITION = 0

@@ -13,8 +13,6 @@ from aiokclient.spark.option_reader import OptionReader, Properties, bad_value, 
 from aiokclient.spark.source.options import KNOWN as OF_THE_SOURCE
 from aiokclient.spark.source.options import TOPIC, TOPIC_NAME
 
-__all__ = ["AT_LEAST_ONCE", "EXACTLY_ONCE", "SinkOptions"]
-
 AT_LEAST_ONCE = "at-least-once"
 EXACTLY_ONCE = "exactly-once"
 

@@ -26,8 +26,6 @@ from aiokclient.spark.sink.markers import (
     unreadable,
 )
 
-__all__ = ["check_partition_count"]
-
 
 @dataclass(frozen=True, slots=True)
 class Division:

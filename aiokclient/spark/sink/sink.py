@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["BatchWriter", "StreamWriter", "batch_writer", "stream_writer"]
-
 log = logging.getLogger("aiokclient.spark")
 
 BATCH_ID = "streaming.sql.batchId"

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["BatchReader", "batch_reader"]
-
 PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
 """The module of Spark that calls `pushFilters`. It runs in processes of its own."""
 

@@ -21,20 +21,6 @@ from aiokclient import TopicPartition
 from aiokclient.errors import OffsetOutOfRangeError
 from aiokclient.spark.source.offsets import Positions, StreamOffsets
 
-__all__ = [
-    "Comparison",
-    "DataLossError",
-    "Logs",
-    "added_late",
-    "beyond",
-    "compare",
-    "differ",
-    "gone",
-    "recreated",
-    "trimmed",
-    "truncated",
-]
-
 NAMED = 20
 """Number of losses that an error text names."""
 

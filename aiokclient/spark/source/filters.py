@@ -14,8 +14,6 @@ from typing import Any
 
 from aiokclient.spark.source.planning import RangePartition
 
-__all__ = ["Pushed"]
-
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 NAMES = ("topic", "partition")

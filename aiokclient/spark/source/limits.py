@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-__all__ = ["TriggerDelay", "available", "prorate"]
-
 P = TypeVar("P")
 
 

@@ -27,8 +27,6 @@ from typing import Any
 from aiokclient import TopicPartition
 from aiokclient.errors import ConfigError
 
-__all__ = ["VERSION", "Positions", "StreamOffsets", "connector_offsets", "load", "parse"]
-
 VERSION = 1
 SHOWN = 60
 """Number of characters of a wrong value that an error text shows."""

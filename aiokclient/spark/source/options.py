@@ -16,8 +16,6 @@ from aiokclient.spark.option_names import option_names, text_options
 from aiokclient.spark.option_reader import OptionReader, Properties, bad_value, number_of
 from aiokclient.spark.source.offsets import is_index
 
-__all__ = ["EARLIEST", "LATEST", "Bound", "SourceOptions"]
-
 EARLIEST = -2
 """The number that stands for the first offset in JSON."""
 LATEST = -1

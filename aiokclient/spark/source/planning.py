@@ -15,8 +15,6 @@ from itertools import pairwise
 
 from aiokclient import TopicPartition
 
-__all__ = ["RangePartition", "split"]
-
 
 @dataclass(frozen=True, slots=True)
 class RangePartition:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["Split", "read"]
-
 log = logging.getLogger("aiokclient.spark")
 
 REPLACED = (

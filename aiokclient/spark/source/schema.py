@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["COLUMNS", "HEADERS", "check_schema", "converter", "ddl", "range_columns"]
-
 COLUMNS = {
     "key": "binary",
     "value": "binary",

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["StreamReader", "stream_reader"]
-
 log = logging.getLogger("aiokclient.spark")
 
 

@@ -36,8 +36,6 @@ from aiokclient.spark.source.offsets import Positions, StreamOffsets
 from aiokclient.spark.source.options import SourceOptions
 from aiokclient.spark.source.planning import RangePartition
 
-__all__ = ["Cluster", "StreamBatches"]
-
 log = logging.getLogger("aiokclient.spark")
 
 CONFIRM_S = 3.0

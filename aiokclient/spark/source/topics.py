@@ -11,8 +11,6 @@ from aiokclient import Admin, Client, Consumer, TopicPartition
 from aiokclient.errors import ConfigError, UnknownTopicOrPartitionError
 from aiokclient.spark.source.options import EARLIEST, LATEST, Bound, SourceOptions
 
-__all__ = ["Topic", "at_times", "bytes_per_offset", "earliest", "find", "latest", "resolve"]
-
 Offsets = dict[TopicPartition, int]
 SHOWN = 20
 """The maximum number of partitions that an error message lists."""

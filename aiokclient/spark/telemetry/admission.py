@@ -11,8 +11,6 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-__all__ = ["ACCEPTED", "BROKEN", "DUPLICATE", "LATE", "Admission"]
-
 ACCEPTED: Final = "accepted"
 BROKEN: Final = "broken"
 DUPLICATE: Final = "duplicate"

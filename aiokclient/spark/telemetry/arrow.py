@@ -29,15 +29,6 @@ from aiokclient.spark.telemetry.otlp import (
 )
 from aiokclient.spark.telemetry.pushes import read_push
 
-__all__ = [
-    "POINTS",
-    "PUSHES",
-    "TOTALS",
-    "points_of_pushes",
-    "pushes_of_records",
-    "totals_of_points",
-]
-
 ROWS: Final = 10_000
 """The number of rows at which a batch of points is complete."""
 BYTES: Final = 64 << 20

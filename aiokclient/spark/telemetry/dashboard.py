@@ -10,8 +10,6 @@ from typing import Any, TypeAlias
 from aiokclient.spark.telemetry import picture, views
 from aiokclient.spark.telemetry.tables import Tables
 
-__all__ = ["Dashboard", "make_dashboard"]
-
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
 

@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-__all__ = ["Amounts", "SeriesTotal", "SeriesValue", "add_cumulative", "add_deltas"]
-
 Amounts: TypeAlias = tuple[float, ...]
 """The numbers of a point: the value, and for histograms also the total count and each bucket's."""
 

@@ -9,20 +9,6 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
-__all__ = [
-    "LARGEST_COUNT",
-    "LARGEST_TIME_US",
-    "Bucket",
-    "BrokenPayloadError",
-    "Labels",
-    "PayloadPoint",
-    "decode",
-    "expanded_bytes",
-    "parse",
-    "points",
-    "time_of",
-]
-
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Names of labels with their values, sorted by the names."""
 COUNTING: Final = ("histogram", "exponential_histogram", "summary")

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 if TYPE_CHECKING:
     from aiokclient.spark.telemetry.dashboard import Dashboard
 
-__all__ = ["draw", "title"]
-
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 Line: TypeAlias = list[tuple[datetime, float]]
 Span: TypeAlias = tuple[datetime, datetime]

@@ -15,8 +15,6 @@ from zlib import crc32
 
 from aiokclient.spark.telemetry.otlp import LARGEST_TIME_US, BrokenPayloadError, parse, time_of
 
-__all__ = ["BUCKETS", "Push", "read_push"]
-
 BUCKETS: Final = 64
 """The number of groups of client instances. Each group has a state of its own."""
 DIGEST_BYTES: Final = 16

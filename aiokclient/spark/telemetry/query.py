@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import DataStreamWriter
 
-__all__ = ["write_tables"]
-
 DECIDED: Final = pa.schema(
     [
         *(field for field in PUSHES if field.name not in ("bucket", "problem")),

@@ -19,8 +19,6 @@ from aiokclient.spark.telemetry.arrow import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Tables", "ddl", "read_points", "read_pushes", "read_tables", "totals"]
-
 COLUMNS: Final = {
     "key": ("binary",),
     "value": ("binary",),

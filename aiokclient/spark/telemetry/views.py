@@ -9,21 +9,6 @@ from aiokclient.spark.telemetry.tables import totals
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = [
-    "fleet_by_version",
-    "instances",
-    "lag_by_client",
-    "latency_by_client",
-    "lost_pushes",
-    "rebalances_by_group",
-    "rejections",
-    "restarts",
-    "silent_clients",
-    "slow_clients",
-    "throughput_by_client",
-    "top_errors",
-]
-
 PREFIX: Final = "org.apache.kafka."
 LATENCIES: Final = (
     f"{PREFIX}producer.request.latency.avg",
