@@ -19,6 +19,7 @@ from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 from aiokclient.types import public_in
 
 NOT_ASKED = -(2**31)
+"""The bits in a response to a request that did not ask for authorized operations (KIP-430)."""
 
 
 @public_in("aiokclient.admin")
@@ -113,7 +114,10 @@ async def describe_cluster(
 async def _describe_from_metadata(
     requests: AdminRequests, authorized: bool, timeout: float | None
 ) -> ClusterDescription:
-    """Return the description from a Metadata response, for brokers older than 2.8."""
+    """Return the description from a Metadata response.
+
+    Brokers older than 2.8 have no DescribeCluster (KIP-700).
+    """
     # In version 0 of Metadata, an empty list requests all topics, not none. The response then
     # has all topics, but WantedTopicsRequest does not decode their descriptions.
     request = WantedTopicsRequest([])

@@ -297,6 +297,7 @@ def config_text(value: object) -> str:
 
 
 def _target(resource: ConfigResource) -> Target:
+    # A broker knows only its own configuration, and refuses requests about that of another one.
     own = _is_of_broker(resource) and resource.name
     return Broker(int(resource.name)) if own else AnyBroker()
 
@@ -384,7 +385,8 @@ async def list_client_metrics(requests: AdminRequests, timeout: float | None) ->
             requests.seconds_until(deadline),
         )
     except UnsupportedVersionError:
-        # Before version 4.1, the request cannot name types: brokers list only client metrics.
+        # Before Kafka 4.1 (KIP-1142), the request cannot name types: brokers list only client
+        # metrics.
         response = await requests.send(
             ListConfigResourcesRequest(), AnyBroker(), requests.seconds_until(deadline)
         )

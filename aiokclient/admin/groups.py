@@ -80,7 +80,10 @@ from aiokclient.types import OffsetAndMetadata, TopicPartition, public_in
 
 CLASSIC = "classic"
 DEAD = "Dead"
-"""The state that brokers older than 4.0 return for a group that does not exist."""
+"""The state that brokers older than 4.0 return for a group that does not exist.
+
+Later brokers return GROUP_ID_NOT_FOUND, also for a group of another type (KIP-1043).
+"""
 
 NOT_REMOVED = frozenset(
     {
@@ -90,9 +93,6 @@ NOT_REMOVED = frozenset(
     }
 )
 """Error codes that imply that the broker has removed no member."""
-
-ABSENT: Mapping[int | None, str] = {GroupIdNotFoundError.code: "no group of this type"}
-"""Error codes for a group that does not exist or is of another type."""
 
 NO_ID = UUID(int=0)
 LIST_OFFSETS: Final = "ListOffsets"
@@ -104,15 +104,6 @@ ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 """The isolation levels, in the order of their numbers in the protocol."""
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
-
-LIVE_GROUP: Mapping[int | None, tuple[str, str]] = {
-    UnknownMemberIdError.code: (
-        "The group has members, and only they may commit its offsets.",
-        "Call rewind_group() of one of its members, which moves the whole group, or stop all of "
-        "them first.",
-    )
-}
-"""The meaning of a refused commit by an administrator, by error code, and what to do."""
 
 
 async def list_groups(
@@ -239,7 +230,7 @@ async def remove_members(
 async def _remove_each(
     requests: AdminRequests, group: str, members: Iterable[str], remaining: float
 ) -> Answers[str, None]:
-    """Remove members with one request each, for brokers older than 2.4."""
+    """Remove members with one request each, for brokers older than 2.4, before KIP-345."""
 
     async def ask(items: dict[str, None], member: str) -> Answers[str, None]:
         unknown: list[KafkaError] = []
@@ -291,7 +282,10 @@ def _failure(group: Any, api: str) -> KafkaError | None:
 
 
 def _is_absent(answer: Any) -> bool:
-    return answer is None or (isinstance(answer, KafkaError) and answer.code in ABSENT)
+    """Return whether the group does not exist, or is not of the requested type."""
+    return answer is None or (
+        isinstance(answer, KafkaError) and answer.code == GroupIdNotFoundError.code
+    )
 
 
 async def list_consumer_group_offsets(
@@ -324,7 +318,7 @@ async def _list_offsets_one_by_one(
     require_stable: bool,
     remaining: float,
 ) -> Answers[str, Offsets]:
-    """Request the offsets of one group at a time, for brokers older than 3.0."""
+    """Request the offsets of one group at a time, for brokers older than 3.0, before KIP-709."""
     answers: dict[str, Offsets | KafkaError] = {}
     for group in groups:
         request = OffsetFetchRequest(group_id=group, topics=None, require_stable=require_stable)
@@ -383,8 +377,13 @@ async def alter_consumer_group_offsets(
             for result in topic.partitions:
                 tp = TopicPartition(name, result.partition_index)
                 error = error_for(result.error_code, api="OffsetCommit", resource=f"partition {tp}")
-                if error is not None and error.code in LIVE_GROUP:
-                    error.what, error.hint = LIVE_GROUP[error.code]
+                if error is not None and error.code == UnknownMemberIdError.code:
+                    # A coordinator refuses a commit without a member id while it has members.
+                    error.what = "The group has members, and only they may commit its offsets."
+                    error.hint = (
+                        "Call rewind_group() of one of its members, which moves the whole group, "
+                        "or stop all of them first."
+                    )
                 answers[tp] = error
         return answers
 

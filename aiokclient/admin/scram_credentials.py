@@ -149,6 +149,7 @@ async def describe_user_scram_credentials(
 async def _describe(
     requests: AdminRequests, users: Iterable[str] | None, timeout: float | None
 ) -> dict[str, tuple[ScramCredentialInfo, ...] | KafkaError]:
+    # A request without users asks for all of them.
     names = [UserName(name=user) for user in users or ()]
     request = DescribeUserScramCredentialsRequest(users=names)
     response = await requests.send(request, AnyBroker(), timeout)

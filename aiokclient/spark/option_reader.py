@@ -39,6 +39,14 @@ def bad_value(name: str, value: str, reason: str) -> str:
     return f"{name}: {shown!r} is not allowed. {reason}"
 
 
+def refuse_problems(problems: Collection[str]) -> None:
+    """Raise one ConfigError with the texts of all problems, if there are any."""
+    if problems:
+        error = ConfigError("\n".join(problems))
+        error.problems = tuple(problems)
+        raise error
+
+
 def number_of(text: str, default: int) -> int:
     """Return the integer in the text of a Kafka option, or the default if there is none.
 
@@ -119,10 +127,7 @@ class OptionReader:
 
     def finish(self) -> None:
         """Raise ConfigError if there are mistakes."""
-        if self._problems:
-            error = ConfigError("\n".join(self._problems))
-            error.problems = self.problems
-            raise error
+        refuse_problems(self._problems)
 
     def has(self, name: str) -> bool:
         """Return whether the option was given."""

@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 SLICE_BYTES = 2_097_152
 """The number of bytes that are sent at a time, because sending blocks the loop."""
 
-MISSING: dict[type[KafkaError], str] = {
-    UnknownTopicOrPartitionError: "which was not found within kafka.default.api.timeout.ms."
-}
-"""Errors that explain a timeout: the class of the last error before the timeout, and the text with
-which this error is then raised instead of the timeout."""
-
 
 class ArrowSends:
     """The rows that one task sends, and their first failure.
@@ -94,11 +88,15 @@ class ArrowSends:
         except ApiTimeoutError as error:
             error.resource = error.resource or topic
             cause = error.__cause__
-            if not isinstance(cause, KafkaError) or type(cause) not in MISSING:
+            missing = UnknownTopicOrPartitionError
+            if not isinstance(cause, KafkaError) or cause.code != missing.code:
                 raise
             source = "column" if self._topic is None else "option"
-            text = f"The {source} topic is {topic!r}, {MISSING[type(cause)]}"
-            raise type(cause)(text, resource=topic) from None
+            raise missing(
+                f"The {source} topic is {topic!r}, which was not found within "
+                "kafka.default.api.timeout.ms.",
+                resource=topic,
+            ) from None
         except KafkaError as error:
             error.resource = error.resource or topic
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.errors import ConfigError
+from aiokclient.spark.option_reader import refuse_problems
 from aiokclient.spark.source.options import TOPIC, TOPIC_NAME
 
 if TYPE_CHECKING:
@@ -50,10 +51,7 @@ def check_columns(schema: Any, topic: str | None) -> None:
             problems.append(
                 f"The column {name} has the type {found[name]}. It must be {' or '.join(allowed)}."
             )
-    if problems:
-        error = ConfigError("\n".join(problems))
-        error.problems = tuple(problems)
-        raise error
+    refuse_problems(problems)
 
 
 def check_topic(topic: str) -> None:

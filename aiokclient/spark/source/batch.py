@@ -118,10 +118,7 @@ def _missing(options: SourceOptions, found: Mapping[str, topics.Topic]) -> str |
         return f"subscribe: the topic {missing[0]} does not exist. Name only topics that exist."
     for tp in options.partitions:
         if tp.topic not in found or tp.partition not in found[tp.topic].partitions:
-            return (
-                f"assign: the partition {tp.topic}-{tp.partition} does not exist. Name only "
-                "partitions that exist."
-            )
+            return f"assign: the partition {tp} does not exist. Name only partitions that exist."
     return None
 
 
@@ -172,11 +169,11 @@ async def _check_log(
         if first[tp] <= start <= last[tp] and end <= last[tp] and ordered:
             continue
         if options.fail_on_data_loss:
-            given = f"The offsets {start} to {end} of {tp.topic}-{tp.partition} cannot all be read."
+            given = f"The offsets {start} to {end} of {tp} cannot all be read."
             if start > last[tp]:
-                given = f"startingOffsets: the start of {tp.topic}-{tp.partition} is {start}."
+                given = f"startingOffsets: the start of {tp} is {start}."
             elif not ordered:
-                given = f"endingOffsets: the end of {tp.topic}-{tp.partition} is {end}."
+                given = f"endingOffsets: the end of {tp} is {end}."
             raise KafkaError(
                 f"{given} Its log has the offsets {first[tp]} to {last[tp]}. Correct "
                 "startingOffsets or endingOffsets, or set failOnDataLoss to false to read the "
@@ -202,7 +199,7 @@ def _check_order(options: SourceOptions, partitions: Iterable[TopicPartition]) -
             last = ends.get(tp, end.timestamp or 0)
             if first > last >= 0:
                 raise ConfigError(
-                    f"{end.option}: the end of {tp.topic}-{tp.partition} is the {word} {last}, "
+                    f"{end.option}: the end of {tp} is the {word} {last}, "
                     f"before its start at {first} ({start.option}). It must not be before the "
                     "start."
                 )

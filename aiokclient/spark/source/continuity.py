@@ -101,8 +101,7 @@ def recreated(
 ) -> str:
     """Return the text for a topic that was deleted and created again under its name."""
     partitions = [
-        f"{_name(tp)} up to offset {offset}"
-        + (f" (the new log ends at {ends[tp]})" if tp in ends else "")
+        f"{tp} up to offset {offset}" + (f" (the new log ends at {ends[tp]})" if tp in ends else "")
         for tp, offset in sorted(reached.items())
     ]
     return (
@@ -114,7 +113,7 @@ def recreated(
 def trimmed(starts: Positions, earliest: Positions) -> list[str]:
     """Return a text for each partition whose first records were deleted before they were read."""
     return [
-        f"The records of {_name(tp)} from offset {start} to {earliest[tp] - 1} were deleted before "
+        f"The records of {tp} from offset {start} to {earliest[tp] - 1} were deleted before "
         f"the query read them: the log starts at offset {earliest[tp]} now."
         for tp, start in sorted(starts.items())
         if tp in earliest and earliest[tp] > start
@@ -124,7 +123,7 @@ def trimmed(starts: Positions, earliest: Positions) -> list[str]:
 def added_late(added: Iterable[TopicPartition], earliest: Positions) -> list[str]:
     """Return a text for each new partition whose first records are already deleted."""
     return [
-        f"The partition {_name(tp)} is new to the query, and its records from offset 0 to "
+        f"The partition {tp} is new to the query, and its records from offset 0 to "
         f"{earliest[tp] - 1} were deleted before the query read them: the log starts at offset "
         f"{earliest[tp]}."
         for tp in added
@@ -135,7 +134,7 @@ def added_late(added: Iterable[TopicPartition], earliest: Positions) -> list[str
 def beyond(starts: Positions, ends: Positions, what: str) -> list[str]:
     """Return a text for each partition whose start is greater than its end."""
     return [
-        f"The start of {_name(tp)} is offset {start}, and {what} offset {ends[tp]}."
+        f"The start of {tp} is offset {start}, and {what} offset {ends[tp]}."
         for tp, start in sorted(starts.items())
         if tp in ends and start > ends[tp]
     ]
@@ -155,7 +154,7 @@ def _follow(reached: Positions, ends: Positions, result: Comparison) -> None:
 def truncated(tp: TopicPartition, offset: int, end: int) -> str:
     """Return the text for a partition whose log ends before an offset of the query."""
     return (
-        f"The query has read or planned {_name(tp)} up to offset {offset}, and its log ends at "
+        f"The query has read or planned {tp} up to offset {offset}, and its log ends at "
         f"offset {end}: it was truncated, or the checkpoint belongs to another cluster."
     )
 
@@ -163,7 +162,7 @@ def truncated(tp: TopicPartition, offset: int, end: int) -> str:
 def gone(tp: TopicPartition, offset: int) -> str:
     """Return the text for a partition that no longer exists."""
     return (
-        f"The query has read {_name(tp)} up to offset {offset}, and the partition is gone: its "
+        f"The query has read {tp} up to offset {offset}, and the partition is gone: its "
         "topic was deleted, or the options of the query no longer name it."
     )
 
@@ -173,7 +172,3 @@ def _several(parts: list[str]) -> str:
     if len(parts) > NAMED:
         shown.append(f"and {len(parts) - NAMED} more")
     return ", ".join(shown)
-
-
-def _name(tp: TopicPartition) -> str:
-    return f"{tp.topic}-{tp.partition}"

@@ -165,7 +165,7 @@ def _starts(document: object, ends: Positions) -> dict[TopicPartition, int]:
         if tp not in ends:
             raise ConfigError(
                 'The offsets in the checkpoint cannot be used: "starts" has the partition '
-                f'{tp.topic}-{tp.partition}, but "topics" does not have it.'
+                f'{tp}, but "topics" does not have it.'
             )
     return starts
 

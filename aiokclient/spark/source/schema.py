@@ -9,7 +9,8 @@ import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from aiokclient.errors import ConfigError, KafkaError
+from aiokclient.errors import KafkaError
+from aiokclient.spark.option_reader import refuse_problems
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,10 +71,7 @@ def check_schema(schema: StructType, include_headers: bool) -> None:
         seen.add(name)
     if not seen:
         problems[f"The schema has no column. The source has {', '.join(known)}."] = None
-    if problems:
-        error = ConfigError("\n".join(problems))
-        error.problems = tuple(problems)
-        raise error
+    refuse_problems(problems)
 
 
 def range_columns(names: Sequence[str]) -> list[str]:

@@ -226,7 +226,7 @@ class StreamBatches:
             else:
                 unknown.append(tp)
         if unknown and start.initial:
-            names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in unknown)
+            names = ", ".join(map(str, unknown))
             raise ConfigError(
                 f"The checkpoint does not have the starting offsets of its first batch for "
                 f"{names}. Restart the query with a new checkpoint."
@@ -325,8 +325,7 @@ class StreamBatches:
         for tp in self._options.partitions:
             if tp.topic in logs.ids and tp not in logs.ends and tp not in start.offsets:
                 return (
-                    f"assign: the partition {tp.topic}-{tp.partition} does not exist. Name only "
-                    "partitions that exist."
+                    f"assign: the partition {tp} does not exist. Name only partitions that exist."
                 )
         if missing:
             return (

@@ -117,7 +117,7 @@ def _require_same(
 
 def _listed(partitions: list[TopicPartition]) -> str:
     more = f" and {len(partitions) - SHOWN} more" if len(partitions) > SHOWN else ""
-    return ", ".join(f"{tp.topic}-{tp.partition}" for tp in partitions[:SHOWN]) + more
+    return ", ".join(map(str, partitions[:SHOWN])) + more
 
 
 async def at_times(client: Client, times: Mapping[TopicPartition, int]) -> Offsets:
