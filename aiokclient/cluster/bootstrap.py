@@ -31,10 +31,9 @@ from aiokclient.errors import (
 )
 from aiokclient.log.client_log import ClientLog
 from aiokclient.log.kept_errors import bare
-from aiokclient.network.cluster_check import confirms, identifying_request
 from aiokclient.network.diagnosis import ClosedEarlyError, UnresolvedError
 from aiokclient.network.pool import ConnectionPool, Purpose
-from aiokclient.network.setup import RUNGS
+from aiokclient.network.setup import RUNGS, confirms, identifying_request
 from aiokclient.network.transport import delayed_by, resolve
 from aiokclient.policy import Backoff, Retry, ends_start, refuses_login
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
@@ -46,8 +45,8 @@ if TYPE_CHECKING:
     from aiokclient.config.client import ClientConfig
     from aiokclient.errors import KafkaError
     from aiokclient.log.client_log import ClientLog
-    from aiokclient.network.cluster_check import ClusterCheck
     from aiokclient.network.connection import BrokerConnection
+    from aiokclient.network.setup import ClusterCheck
     from aiokclient.network.transport import Address, Connector
     from aiokclient.policy import Retry
     from aiokclient.protocol.messages.metadata import MetadataResponse

@@ -44,10 +44,8 @@ from aiokclient.network.sasl import (
     Mechanism,
     Thread,
 )
-from aiokclient.network.setup import SetupProgress
-from aiokclient.network.traffic import size_of
+from aiokclient.network.setup import SetupProgress, SetupRequests
 from aiokclient.protocol.api import ApiKey, negotiate
-from aiokclient.protocol.framing import ClientPipeline
 from aiokclient.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from aiokclient.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from aiokclient.protocol.schema import Request, Response
@@ -72,9 +70,7 @@ class Ask(Protocol):
 
 
 async def authenticate(
-    connection: BrokerConnection,
-    pipeline: ClientPipeline,
-    versions: Versions,
+    requests: SetupRequests,
     sasl: Sasl,
     login: Login,
     timeout_s: float,
@@ -97,12 +93,12 @@ async def authenticate(
         message = f", message {number} of {sasl.mechanism}" if number else f" for {sasl.mechanism}"
         step = f"{_api_of(request)}{message}"
         progress.awaited = f"the SASL authentication ({step})"
-        return await _ask(connection, pipeline, request, version)
+        return await _ask(requests, request, version)
 
-    broker = connection.broker
+    broker = requests.broker
     try:
         async with asyncio.timeout(timeout_s):
-            return await _converse(ask, broker, versions, sasl, login)
+            return await _converse(ask, broker, requests.versions, sasl, login)
     except TimeoutError:
         raise _too_slow(broker, timeout_s, step) from None
 
@@ -241,16 +237,10 @@ def _refusal(
     )
 
 
-async def _ask(
-    connection: BrokerConnection, pipeline: ClientPipeline, request: Request[R], version: int
-) -> R:
-    broker = connection.broker
-    api = _api_of(request)
-    traffic, time = connection.traffic, asyncio.get_running_loop().time
-    began = time()
-    answer = _write(connection, pipeline, request, version)
+async def _ask(requests: SetupRequests, request: Request[R], version: int) -> R:
+    broker, api = requests.broker, _api_of(request)
     try:
-        frame = await answer
+        return await requests.ask(request, version)
     except DisconnectedError as error:
         raise DisconnectedError(
             f"{broker.address} closed the connection during the SASL authentication. Check that "
@@ -258,25 +248,7 @@ async def _ask(
             api=api,
             broker=broker.node_id,
         ) from error
-    try:
-        response: R = pipeline.match_response(frame).decode(frame)
     except ProtocolError as error:
         error.api, error.broker = api, broker.node_id
         error.message = f"{broker.address} sent a malformed SASL response. {error.message}"
         raise
-    traffic.log_response(broker, api, version, len(frame), time() - began, response)
-    return response
-
-
-def _write(
-    connection: BrokerConnection, pipeline: ClientPipeline, request: Request[Any], version: int
-) -> asyncio.Future[Any]:
-    """Write a request during the setup, and return the future of the next frame."""
-    _, segments = pipeline.send(request, version)
-    connection.traffic.log_request(
-        connection.broker,
-        _api_of(request),
-        version,
-        size_of(segments),
-    )
-    return connection.exchange_frame(segments)

@@ -20,6 +20,11 @@ turn out to be unusable after that. Then the addresses that have not failed race
 those that were cancelled. Any error other than DisconnectedError (such as a certificate that is not
 accepted) ends the race: no further attempt begins, and the error is raised unless an attempt in
 progress wins.
+
+An address may have a new owner: another broker, or a broker of another cluster. From version 5 of
+ApiVersions on, the client names the expected cluster id and broker id, and a broker with other ids
+refuses the connection (KIP-1242). Older brokers ignore the ids. If it matters whether an older
+broker is in the same cluster, it is asked for its metadata before any other request.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ from enum import Enum
 from itertools import chain, zip_longest
 from struct import Struct
 from struct import error as StructError
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 import anyio
 
@@ -46,13 +51,6 @@ from aiokclient.errors import (
     UnsupportedVersionError,
     error_for,
 )
-from aiokclient.network.cluster_check import (
-    CHECKED_FROM,
-    ClusterCheck,
-    Expected,
-    check_cluster,
-    identifying_request,
-)
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.event_hub import EventHub
 from aiokclient.network.tls import TlsContexts, server_name
@@ -61,22 +59,32 @@ from aiokclient.network.transport import Address, Connector, resolve
 from aiokclient.protocol.api import ApiKey, negotiate
 from aiokclient.protocol.framing import ClientPipeline
 from aiokclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from aiokclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from aiokclient.protocol.schema import Request, Response
 
 if TYPE_CHECKING:
     from aiokclient.network.login import Sasl
     from aiokclient.network.sasl import Login
+    from aiokclient.protocol.fields import Buffer
 
 __all__ = [
     "AddressRace",
+    "ClusterCheck",
     "ConnectionSettings",
     "ConnectionSetup",
-    "SetupProgress",
+    "Expected",
     "RUNGS",
+    "SetupProgress",
+    "SetupRequests",
     "STAGGER_S",
     "TLS_HANDSHAKE",
     "alternate",
+    "confirms",
+    "identifying_request",
     "open_connection",
 ]
+
+R = TypeVar("R", bound=Response)
 
 STAGGER_S = 0.25
 """Seconds from the beginning of one attempt to that of the next, as RFC 8305 recommends."""
@@ -194,7 +202,7 @@ RUNGS = (ApiVersionsRequest.max_version, 3, 0)
 TLS_HANDSHAKE = "the TLS handshake"
 HIGHEST_PORT = 65535
 
-_ANSWER = Struct(">ih")
+_ERROR_CODE = Struct(">h")
 
 
 class _Answer(Enum):
@@ -209,6 +217,51 @@ _ANSWERS = {
     RebootstrapRequiredError.code: _Answer.ELSEWHERE,
 }
 """The meaning of error codes of ApiVersions. Any other code fails the connection."""
+
+
+CHECKED_FROM: Final = 5
+"""The lowest version of ApiVersions with which a broker checks the ids."""
+
+NAMES_CLUSTER: Final = 2
+"""The lowest version of Metadata whose response has the cluster id."""
+
+SOFTWARE_NAME: Final = "aiokclient"
+SOFTWARE_VERSION: Final = "0.1.0"
+
+Expected = tuple[str, int]
+"""The cluster id and the broker id that a connection is meant for."""
+
+
+class ClusterCheck(Protocol):
+    """The identity of a client's cluster, by which new connections are checked."""
+
+    @property
+    def checks(self) -> bool:
+        """Whether ApiVersions carries the expected ids."""
+
+    def expected_ids(self, node_id: int) -> Expected | None:
+        """Return the ids that ApiVersions carries, or None if it carries no ids."""
+
+    def is_in_doubt(self, node_id: int) -> bool:
+        """Return whether a broker that has not confirmed the ids must name its cluster."""
+
+    def compare_ids(self, node_id: int, address: str, found: MetadataResponse) -> KafkaError | None:
+        """Return an error if the broker has named another cluster."""
+
+
+def confirms(connection: BrokerConnection) -> bool:
+    """Return whether a broker can confirm the ids that ApiVersions carries."""
+    return connection.broker.version_of(ApiVersionsRequest) >= CHECKED_FROM
+
+
+def identifying_request(expected: Expected | None = None) -> ApiVersionsRequest:
+    """Return ApiVersions with the ids that the broker is to confirm, if any."""
+    request = ApiVersionsRequest(
+        client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
+    )
+    if expected is not None:
+        request.cluster_id, request.node_id = expected
+    return request
 
 
 class ConnectionSettings(NamedTuple):
@@ -238,6 +291,55 @@ class SetupProgress:
         """Whether the name of the broker has been resolved."""
         self.awaited = ""
         """The step that the client awaits from a server that accepted its connection."""
+
+
+class SetupRequests:
+    """The requests that set up one connection. Each waits for its response."""
+
+    def __init__(self, connection: BrokerConnection, client_id: str) -> None:
+        self.connection = connection
+        self.broker = connection.broker
+        self.versions: Mapping[int, tuple[int, int]] = {}
+        """The versions of each API that the broker supports, once it has answered ApiVersions."""
+        self._pipeline = ClientPipeline(client_id)
+
+    def negotiate(self, request: type[Request[Any]]) -> int:
+        """Return the version in which a request is sent. Raises UnsupportedVersionError."""
+        return negotiate(request, self.versions.get(request.api_key))
+
+    async def ask(self, request: Request[R], version: int) -> R:
+        """Send a request, and return its response.
+
+        Raises DisconnectedError if the broker closes the connection, and ProtocolError if the
+        response is malformed.
+        """
+        time = asyncio.get_running_loop().time
+        began = time()
+        frame = await self.write(request, version)
+        response: R = self._pipeline.match_response(frame).decode(frame)
+        self.log_response(response, version, len(frame), time() - began)
+        return response
+
+    def write(self, request: Request[Any], version: int) -> asyncio.Future[Buffer]:
+        """Send a request, and return a future of the frame of its response.
+
+        The frame may have a secret, so no function that can raise an error has its segments in a
+        local variable.
+        """
+        _, segments = self._pipeline.send(request, version)
+        api = request.api_key.api_name
+        self.connection.traffic.log_request(self.broker, api, version, size_of(segments))
+        return self.connection.exchange_frame(segments)
+
+    def match_response(self, frame: Buffer) -> None:
+        """Raise ProtocolError unless a frame is the response to the last request."""
+        self._pipeline.match_response(frame)
+
+    def log_response(self, response: Response, version: int, size: int, seconds: float) -> None:
+        """Log a response in the wire log."""
+        api = response.api_key.api_name
+        traffic = self.connection.traffic
+        traffic.log_response(self.broker, api, version, size, seconds, response)
 
 
 class ConnectionSetup:
@@ -287,25 +389,24 @@ class ConnectionSetup:
     async def set_up(self, connection: BrokerConnection, login: Login | None) -> None:
         """Set up a connection that has just been connected. Close it on any error."""
         settings = self._settings
+        requests = SetupRequests(connection, settings.client_id)
         try:
-            pipeline = ClientPipeline(settings.client_id)
             cluster, node_id = settings.cluster, connection.broker.node_id
             expected = None if cluster is None else cluster.expected_ids(node_id)
-            versions, features, checked = await self._negotiate_versions(
-                connection, pipeline, expected
-            )
+            features, checked = await self._negotiate_versions(requests, expected)
             lifetime_ms = 0
             if settings.sasl is not None and login is not None:
-                lifetime_ms = await self._authenticate(
-                    connection, pipeline, versions, settings.sasl, login
-                )
+                lifetime_ms = await self._authenticate(requests, settings.sasl, login)
             elif settings.tls is not None:
                 # As in Java's client, TLS without SASL counts as an authentication in the metrics.
                 connection.traffic.count_authentication(None)
             if cluster is not None and not checked and cluster.is_in_doubt(node_id):
-                await check_cluster(connection, pipeline, versions, cluster, settings.request_s)
+                await self._check_cluster(requests, cluster)
             connection.end_setup(
-                versions, settings.receive_max, features=features, session_lifetime_ms=lifetime_ms
+                requests.versions,
+                settings.receive_max,
+                features=features,
+                session_lifetime_ms=lifetime_ms,
             )
             if connection.closed:
                 raise DisconnectedError(
@@ -315,28 +416,39 @@ class ConnectionSetup:
             connection.abort()
             raise
 
-    async def _authenticate(
-        self,
-        connection: BrokerConnection,
-        pipeline: ClientPipeline,
-        versions: Mapping[int, tuple[int, int]],
-        sasl: Sasl,
-        login: Login,
-    ) -> int:
+    async def _authenticate(self, requests: SetupRequests, sasl: Sasl, login: Login) -> int:
         """Authenticate, and count the outcome."""
         from aiokclient.network.authentication import authenticate
 
+        traffic = requests.connection.traffic
         try:
-            lifetime_ms = await authenticate(
-                connection, pipeline, versions, sasl, login, self._timeout_s, self._progress
-            )
+            lifetime_ms = await authenticate(requests, sasl, login, self._timeout_s, self._progress)
         except KafkaError as error:
-            connection.traffic.count_failed_authentication(again=False)
+            traffic.count_failed_authentication(again=False)
             sasl.on_outcome(login, error)
             raise
         sasl.on_outcome(login, None)
-        connection.traffic.count_authentication(None)
+        traffic.count_authentication(None)
         return lifetime_ms
+
+    async def _check_cluster(self, requests: SetupRequests, cluster: ClusterCheck) -> None:
+        """Ask a broker for its cluster id. Raises the error of `ClusterCheck.compare_ids`."""
+        version = requests.negotiate(MetadataRequest)
+        if version < NAMES_CLUSTER:
+            return
+        broker, timeout_s = requests.broker, self._settings.request_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                response = await requests.ask(MetadataRequest(topics=[]), version)
+        except TimeoutError:
+            text = f"{broker.address} did not say in which cluster it is within {timeout_s:.1f} s."
+            raise diagnosis.SilentError(text, broker=broker.node_id) from None
+        except DisconnectedError as error:
+            text = f"{broker.address} closed the connection before it said in which cluster it is."
+            raise DisconnectedError(text, api="Metadata", broker=broker.node_id) from error
+        problem = cluster.compare_ids(broker.node_id, broker.address, response)
+        if problem is not None:
+            raise problem
 
     async def _connect_transport(self, connection: BrokerConnection, address: Address) -> None:
         broker = connection.broker
@@ -386,16 +498,16 @@ class ConnectionSetup:
                 raise diagnosis.excluded_suite(broker.address, suite, version)
 
     async def _negotiate_versions(
-        self, connection: BrokerConnection, pipeline: ClientPipeline, expected: Expected | None
-    ) -> tuple[Mapping[int, tuple[int, int]], Mapping[str, int], bool]:
-        """Return the versions of the APIs and the levels of the features that the broker supports.
+        self, requests: SetupRequests, expected: Expected | None
+    ) -> tuple[Mapping[str, int], bool]:
+        """Ask for the versions of the APIs. Return the levels of the features.
 
-        The third value tells whether the broker has confirmed the `expected` ids.
+        The second value tells whether the broker has confirmed the `expected` ids.
         """
-        broker = connection.broker
+        broker = requests.broker
         version = RUNGS[self._rung % len(RUNGS)]
         for _ in RUNGS:
-            response = await self._ask_versions(connection, pipeline, version, expected)
+            response = await self._ask_versions(requests, version, expected)
             answer = _ANSWERS.get(response.error_code)
             spoken = {
                 entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys
@@ -404,7 +516,8 @@ class ConnectionSetup:
                 features = {
                     each.name: each.max_version_level for each in response.finalized_features
                 }
-                return spoken, features, expected is not None and version >= CHECKED_FROM
+                requests.versions = spoken
+                return features, expected is not None and version >= CHECKED_FROM
             if answer is not _Answer.LOWER:
                 error = error_for(response.error_code, api="ApiVersions", broker=broker.address)
                 assert error is not None
@@ -423,23 +536,15 @@ class ConnectionSetup:
         )
 
     async def _ask_versions(
-        self,
-        connection: BrokerConnection,
-        pipeline: ClientPipeline,
-        version: int,
-        expected: Expected | None,
+        self, requests: SetupRequests, version: int, expected: Expected | None
     ) -> ApiVersionsResponse:
-        broker = connection.broker
+        broker = requests.broker
         request_s, tls = self._settings.request_s, self._settings.tls
-        request = identifying_request(expected)
-        # The response may have another version than the request, so the pipeline cannot decode it.
-        correlation_id, segments = pipeline.send(request, version, expect_response=False)
-        traffic, api, time = connection.traffic, "ApiVersions", asyncio.get_running_loop().time
-        traffic.log_request(broker, api, version, size_of(segments))
+        time = asyncio.get_running_loop().time
         began = time()
         try:
             async with asyncio.timeout(request_s):
-                frame = await connection.exchange_frame(segments)
+                frame = await requests.write(identifying_request(expected), version)
         except TimeoutError:
             raise diagnosis.SilentError(
                 f"{broker.address} accepted the connection, but did not answer ApiVersions within "
@@ -450,23 +555,21 @@ class ConnectionSetup:
             # In TLS 1.3, the server rejects a client certificate after the client's handshake.
             if isinstance(error.__cause__, ssl.SSLError):
                 certificate = None if tls is None else tls.has_certificate
-                traffic.count_failed_authentication(again=False)
+                requests.connection.traffic.count_failed_authentication(again=False)
                 raise diagnosis.tls_failure(broker.address, error.__cause__, certificate) from error
             raise diagnosis.closed_early(broker.address, tls=False) from error
         try:
-            answered, code = _ANSWER.unpack_from(frame)
-            if answered != correlation_id:
-                raise ProtocolError(
-                    f"The response has the correlation id {answered} instead of {correlation_id}."
-                )
+            requests.match_response(frame)
+            # The response may have another version than the request.
+            (code,) = _ERROR_CODE.unpack_from(frame, 4)
             if _ANSWERS.get(code) is _Answer.LOWER:
                 response = _refusal(bytes(frame[4:]), code)
             else:
                 response = ApiVersionsResponse.decode(frame[4:], version)
-            traffic.log_response(broker, api, version, len(frame), time() - began, response)
-            return response
         except (ProtocolError, StructError) as error:
             raise diagnosis.not_kafka(broker.address, bytes(frame[:16])) from error
+        requests.log_response(response, version, len(frame), time() - began)
+        return response
 
 
 async def open_connection(

@@ -12,7 +12,7 @@ everything that belongs to the old cluster is discarded, and nothing is tried in
 Names and addresses may be redirected to another cluster, such as a standby. Nothing of the old
 cluster is valid there: neither offsets nor ids of topics, producers, and members. So each metadata
 response is compared with the known cluster id, and connections are compared as
-`network/cluster_check` describes. A broker that cannot check the ids itself is asked for its
+`network/setup` describes. A broker that cannot check the ids itself is asked for its
 cluster
 
 - always, with `cluster_id_change="fail"`, because nothing may reach another cluster;
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.config.client import ClientConfig
     from aiokclient.errors import KafkaError
-    from aiokclient.network.cluster_check import Expected
+    from aiokclient.network.setup import Expected
     from aiokclient.protocol.messages.metadata import MetadataResponse
     from aiokclient.protocol.schema import Request
 

@@ -22,10 +22,9 @@ from aiokclient.config.client import ClientConfig
 from aiokclient.config.kinds import written
 from aiokclient.errors import InvalidMetadataError, KafkaError, UnsupportedVersionError
 from aiokclient.log.client_log import ClientLog
-from aiokclient.network.cluster_check import confirms
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.pool import ConnectionPool, PoolOwner, Purpose
-from aiokclient.network.setup import ConnectionSettings
+from aiokclient.network.setup import ConnectionSettings, confirms
 from aiokclient.policy import Backoff, refuses_login
 from aiokclient.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,

@@ -39,8 +39,8 @@ from aiokclient.errors import (
     UnsupportedVersionError,
     error_for,
 )
-from aiokclient.network.cluster_check import identifying_request
 from aiokclient.network.pool import Purpose
+from aiokclient.network.setup import identifying_request
 from aiokclient.policy import Decision, Scope, classify
 from aiokclient.producer.transaction.status import (
     CurrentTransaction,
