@@ -621,17 +621,12 @@ class ConnectionPool:
         """
         self.confirmed = False
         for slot in list(self._slots.values()):
-            self._slots.pop(slot.key, None)
-            slot.released = True
-            slot.end_attempt()
-            if slot.connection is not None:
-                slot.connection.close(why)
-            slot.settle_attempt(DisconnectedError(why.message, broker=self.node_id))
+            self._end_slot(slot, DisconnectedError(why.message, broker=self.node_id), why)
 
     def release(self, owner: Hashable) -> None:
         """Close the connections of an owner. Its waiting callers get ClosedError."""
         for slot in [slot for slot in self._slots.values() if slot.key[1] is owner]:
-            self._end_slot(slot)
+            self._end_slot(slot, ClosedError("The client is closed."))
 
     def retire(self) -> None:
         """Close the connections gracefully, because the broker has another address now, or none.
@@ -652,15 +647,16 @@ class ConnectionPool:
         """Close all connections. Waiting callers get ClosedError. Synchronous, idempotent."""
         self._closed = True
         for slot in list(self._slots.values()):
-            self._end_slot(slot)
+            self._end_slot(slot, ClosedError("The client is closed."))
 
-    def _end_slot(self, slot: _Slot) -> None:
+    def _end_slot(self, slot: _Slot, outcome: KafkaError, reason: KafkaError | None = None) -> None:
+        """Close the connection of a slot with a reason. Its waiting callers get the outcome."""
         self._slots.pop(slot.key, None)
         slot.released = True
         slot.end_attempt()
         if slot.connection is not None:
-            slot.connection.close()
-        slot.settle_attempt(ClosedError("The client is closed."))
+            slot.connection.close(reason)
+        slot.settle_attempt(outcome)
 
 
 def _advised(error: KafkaError, advice: str) -> KafkaError:

@@ -303,20 +303,8 @@ class Traffic:
 
     def log_request(self, broker: ConnectedBroker, api: str, version: int, size: int) -> None:
         """Log a request that was written."""
-        self._log.debug(
-            "%s v%d to %s: request of %d bytes",
-            api,
-            version,
-            _shown(broker),
-            size,
-            extra={
-                "event": "wire_request",
-                "api": api,
-                "version": version,
-                "broker": _named(broker.node_id),
-                "size": size,
-            },
-        )
+        text = f"request of {size} bytes"
+        self._log_exchange("wire_request", "to", broker, api, version, text, size=size)
 
     def log_response(
         self,
@@ -330,41 +318,42 @@ class Traffic:
         """Log a response, with the names of the errors in it."""
         names = list(dict.fromkeys(_errors(response)))
         error = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
-        self._log.debug(
-            "%s v%d from %s: response of %d bytes after %.3f s%s",
-            api,
-            version,
-            _shown(broker),
-            size,
-            seconds,
-            f", {error}" if error else "",
-            extra={
-                "event": "wire_response",
-                "api": api,
-                "version": version,
-                "broker": _named(broker.node_id),
-                "size": size,
-                "seconds": seconds,
-                "error": error or None,
-            },
-        )
+        text = f"response of {size} bytes after {seconds:.3f} s{f', {error}' if error else ''}"
+        more = {"size": size, "seconds": seconds, "error": error or None}
+        self._log_exchange("wire_response", "from", broker, api, version, text, **more)
 
     def log_failure(self, broker: ConnectedBroker, sent: PendingRequest, error: KafkaError) -> None:
         """Log a request that gets no response."""
-        if not self.is_logged(DEBUG):
-            return
+        if self.is_logged(DEBUG):
+            kind = type(error).__name__
+            text = f"no response: {kind}"
+            self._log_exchange(
+                "wire_failure", "to", broker, sent.api, sent.version, text, error=kind
+            )
+
+    def _log_exchange(
+        self,
+        event: str,
+        direction: str,
+        broker: ConnectedBroker,
+        api: str,
+        version: int | None,
+        text: str,
+        **more: object,
+    ) -> None:
         self._log.debug(
-            "%s v%s to %s: no response: %s",
-            sent.api,
-            "?" if sent.version is None else sent.version,
+            "%s v%s %s %s: %s",
+            api,
+            "?" if version is None else version,
+            direction,
             _shown(broker),
-            type(error).__name__,
+            text,
             extra={
-                "event": "wire_failure",
-                "api": sent.api,
-                "version": sent.version,
+                "event": event,
+                "api": api,
+                "version": version,
                 "broker": _named(broker.node_id),
-                "error": type(error).__name__,
+                **more,
             },
         )
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from aiokclient.memory import MANY, untrack, untrack_whole
@@ -51,21 +51,22 @@ def smallest_size(element: Any, version: int, flexible: bool) -> int:
 
 class DecoderSource(Source):
     sifted: Field | None = None
-    """The array field whose elements are dropped unless the decoder's argument `keep` accepts them.
+    """The array whose structs are dropped unless the decoder's argument `keep` accepts them.
 
-    It is None for a decoder without that argument, which keeps all elements.
+    It is None for a decoder without that argument, which keeps all.
     """
 
     def __init__(self, cls: Any, version: int) -> None:
         super().__init__(cls, version)
         self.names |= {"MANY": MANY, "untrack": untrack, "untrack_whole": untrack_whole}
 
-    def compile(self) -> Decoder:
+    def compile(self, sifted: Field | None = None) -> Any:
+        """Return the decoder, or with a field of an array, the sieve of its elements."""
+        self.sifted = sifted
         self.view = self.cls._reads_views
         message = self.struct(self.cls, self.cls.__name__)
         self.line(f"return {message}, pos")
-        decoder: Decoder = self.assemble("decode", "buf, pos")
-        return decoder
+        return self.assemble("decode", "buf, pos" if sifted is None else "buf, pos, keep")
 
     def before(self) -> list[str]:
         return ["    end = len(buf)"]
@@ -129,13 +130,10 @@ class DecoderSource(Source):
             self.line(f"{target} = {self.literal(value)}")
 
     def field(self, field: Field, target: str, path: str) -> None:
-        if field is self.sifted:
-            self.sift(field, target, f"{path}.{field.name}")
-            return
         path = f"{path}.{field.name}"
         null = field.nullable_in(self.version)
         if field.kind == "array":
-            self.array(field.element, target, null, path)
+            self.array(field, target, null, path)
         elif field.kind != "struct":
             flexible = field.flexible_in(self.version, self.flexible)
             self.scalar(field.element, target, null, flexible, path)
@@ -164,23 +162,13 @@ class DecoderSource(Source):
             self.line(f"{length} -= 1")
         return length
 
-    @contextmanager
-    def unless_null(self, length: str, target: str, null: bool) -> Iterator[None]:
-        if not null:
-            yield
-            return
-        with self.block(f"if {length} == -1:"):
-            self.line(f"{target} = None")
-        with self.block("else:"):
-            yield
-
     def scalar(self, kind: Scalar, target: str, null: bool, flexible: bool, path: str) -> None:
         if kind.code:
             self.pending.append((kind.code, target))
             return
         length = self.length(kind.kind, flexible)
         most = f" or {length} > {MAX_STRING}" if kind.kind == "string" and flexible else ""
-        with self.unless_null(length, target, null):
+        with self.unless(f"{length} == -1", f"{target} = None", null):
             self.line(f"stop = pos + {length}")
             with self.block(f"if {length} < 0 or stop > end{most}:"):
                 self.line(f"bad_length({path!r}, {length}, buf, pos)")
@@ -194,13 +182,13 @@ class DecoderSource(Source):
             return "bytes(buf[pos:stop])"
         return "buf[pos:stop]"
 
-    def array(self, element: Any, target: str, null: bool, path: str) -> None:
-        count = self.length("array", self.flexible)
-        with self.unless_null(count, target, null):
+    def array(self, field: Field, target: str, null: bool, path: str) -> None:
+        element, count = field.element, self.length("array", self.flexible)
+        with self.unless(f"{count} == -1", f"{target} = None", null):
             if isinstance(element, Scalar) and element.code in _INTEGERS:
                 self.integers(element.code, count, target, path)
             else:
-                self.elements(element, count, target, path)
+                self.elements(element, count, target, path, sifted=field is self.sifted)
 
     def integers(self, code: str, count: str, target: str, path: str) -> None:
         readers = self.constant("read_" + code, _INTEGERS[code])
@@ -212,49 +200,25 @@ class DecoderSource(Source):
             self.line(f"{target} = integers(buf, pos, {count}, {code!r})")
         self.line(f"pos += {size}")
 
-    def elements(self, element: Any, count: str, target: str, path: str) -> None:
+    def elements(self, element: Any, count: str, target: str, path: str, *, sifted: bool) -> None:
         self.check(count, smallest_size(element, self.version, self.flexible), path)
         items = self.fresh("items")
         self.line(f"{items} = []")
         many = self.many(items, count) if is_struct(element) else ""
         with self.block(f"for _ in range({count}):"):
-            if is_struct(element):
-                item = self.struct(element, path)
-            else:
+            if not is_struct(element):
                 item = self.fresh("item")
                 self.scalar(element, item, False, self.flexible, path)
                 self.flush()
-            self.line(f"{items}.append({item})")
-            if is_struct(element):
-                self.hide(item, many)
-        self.line(f"{target} = {items}")
-
-    def compile_sieve(self, sifted: Field) -> Sieve:
-        """Compile `decode(buf, pos, keep)`, which keeps the elements for which `keep` is true.
-
-        All other elements are dropped right after they were decoded, so that a very long array
-        takes time but no memory.
-        """
-        self.sifted = sifted
-        self.view = self.cls._reads_views
-        message = self.struct(self.cls, self.cls.__name__)
-        self.line(f"return {message}, pos")
-        sieve: Sieve = self.assemble("decode", "buf, pos, keep")
-        return sieve
-
-    def sift(self, field: Field, target: str, path: str) -> None:
-        count = self.length("array", self.flexible)
-        with self.unless_null(count, target, field.nullable_in(self.version)):
-            self.check(count, smallest_size(field.element, self.version, self.flexible), path)
-            items = self.fresh("items")
-            self.line(f"{items} = []")
-            many = self.many(items, count)
-            with self.block(f"for _ in range({count}):"):
-                item = self.struct(field.element, path)
-                with self.block(f"if keep({item}):"):
+                self.line(f"{items}.append({item})")
+            else:
+                item = self.struct(element, path)
+                # A struct that is not kept is freed before the next one is decoded, so that a very
+                # long array takes time but no memory.
+                with self.block(f"if keep({item}):") if sifted else nullcontext():
                     self.line(f"{items}.append({item})")
                     self.hide(item, many)
-            self.line(f"{target} = {items}")
+        self.line(f"{target} = {items}")
 
     def many(self, items: str, count: str) -> str:
         """Write the code that hides an array from the garbage collector if the array is long.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from aiokclient.protocol._source import INTEGER_SIZES, LENGTHS, Source, is_struct
@@ -106,7 +105,7 @@ class EncoderSource(Source):
             return
         data, length = self.fresh("b"), self.fresh("n")
         self.line(f"{data} = {value}")
-        with self.measured(data, length, null):
+        with self.unless(f"{data} is None", f"{length} = -1", null):
             self.measure(kind.kind, data, length, path)
         self.write_length(kind.kind, length, flexible)
         if kind.kind == "records":
@@ -119,16 +118,6 @@ class EncoderSource(Source):
                 self.line(f"out += {data}")
         else:
             self.line(f"out += {data}")
-
-    @contextmanager
-    def measured(self, value: str, length: str, null: bool) -> Iterator[None]:
-        if not null:
-            yield
-            return
-        with self.block(f"if {value} is None:"):
-            self.line(f"{length} = -1")
-        with self.block("else:"):
-            yield
 
     def measure(self, kind: str, data: str, length: str, path: str) -> None:
         if kind == "records":
@@ -155,7 +144,7 @@ class EncoderSource(Source):
     def array(self, element: Any, value: str, null: bool, path: str) -> None:
         items, count = self.fresh("items"), self.fresh("n")
         self.line(f"{items} = {value}")
-        with self.measured(items, count, null):
+        with self.unless(f"{items} is None", f"{count} = -1", null):
             self.line(f"{count} = len({items})")
         self.write_length("array", count, self.flexible)
         if null:

@@ -48,6 +48,17 @@ class Source:
         yield
         self.depth -= 1
 
+    @contextmanager
+    def unless(self, condition: str, otherwise: str, null: bool) -> Iterator[None]:
+        """Write the lines of the body, which `null` makes the alternative to another line."""
+        if not null:
+            yield
+            return
+        with self.block(f"if {condition}:"):
+            self.line(otherwise)
+        with self.block("else:"):
+            yield
+
     def fresh(self, letter: str) -> str:
         """Return a new variable name."""
         self.numbers += 1

@@ -33,7 +33,8 @@ __all__ = [
 
 def compile_decoder(cls: Any, version: int) -> Decoder:
     """Return the function that decodes a message class in a version."""
-    return DecoderSource(cls, version).compile()
+    decoder: Decoder = DecoderSource(cls, version).compile()
+    return decoder
 
 
 def compile_sieve(cls: Any, version: int, field: str) -> Sieve:
@@ -43,7 +44,8 @@ def compile_sieve(cls: Any, version: int, field: str) -> Sieve:
     ``keep(element)`` is true.
     """
     (sifted,) = [each for each in cls._fields if each.name == field]
-    return DecoderSource(cls, version).compile_sieve(sifted)
+    sieve: Sieve = DecoderSource(cls, version).compile(sifted)
+    return sieve
 
 
 def compile_encoder(cls: Any, version: int) -> Encoder:

@@ -9,7 +9,7 @@ its type and the constructor's argument is optional.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from uuid import UUID
 
 if TYPE_CHECKING:
@@ -67,6 +67,18 @@ class Unset:
 UNSET: Final = Unset()
 
 
+class Traits(TypedDict, total=False):
+    """The arguments of `Field` that specifiers take, too."""
+
+    null: str | None
+    tag: int | None
+    tagged: str | None
+    flexible: str | None
+    default: object
+    ignorable: bool
+    secret: bool
+
+
 class Field:
     """One declared field of a message.
 
@@ -99,13 +111,14 @@ class Field:
         kind: str,
         element: Any,
         versions: str,
-        null: str | None,
-        tag: int | None,
-        tagged: str | None,
-        flexible: str | None,
-        default: object,
-        ignorable: bool,
-        secret: bool,
+        *,
+        null: str | None = None,
+        tag: int | None = None,
+        tagged: str | None = None,
+        flexible: str | None = None,
+        default: object = UNSET,
+        ignorable: bool = False,
+        secret: bool = False,
     ) -> None:
         self.name = ""
         self.kind = kind
@@ -175,31 +188,9 @@ class Scalar:
         self.size = size
         self.default = default
 
-    def __call__(
-        self,
-        versions: str = ALL,
-        *,
-        null: str | None = None,
-        tag: int | None = None,
-        tagged: str | None = None,
-        flexible: str | None = None,
-        default: object = UNSET,
-        ignorable: bool = False,
-        secret: bool = False,
-    ) -> Any:
+    def __call__(self, versions: str = ALL, **traits: Unpack[Traits]) -> Any:
         """Declare a field of this kind; see Field for the arguments."""
-        return Field(
-            self.kind,
-            self,
-            versions,
-            null,
-            tag,
-            tagged,
-            flexible,
-            default,
-            ignorable,
-            secret,
-        )
+        return Field(self.kind, self, versions, **traits)
 
     def __repr__(self) -> str:
         return self.kind
@@ -221,29 +212,11 @@ bytes_ = Scalar("bytes", "", 0, b"")
 records = Scalar("records", "", 0, None)
 
 
-def array(
-    element: Scalar | type[Any],
-    versions: str = ALL,
-    *,
-    null: str | None = None,
-    tag: int | None = None,
-    tagged: str | None = None,
-    default: object = UNSET,
-    ignorable: bool = False,
-) -> Any:
+def array(element: Scalar | type[Any], versions: str = ALL, **traits: Unpack[Traits]) -> Any:
     """Declare a list of scalars (``array(int32)``) or of structs (``array(Topic)``)."""
-    return Field("array", element, versions, null, tag, tagged, None, default, ignorable, False)
+    return Field("array", element, versions, **traits)
 
 
-def struct(
-    element: type[Any],
-    versions: str = ALL,
-    *,
-    null: str | None = None,
-    tag: int | None = None,
-    tagged: str | None = None,
-    default: object = UNSET,
-    ignorable: bool = False,
-) -> Any:
+def struct(element: type[Any], versions: str = ALL, **traits: Unpack[Traits]) -> Any:
     """Declare a struct inside of another one. Its default has the defaults of its fields."""
-    return Field("struct", element, versions, null, tag, tagged, None, default, ignorable, False)
+    return Field("struct", element, versions, **traits)
