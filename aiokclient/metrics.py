@@ -51,6 +51,7 @@ __all__ = [
     "Spread",
     "Timed",
     "TopicCounters",
+    "UNCOUNTED",
     "counted",
     "gauged",
     "merged",
@@ -206,7 +207,7 @@ class Spread:
     An observation is only appended to a list, which is added up when it is long or is read.
     """
 
-    __slots__ = ("_count", "_extremes", "_largest", "_smallest", "_total", "_uncounted")
+    __slots__ = ("_count", "_extremes", "_largest", "_smallest", "_total", "uncounted")
 
     def __init__(self) -> None:
         self._count = 0
@@ -215,20 +216,25 @@ class Spread:
         self._smallest: int | float = math.inf
         self._extremes: tuple[int | float, int | float] = (-math.inf, math.inf)
         """The extremes of the time span that the last `take_reading` ended."""
-        self._uncounted: list[int | float] = []
+        self.uncounted: list[int | float] = []
+        """The latest observations.
+
+        A hot path appends to it, and calls `add_up` when it has `UNCOUNTED` elements.
+        """
 
     def observe(self, value: int | float) -> None:
-        uncounted = self._uncounted
+        uncounted = self.uncounted
         uncounted.append(value)
         if len(uncounted) >= UNCOUNTED:
-            self._add_up()
+            self.add_up()
 
     def observe_all(self, values: Iterable[int | float]) -> None:
-        self._uncounted.extend(values)
-        self._add_up()
+        self.uncounted.extend(values)
+        self.add_up()
 
-    def _add_up(self) -> None:
-        values = self._uncounted
+    def add_up(self) -> None:
+        """Count the latest observations."""
+        values = self.uncounted
         if values:
             self._count += len(values)
             self._total += sum(values)
@@ -239,13 +245,13 @@ class Spread:
     @property
     def count(self) -> int:
         """Number of observations."""
-        self._add_up()
+        self.add_up()
         return self._count
 
     @property
     def total(self) -> int | float:
         """The sum of the observations."""
-        self._add_up()
+        self.add_up()
         return self._total
 
     def take_reading(self, *, again: bool | None) -> Reading:
@@ -255,7 +261,7 @@ class Spread:
         broker has accepted the previous reading: then the time span of that reading is included.
         With None, this reading does not end the time span.
         """
-        self._add_up()
+        self.add_up()
         largest, smallest = self._largest, self._smallest
         if again is None:
             return Reading(self._count, self._total, largest, smallest)
@@ -283,9 +289,9 @@ class Histogram(Spread):
         self._counts = [0] * (len(self._bounds) + 1)
         self._maximum: int | float = 0
 
-    def _add_up(self) -> None:
+    def add_up(self) -> None:
         """Put the latest observations into their buckets."""
-        values = self._uncounted
+        values = self.uncounted
         if not values:
             return
         values.sort()
@@ -304,8 +310,8 @@ class Histogram(Spread):
 
     def add_all_of(self, other: Histogram) -> None:
         """Add the observations of another histogram, which has the same bounds."""
-        self._add_up()
-        other._add_up()
+        self.add_up()
+        other.add_up()
         self._count += other._count
         self._total += other._total
         self._maximum = max(self._maximum, other._maximum)
@@ -314,7 +320,7 @@ class Histogram(Spread):
     @property
     def buckets(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
         """The upper bounds of the buckets, and the counts, which have one element more."""
-        self._add_up()
+        self.add_up()
         return self._bounds, tuple(self._counts)
 
     def quantile(self, q: float) -> float:

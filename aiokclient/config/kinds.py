@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from aiokclient.config.secret import Secret
 from aiokclient.log.texts import bounded, printable
@@ -51,22 +51,25 @@ LONGEST_HOST = 300
 T = TypeVar("T")
 
 
-class Kind(Protocol):
+class Kind:
     """The type of an option's values. `allowed` completes the sentence "It must be ..."."""
 
+    __slots__ = ()
+
     @property
-    def allowed(self) -> str: ...
+    def allowed(self) -> str:
+        raise NotImplementedError
 
     def check_value(self, value: Any) -> Any:
         """Return the value in its normal form. Raises ValueError if it is not allowed."""
-        ...
+        raise NotImplementedError
 
     def parse_text(self, text: str) -> Any:
         """Return the value of a text. Raises ValueError if it is not allowed."""
-        ...
+        return self.check_value(text)
 
 
-class Integer:
+class Integer(Kind):
     """An int within inclusive bounds."""
 
     __slots__ = ("least", "most", "optional")
@@ -99,7 +102,7 @@ class Integer:
             raise ValueError from None
 
 
-class Number:
+class Number(Kind):
     """A float within inclusive bounds."""
 
     __slots__ = ("least", "most")
@@ -126,7 +129,7 @@ class Number:
             raise ValueError from None
 
 
-class Choice(Generic[T]):
+class Choice(Kind, Generic[T]):
     """One of several values, each with the texts or other values that are converted to it."""
 
     __slots__ = ("meanings",)
@@ -153,11 +156,8 @@ class Choice(Generic[T]):
                     return meaning
         raise ValueError
 
-    def parse_text(self, text: str) -> T:
-        return self.check_value(text)
 
-
-class Boolean:
+class Boolean(Kind):
     """True or False. The texts are `true` and `false`."""
 
     __slots__ = ("optional",)
@@ -178,7 +178,7 @@ class Boolean:
         return Choice(((True, ("true",)), (False, ("false",)))).check_value(text)
 
 
-class Text:
+class Text(Kind):
     """A string. If it is optional, it may be None, and an empty text means None.
 
     Unless it is a path, which may have any bytes, it must be a text that brokers can receive.
@@ -207,7 +207,7 @@ class Text:
         return self.check_value(text or None if self.optional else text)
 
 
-class SecretText:
+class SecretText(Kind):
     """A string that is wrapped in a `Secret`, or None. An empty text means None."""
 
     @property
@@ -219,9 +219,6 @@ class SecretText:
         if value is not None and not value.is_text:
             raise ValueError
         return value or None
-
-    def parse_text(self, text: str) -> Secret | None:
-        return self.check_value(text)
 
 
 STRATEGIES = {
@@ -235,7 +232,7 @@ OWN_STRATEGIES = ("redundant", "co-partitioned")
 """The names of the built-in assignors that Kafka does not have."""
 
 
-class AssignmentStrategies:
+class AssignmentStrategies(Kind):
     """A tuple of assignors in order of preference. In a text, commas separate their names.
 
     The names of Kafka's classes are converted to short names. Classes and objects are kept.
@@ -271,11 +268,8 @@ class AssignmentStrategies:
             return value
         raise ValueError(f"{value!r} is not an assignor. It must be {self.allowed}.")
 
-    def parse_text(self, text: str) -> tuple[Any, ...]:
-        return self.check_value(text)
 
-
-class Given:
+class Given(Kind):
     """An object that only a program can pass, or None.
 
     It must have the method `method`. With `or_function`, it may also be a function.
@@ -324,7 +318,7 @@ class Given:
             raise ValueError(f"It must be {self.what}. {hint}")
 
 
-class Addresses:
+class Addresses(Kind):
     """Pairs of host and port. In a text, commas separate them. IPv6 has the form `[::1]:9092`."""
 
     @property
@@ -339,9 +333,6 @@ class Addresses:
         if not addresses:
             raise ValueError("Give the address, host:port, of one or more brokers.")
         return addresses
-
-    def parse_text(self, text: str) -> tuple[tuple[str, int], ...]:
-        return self.check_value(text)
 
 
 _ADDRESS = re.compile(
@@ -394,7 +385,7 @@ def written(address: tuple[str, int]) -> str:
     return f"{printable(bounded(bracketed(host), LONGEST_HOST))}:{port}"
 
 
-class OffsetReset:
+class OffsetReset(Kind):
     """An offset reset: a name, or `by_duration:` with an ISO 8601 duration."""
 
     @property
@@ -409,9 +400,6 @@ class OffsetReset:
             self.duration_ms(value)
             return f"by_duration:{duration.upper()}"
         return Choice.of("earliest", "latest", "none").check_value(value)
-
-    def parse_text(self, text: str) -> str:
-        return self.check_value(text)
 
     @staticmethod
     def duration_ms(value: str) -> int | None:

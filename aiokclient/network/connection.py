@@ -48,7 +48,7 @@ from aiokclient.errors import (
     ResponseTooLargeError,
 )
 from aiokclient.log.kept_errors import bare
-from aiokclient.metrics import Metrics
+from aiokclient.metrics import UNCOUNTED, Metrics
 from aiokclient.network.diagnosis import not_kafka
 from aiokclient.network.flow import HeldRequests, ReadThreshold
 from aiokclient.network.traffic import Traffic
@@ -564,7 +564,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             sent.on_written()
         size = sum(map(len, segments))
         meter = self._meter
-        meter.request_sizes.observe(size)
+        sizes = meter.request_sizes
+        sizes.uncounted.append(size)
+        if len(sizes.uncounted) >= UNCOUNTED:
+            sizes.add_up()
         if meter.is_logged(DEBUG):
             meter.traffic.log_request(self.broker, sent.api, sent.version, size)
         if size <= JOINED:  # This does the same as `write_segments`, without a function call.

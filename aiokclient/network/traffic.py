@@ -16,6 +16,7 @@ from aiokclient.errors import ERRORS_BY_CODE
 from aiokclient.log.client_log import ClientLog
 from aiokclient.metrics import (
     EMPTY,
+    UNCOUNTED,
     Histogram,
     Metrics,
     Reading,
@@ -153,7 +154,9 @@ class Meter:
         if latency is None:
             latency = self._add_latency(sent)
         seconds = now - sent.since
-        latency.observe(seconds)
+        latency.uncounted.append(seconds)
+        if len(latency.uncounted) >= UNCOUNTED:
+            latency.add_up()
         self._received.value += size
         if throttle_ms > 0:
             self._throttle.observe(throttle_ms / 1000)

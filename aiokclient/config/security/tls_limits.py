@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Self
 
+from aiokclient.config.kinds import Kind
 from aiokclient.errors import ConfigError
 
 __all__ = ["CIPHER_SUITES", "PROTOCOL_NAME", "PROTOCOL_NAMES", "SUITES_BEFORE_13", "TlsLimits"]
@@ -82,7 +83,7 @@ _NAMES: Final = {
 """OpenSSL's name of each suite, by the name of IANA and by OpenSSL's own name."""
 
 
-class _Names:
+class _Names(Kind):
     """A tuple of names out of the set `known`. The names may be in upper or lower case.
 
     The tuple has the names as they are written in `known`. In a text, the names are separated by
@@ -121,9 +122,6 @@ class _Names:
         hint = f"Did you mean {meant}?" if meant else f"It must be {self.allowed}."
         raise ValueError(f"{name!r} is not known. {hint}")
 
-    def parse_text(self, text: str) -> tuple[str, ...] | None:
-        return self.check_value(text)
-
 
 PROTOCOL_NAMES: Final = _Names(
     "a list of TLS versions", (*VERSIONS, *OUTDATED), "'TLSv1.2,TLSv1.3'"
@@ -131,7 +129,7 @@ PROTOCOL_NAMES: Final = _Names(
 CIPHER_SUITES: Final = _Names("a list of cipher suites", tuple(_NAMES), "'TLS_AES_256_GCM_SHA384'")
 
 
-class ProtocolName:
+class ProtocolName(Kind):
     """The highest version of TLS by Java's name, or `TLS` for any."""
 
     @property
