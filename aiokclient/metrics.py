@@ -51,7 +51,6 @@ __all__ = [
     "Spread",
     "Timed",
     "TopicCounters",
-    "UNCOUNTED",
     "counted",
     "gauged",
     "merged",

@@ -19,7 +19,6 @@ from aiokclient.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from aiokclient.protocol.primitives import write_uvarint
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -130,7 +129,11 @@ class OneBatchRequest(ProduceRequest):
         size = batch.nbytes if isinstance(batch, memoryview) else len(batch)
         out += template.head
         if template.flexible:
-            write_uvarint(out, size + 1)
+            length = size + 1  # As a varint; see `write_uvarint`. This saves a call per request.
+            while length > 0x7F:
+                out.append(length & 0x7F | 0x80)
+                length >>= 7
+            out.append(length)
         else:
             out += LENGTH.pack(size)
         if size < COPIED:
