@@ -1,10 +1,4 @@
-"""Background work in an event loop: tasks that start later, and callbacks that are supervised.
-
-If a callback raises, an event loop only logs the exception and continues. A client that relies on
-the callback would then wait forever. So everything that the library schedules with `call_soon`,
-`call_at`, `call_later` and `add_done_callback` goes through `Callbacks`, which reports exceptions
-to the owner of the client's background work (`Supervisor.fail`). No callback calls anyio, because
-outside of a task anyio does not know which event loop is running.
+"""Background work in an event loop: tasks that start later, and waiting for their end.
 
 Newer versions of anyio import their modules when they are first used. That would block the event
 loop for about 20 ms when the first client of a process starts. So its start awaits `load_anyio`,
@@ -19,9 +13,8 @@ import math
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from functools import partial
 from importlib import import_module
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import anyio
 
@@ -29,7 +22,6 @@ from aiokclient import threads
 
 __all__ = [
     "SLICE_S",
-    "Callbacks",
     "TaskOwner",
     "WakeTimer",
     "ended",
@@ -39,7 +31,6 @@ __all__ = [
     "new_task",
 ]
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -100,56 +91,6 @@ class TaskOwner:
     ) -> None:
         """Run `function(*args)` in a new task, which outlives the caller. Synchronous."""
         raise NotImplementedError
-
-
-class Callbacks:
-    """Callbacks in one event loop; `failed(error, name)` is called when one of them raises."""
-
-    __slots__ = ("_failed", "_loop")
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, failed: Callable[[Exception, str], None]
-    ) -> None:
-        self._loop = loop
-        self._failed = failed
-
-    def run(self, function: Callable[..., object], *args: Any) -> None:
-        """Call the function immediately. An exception is reported, not raised."""
-        try:
-            function(*args)
-        except Exception as error:
-            called = getattr(function, "func", function)  # A partial has no `__qualname__`.
-            self._failed(error, getattr(called, "__qualname__", repr(called)))
-
-    def guard(self, function: Callable[P, object]) -> Callable[P, None]:
-        """Return a function that calls the given one, and reports exceptions instead of raising."""
-        return cast("Callable[P, None]", partial(self.run, function))
-
-    def bound(self, function: Callable[..., object], *args: Any) -> Callable[..., None]:
-        """Return a guarded function whose first arguments are `args`."""
-        return partial(self.run, function, *args)
-
-    def soon(self, function: Callable[..., object], *args: Any) -> None:
-        """Call the function at the loop's next iteration."""
-        self._loop.call_soon(self.run, function, *args)
-
-    def at(self, when: float, function: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
-        """Call the function at a time on the loop's clock."""
-        return self._loop.call_at(when, self.run, function, *args)
-
-    def later(
-        self, delay_s: float, function: Callable[..., object], *args: Any
-    ) -> asyncio.TimerHandle:
-        """Call the function after a number of seconds."""
-        return self._loop.call_later(delay_s, self.run, function, *args)
-
-    def in_thread(
-        self, function: Callable[..., T], *args: Any, then: Callable[[asyncio.Future[T]], None]
-    ) -> asyncio.Future[T]:
-        """Call the function in a thread of the library, then `then(future)` in the loop."""
-        future = threads.run(function, *args)
-        future.add_done_callback(self.guard(then))
-        return future
 
 
 class WakeTimer:

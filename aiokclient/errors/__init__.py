@@ -67,17 +67,15 @@ from aiokclient.errors import (
 )
 from aiokclient.errors.abortable import *
 from aiokclient.errors.base import *
-from aiokclient.errors.base import KafkaError, registered
+from aiokclient.errors.base import KafkaError, error_for, registered
 from aiokclient.errors.configuration import *
 from aiokclient.errors.local import *
 from aiokclient.errors.recoverable import *
-from aiokclient.errors.recoverable import UnknownCodeError
 from aiokclient.errors.refresh_retriable import *
 from aiokclient.errors.retriable import *
 from aiokclient.errors.uncategorized import *
 from aiokclient.errors.uncategorized_admin import *
-from aiokclient.log.texts import bounded
-from aiokclient.types import TopicPartition, public_in
+from aiokclient.types import public_in
 
 __all__ = ["ERRORS_BY_CODE", "error_for"]
 __all__ += abortable.__all__
@@ -97,31 +95,6 @@ for _name in __all__:
 
 ERRORS_BY_CODE: Mapping[int, type[KafkaError]] = MappingProxyType(registered)
 """The class for each code that Kafka defines, except 0, which is success."""
-
-
-def error_for(
-    code: int,
-    message: str | None = None,
-    *,
-    api: str | None = None,
-    broker: int | str | None = None,
-    topic_partition: TopicPartition | None = None,
-    resource: str | None = None,
-) -> KafkaError | None:
-    """Return the error that a broker's code stands for; None for 0, which is success.
-
-    `message` is the text that the broker sent with the code, of which LONGEST characters are kept.
-    For a code that this library does not
-    know, the error is an `UnknownCodeError` with that code.
-    """
-    if code == 0:
-        return None
-    message = bounded(message or "")
-    error_type = registered.get(code)
-    error = UnknownCodeError(code, message) if error_type is None else error_type(message)
-    error.api, error.broker = api, broker
-    error.topic_partition, error.resource = topic_partition, resource
-    return error
 
 
 if not TYPE_CHECKING:  # With it, type checkers would accept any name.

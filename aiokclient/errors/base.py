@@ -1,11 +1,11 @@
-"""The base class, the categories, and the composition of an error's text."""
+"""The base class, the categories, the composition of an error's text, and the error of a code."""
 
 from __future__ import annotations
 
 import copy
 from typing import Any, ClassVar, Self
 
-from aiokclient.log.texts import printable
+from aiokclient.log.texts import LONGEST, bounded, printable
 from aiokclient.types import TopicPartition
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "KafkaError",
     "RefreshRetriableError",
     "RetriableError",
+    "UnknownCodeError",
 ]
 
 PUBLIC = __package__
@@ -74,7 +75,7 @@ class KafkaError(Exception):
         topic_partition: TopicPartition | None = None,
         resource: str | None = None,
     ) -> None:
-        if not self._has_lines:
+        if not message.isprintable() and not self._has_lines:
             message = printable(message)
         super().__init__(message)
         self.message = message
@@ -179,6 +180,32 @@ class ApplicationRecoverableError(KafkaError):
     fatal = True
 
 
+class UnknownCodeError(ApplicationRecoverableError):
+    """An error whose code this version of the library does not know; `code` is that code."""
+
+    what = "The broker returned an error code that this version of aiokclient does not know."
+    hint = (
+        "Look up the code in the documentation of the broker's Kafka version, or upgrade "
+        "aiokclient."
+    )
+
+    def __init__(
+        self,
+        code: int,
+        message: str = "",
+        *,
+        api: str | None = None,
+        broker: int | str | None = None,
+        topic_partition: TopicPartition | None = None,
+        resource: str | None = None,
+    ) -> None:
+        super().__init__(
+            message, api=api, broker=broker, topic_partition=topic_partition, resource=resource
+        )
+        self.code = code
+        self.name = "UNKNOWN_CODE"
+
+
 class InvalidConfigurationError(KafkaError):
     """An error whose cause is outside the program: a permission, a credential, or a setting."""
 
@@ -193,3 +220,29 @@ class AuthenticationError(InvalidConfigurationError):
 
 class InvalidOffsetError(KafkaError):
     """An error raised when a partition has no record at the requested position."""
+
+
+def error_for(
+    code: int,
+    message: str | None = None,
+    *,
+    api: str | None = None,
+    broker: int | str | None = None,
+    topic_partition: TopicPartition | None = None,
+    resource: str | None = None,
+) -> KafkaError | None:
+    """Return the error that a broker's code stands for; None for 0, which is success.
+
+    `message` is the text that the broker sent with the code, of which LONGEST characters are kept.
+    For a code that this library does not know, the error is an `UnknownCodeError` with that code.
+    """
+    if code == 0:
+        return None
+    message = message or ""
+    if len(message) > LONGEST:
+        message = bounded(message)
+    error_type = registered.get(code)
+    error = UnknownCodeError(code, message) if error_type is None else error_type(message)
+    error.api, error.broker = api, broker
+    error.topic_partition, error.resource = topic_partition, resource
+    return error

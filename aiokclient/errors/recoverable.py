@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from aiokclient.errors.base import ApplicationRecoverableError
-from aiokclient.types import TopicPartition
 
 __all__ = [
     "FencedInstanceIdError",
@@ -11,7 +10,6 @@ __all__ = [
     "InvalidPidMappingError",
     "InvalidProducerEpochError",
     "ProducerFencedError",
-    "UnknownCodeError",
     "UnknownMemberIdError",
 ]
 
@@ -63,29 +61,3 @@ class ProducerFencedError(ApplicationRecoverableError, code=90, name="PRODUCER_F
         "End this process, or give each process its own transactional id. Whatever this producer "
         "had not committed was aborted."
     )
-
-
-class UnknownCodeError(ApplicationRecoverableError):
-    """An error whose code this version of the library does not know; `code` is that code."""
-
-    what = "The broker returned an error code that this version of aiokclient does not know."
-    hint = (
-        "Look up the code in the documentation of the broker's Kafka version, or upgrade "
-        "aiokclient."
-    )
-
-    def __init__(
-        self,
-        code: int,
-        message: str = "",
-        *,
-        api: str | None = None,
-        broker: int | str | None = None,
-        topic_partition: TopicPartition | None = None,
-        resource: str | None = None,
-    ) -> None:
-        super().__init__(
-            message, api=api, broker=broker, topic_partition=topic_partition, resource=resource
-        )
-        self.code = code
-        self.name = "UNKNOWN_CODE"

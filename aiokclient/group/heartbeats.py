@@ -18,7 +18,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING
 
-from aiokclient.background import Callbacks
+from aiokclient.cluster.lifecycle.supervisor import Callbacks
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import KafkaError
 from aiokclient.group import requests

@@ -17,8 +17,8 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from aiokclient.background import Callbacks
 from aiokclient.cluster.lifecycle.public_calls import own_cancellation
+from aiokclient.cluster.lifecycle.supervisor import Callbacks
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import (
     AssignmentFailedError,

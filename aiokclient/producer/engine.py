@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from aiokclient.background import Callbacks
 from aiokclient.errors import ApiTimeoutError, KafkaError
 from aiokclient.metrics import OwnMetrics
 from aiokclient.policy import Scope, classify
@@ -53,7 +52,7 @@ class Engine:
         self.cluster = cluster
         self.supervisor = supervisor
         self.log = cluster.make_log("producer")
-        self.callbacks = Callbacks(asyncio.get_running_loop(), supervisor.fail)
+        self.callbacks = supervisor.callbacks
         self.own_metrics = OwnMetrics(cluster.metrics, "producer", attributes=_attributes(config))
         self.senders: dict[int, Sender] = {}
         self._config = config

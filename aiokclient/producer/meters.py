@@ -27,8 +27,12 @@ class _TopicMeters(NamedTuple):
 
     records: Counter
     acknowledged_bytes: Counter
-    bytes: Counter
-    """The bytes of all attempts."""
+
+
+class _ByteMeters(NamedTuple):
+    """The counters of the bytes of all attempts to send to one topic."""
+
+    compressed: Counter
     plain: Counter
 
 
@@ -62,7 +66,9 @@ class ProducerMeters:
         own.sum_series("sent", "records", "attempted", "retried")
         own.sum_series("topic.sent", "topic.records", "topic.attempted", "topic.retried")
         self._topics: dict[str, _TopicMeters] = {}
+        self._bytes: dict[str, _ByteMeters] = {}
         own.at_forgetting(self._topics.clear)
+        own.at_forgetting(self._bytes.clear)
         own.before_reading(self._count_batches)
 
     def count_written(self, batch: QueuedBatch) -> None:
@@ -88,28 +94,24 @@ class ProducerMeters:
             meters = self._topics.get(topic) or self._make_topic(topic)
             meters.records.value += count
             meters.acknowledged_bytes.value += size
-            meters.bytes.value += size
-            meters.plain.value += before
+            bytes_meters = self._bytes.get(topic) or self._make_bytes(topic)
+            bytes_meters.compressed.value += size
+            bytes_meters.plain.value += before
 
     def _make_topic(self, topic: str) -> _TopicMeters:
         records = self.own_metrics.counter("topic.records", topic=topic)
-        acknowledged = self._acknowledged_bytes.of(topic)
-        made = self._topics[topic] = _TopicMeters(
-            records, acknowledged, *self._byte_counters(topic)
-        )
+        made = self._topics[topic] = _TopicMeters(records, self._acknowledged_bytes.of(topic))
         return made
 
-    def _byte_counters(self, topic: str) -> tuple[Counter, Counter]:
-        """Return the counters of the bytes that were sent to a topic, compressed and plain.
-
-        The other counters of the topic are created, too, as in Kafka's clients.
-        """
+    def _make_bytes(self, topic: str) -> _ByteMeters:
+        """Create the counters of a topic's bytes, and of its errors, as Kafka's clients do."""
         own = self.own_metrics
         own.counter("topic.failed", topic=topic)
         own.counter("topic.retried", topic=topic)
-        return own.counter("topic.bytes", topic=topic), own.counter(
-            "topic.plain.bytes", topic=topic
+        made = self._bytes[topic] = _ByteMeters(
+            own.counter("topic.bytes", topic=topic), own.counter("topic.plain.bytes", topic=topic)
         )
+        return made
 
     def _average_size(self) -> list[tuple[Labels, Reading]]:
         return [((), Reading(self._sent_records, self._plain.value))]
@@ -127,24 +129,24 @@ class ProducerMeters:
 
     def count_failed(self, batch: QueuedBatch) -> None:
         """Record a batch that failed, unless it was never sent."""
-        if batch.attempt:
-            self._queued.observe(batch.first_sent - batch.created)
-            self._batch_bytes.observe(batch.size)
         if batch.stage is BatchStage.IN_FLIGHT:
             # The earlier attempts were counted when they were retried.
             self._count_attempt(batch)
             self._attempted.add(batch.count)
             self.own_metrics.counter("topic.attempted", topic=batch.topic).add(batch.count)
+        if batch.attempt:
+            self._queued.observe(batch.first_sent - batch.created)
+            self._batch_bytes.observe(batch.size)
 
     def _count_attempt(self, batch: QueuedBatch) -> None:
         """Count the bytes of a failed attempt, in the same way as those of a successful one."""
         plain = batch.builder.size
         self._batches.observe(batch.size)
         self._sizes.observe(plain / batch.count)
-        self._plain.add(plain)
-        compressed_bytes, plain_bytes = self._byte_counters(batch.topic)
-        compressed_bytes.add(batch.size)
-        plain_bytes.add(plain)
+        self._plain.value += plain
+        meters = self._bytes.get(batch.topic) or self._make_bytes(batch.topic)
+        meters.compressed.value += batch.size
+        meters.plain.value += plain
 
     def count_lost(self, batch: DeliveryBatch) -> None:
         """Count the records that are still in a failed batch as failed."""

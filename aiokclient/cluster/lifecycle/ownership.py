@@ -39,28 +39,24 @@ T = TypeVar("T")
 class Anchor(Generic[T]):
     """A weak reference to an object, which becomes a strong one while the object is closed."""
 
-    __slots__ = ("_get", "_held")
+    __slots__ = ("get",)
+
+    get: Callable[[], T | None]
+    """Return the object, or None if it no longer exists."""
 
     def __init__(self, to: T) -> None:
-        self._held: T | None = None
-        self._get: Callable[[], T | None] = lambda: None
         self.let_go(to)
-
-    def get(self) -> T | None:
-        """Return the object, or None if it no longer exists."""
-        return self._get() if self._held is None else self._held
 
     def hold(self, to: T) -> None:
         """Keep the object alive from now on."""
-        self._held = to
+        self.get = lambda: to
 
     def let_go(self, to: T) -> None:
         """Stop keeping the object alive."""
-        self._held = None
         try:
-            self._get = weakref.ref(to)
+            self.get = weakref.ref(to)
         except TypeError:
-            self._held = to  # Its class has slots, but none for weak references.
+            self.hold(to)  # Its class has slots, but none for weak references.
 
 
 class Weakly:

@@ -23,15 +23,20 @@ import contextvars
 import os
 import weakref
 from collections.abc import Callable, Coroutine
-from typing import Any
+from functools import partial
+from typing import Any, ParamSpec, TypeVar, cast
 
 import anyio
 
-from aiokclient.background import Callbacks, TaskOwner, loop_ends, new_task
+from aiokclient import threads
+from aiokclient.background import TaskOwner, loop_ends, new_task
 from aiokclient.errors import ClosedError, IllegalStateError
 from aiokclient.log.client_log import ClientLog
 
-__all__ = ["Supervisor"]
+__all__ = ["Callbacks", "Supervisor"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 STOP_S = 2.0
 """Seconds that cancelled tasks may take to end before they are abandoned, and logged by name."""
@@ -53,6 +58,56 @@ FORKED = (
     "This process is a fork of the one in which this client was started. Only that one can use the "
     "client. Make a new client in each process, after the fork."
 )
+
+
+class Callbacks:
+    """Callbacks in one event loop. If one of them raises, the supervisor fails.
+
+    An event loop only logs the exception of a callback and continues. A client that relies on the
+    callback would then wait forever. So everything that the library schedules with `call_soon`,
+    `call_at`, `call_later` and `add_done_callback` goes through this class. No callback calls
+    anyio, because outside of a task anyio does not know which event loop is running.
+    """
+
+    __slots__ = ("_loop", "_supervisor")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, supervisor: Supervisor) -> None:
+        self._loop = loop
+        self._supervisor = supervisor
+
+    def run(self, function: Callable[..., object], *args: Any) -> None:
+        """Call the function immediately. An exception is reported, not raised."""
+        try:
+            function(*args)
+        except Exception as error:
+            called = getattr(function, "func", function)  # A partial has no `__qualname__`.
+            self._supervisor.fail(error, getattr(called, "__qualname__", repr(called)))
+
+    def guard(self, function: Callable[P, object]) -> Callable[P, None]:
+        """Return a function that calls the given one, and reports exceptions instead of raising."""
+        return cast("Callable[P, None]", partial(self.run, function))
+
+    def soon(self, function: Callable[..., object], *args: Any) -> None:
+        """Call the function at the loop's next iteration."""
+        self._loop.call_soon(self.run, function, *args)
+
+    def at(self, when: float, function: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
+        """Call the function at a time on the loop's clock."""
+        return self._loop.call_at(when, self.run, function, *args)
+
+    def later(
+        self, delay_s: float, function: Callable[..., object], *args: Any
+    ) -> asyncio.TimerHandle:
+        """Call the function after a number of seconds."""
+        return self._loop.call_later(delay_s, self.run, function, *args)
+
+    def in_thread(
+        self, function: Callable[..., T], *args: Any, then: Callable[[asyncio.Future[T]], None]
+    ) -> asyncio.Future[T]:
+        """Call the function in a thread of the library, then `then(future)` in the loop."""
+        future = threads.run(function, *args)
+        future.add_done_callback(self.guard(then))
+        return future
 
 
 class Supervisor(TaskOwner):
@@ -84,7 +139,7 @@ class Supervisor(TaskOwner):
         """The scheduler of callbacks, whose errors count as errors of background tasks."""
         if self._loop is None:
             raise ClosedError(f"{self._name} is not running.")
-        return Callbacks(self._loop, self.fail)
+        return Callbacks(self._loop, self)
 
     async def start(self) -> None:
         """Start to accept tasks, in the running event loop and the current context."""

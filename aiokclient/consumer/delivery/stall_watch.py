@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from aiokclient.background import Callbacks
+from aiokclient.cluster.lifecycle.supervisor import Callbacks
 from aiokclient.log.client_log import ClientLog
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from operator import length_hint
 from typing import Final, NamedTuple
 
 from aiokclient._native import chosen
-from aiokclient.background import Callbacks
 from aiokclient.cluster.lifecycle.ownership import Anchor
+from aiokclient.cluster.lifecycle.supervisor import Callbacks
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.delivery.deserialize import Deserializers, RawRecord
 from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch

@@ -22,10 +22,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
-from aiokclient.background import Callbacks
 from aiokclient.clock import Clock, SystemClock
 from aiokclient.cluster.lifecycle.health import some
 from aiokclient.cluster.lifecycle.ownership import Weakly
+from aiokclient.cluster.lifecycle.supervisor import Callbacks
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.arguments import as_partitions
 from aiokclient.consumer.state.offset_reset import NONE, Reset

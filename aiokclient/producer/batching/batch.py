@@ -273,6 +273,13 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         producer_id, epoch, sequence = self.identity
         return self.builder.seal(producer_id, epoch, sequence, transactional=transactional)
 
+    def is_current(self, attempt: int) -> bool:
+        """Return whether the response to an attempt counts.
+
+        It does not if the batch has expired, or was sent again to another leader.
+        """
+        return attempt == self.attempt and not self.done
+
     def leave_request(self) -> bool:
         """Count one fewer request that uses the bytes. Return whether the bytes can be released."""
         self.requests -= 1

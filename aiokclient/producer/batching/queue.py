@@ -454,7 +454,8 @@ class PartitionQueue(QueueState):
                 at = base_offset if batch.by_name else -1
                 self.sequences.mark_written(batch.identity, batch.count, at)
             self.sequences.apply_event(SequenceEvent.WRITTEN if written else SequenceEvent.LOST)
-            self.continue_when_idle()
+            if self.sequences.state is SequenceState.DRAINING or self._next_incarnation is not None:
+                self.continue_when_idle()
         elif batch in self.closed:
             self.closed.remove(batch)
         elif batch in self.overflow:

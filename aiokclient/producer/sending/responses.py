@@ -83,9 +83,9 @@ class Responses:
         endpoints: Sequence[BrokerInfo],
     ) -> None:
         """Handle the broker's response for a batch."""
-        if not sent.is_current:
-            return
         batch = sent.batch
+        if not batch.is_current(sent.attempt):
+            return
         if not part.error_code:
             self._accumulator.complete_batch(
                 batch, part.base_offset, part.log_append_time_ms, part.log_start_offset
@@ -162,7 +162,7 @@ class Responses:
 
     def on_no_response(self, sent: Sent, error: KafkaError) -> None:
         """Handle a missing response, after which it is unknown whether the batch was written."""
-        if sent.is_current:
+        if sent.batch.is_current(sent.attempt):
             self._retry_or_fail(sent.batch, sent.batch.with_partition(error))
 
     def fail_unknowable(self, batch: QueuedBatch) -> None:
@@ -326,7 +326,7 @@ class Responses:
 
     def _on_split(self, sent: Sent, work: asyncio.Future[list[RecordBatchBuilder]]) -> None:
         batch = sent.batch
-        if work.cancelled() or not sent.is_current:
+        if work.cancelled() or not batch.is_current(sent.attempt):
             return
         error = work.exception()
         if error is None:

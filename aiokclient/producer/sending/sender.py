@@ -63,11 +63,6 @@ class Sent(NamedTuple):
     batch: QueuedBatch
     attempt: int
 
-    @property
-    def is_current(self) -> bool:
-        """Whether the response counts: the batch has not expired, nor gone to another leader."""
-        return self.attempt == self.batch.attempt and not self.batch.done
-
 
 class MultiBatch:
     """A request with several batches, at most one for each partition."""
@@ -576,7 +571,7 @@ class Sender:
                 self._responses.on_no_response(sent, error)
         elif response is None or isinstance(response, Written):
             for sent in request.sent:
-                if sent.is_current:
+                if sent.batch.is_current(sent.attempt):
                     self._accumulator.complete_batch(sent.batch, *response or ())
         else:
             nodes = endpoints(response)

@@ -236,7 +236,7 @@ class DirectCommit:
         """Whether EndTxn was sent."""
         callbacks = accumulator.callbacks
         self._timer = WakeTimer(accumulator.loop, callbacks.guard(self._on_deadline))
-        self._end_response = callbacks.bound(self._on_end_response)
+        self._end_response = callbacks.guard(self._on_end_response)
 
     def begin_commit(self, commit: Commit) -> None:
         """Send the records of a commit, and later EndTxn. Never raises."""

@@ -35,9 +35,8 @@ from aiokclient.producer.transaction.status import CurrentTransaction, Transacti
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.background import Callbacks
     from aiokclient.clock import Clock
-    from aiokclient.cluster.lifecycle.supervisor import Supervisor
+    from aiokclient.cluster.lifecycle.supervisor import Callbacks, Supervisor
     from aiokclient.config.producer import ProducerConfig
     from aiokclient.producer.transaction.batches import TransactionBatches
     from aiokclient.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse

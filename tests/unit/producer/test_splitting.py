@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from world import World, simulate
 
-from aiokclient.background import Callbacks
+from aiokclient.cluster.lifecycle.supervisor import Callbacks
 from aiokclient.errors import (
     DuplicateSequenceError,
     OutOfOrderSequenceError,

@@ -13,7 +13,7 @@ import pytest
 from ledger import Ledger
 from world import World, simulate
 
-from aiokclient.background import Callbacks
+from aiokclient.cluster.lifecycle.supervisor import Callbacks
 from aiokclient.errors import (
     BufferExhaustedError,
     DeliveryErrors,

@@ -11,9 +11,8 @@ import anyio
 import pytest
 from loops import eager
 
-from aiokclient.background import Callbacks
 from aiokclient.cluster.lifecycle import supervisor as module
-from aiokclient.cluster.lifecycle.supervisor import Supervisor
+from aiokclient.cluster.lifecycle.supervisor import Callbacks, Supervisor
 from aiokclient.errors import ClosedError
 
 
@@ -205,10 +204,8 @@ async def test_a_callback_that_raises_counts_as_a_task_that_died(
                 callbacks.in_thread(int, then=bug)
             case "guard":
                 callbacks.guard(bug)()
-            case "bound":
-                callbacks.bound(bug, 1)()
 
-    for way in ("soon", "at", "later", "in_thread", "guard", "bound"):
+    for way in ("soon", "at", "later", "in_thread", "guard"):
         supervisor = Supervisor("test")
         await supervisor.start()
         failed = asyncio.Event()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokclient import TopicPartition
-from aiokclient.background import Callbacks
+from aiokclient.cluster.lifecycle.supervisor import Callbacks, Supervisor
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.delivery.deserialize import Deserializers
 from aiokclient.consumer.delivery.unpack import CONTENT, GROUP_RECORDS, RECORDS, Chunk, Unpacker
@@ -60,11 +60,8 @@ class Responses:
 
 
 def unpacker(buffer: FetchBuffer, arrived: Wakeup | None = None, **options: Any) -> Unpacker:
-    def failed(error: Exception, name: str) -> None:
-        raise error
-
     no_loop: Any = None  # Only threads need the event loop.
-    callbacks = Callbacks(no_loop, failed)
+    callbacks = Callbacks(no_loop, Supervisor("unpacker"))
     config = ConsumerConfig(bootstrap_servers="b:1", **options)
     return Unpacker(buffer, Deserializers(), arrived or Wakeup(), callbacks, config)
 
