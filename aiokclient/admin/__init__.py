@@ -157,21 +157,6 @@ _MODULES = {
 }
 """The module of each public name. `.ci/write-names` writes it from the imports above."""
 
-_SUBJECTS = (
-    "acls",
-    "client_quotas",
-    "cluster",
-    "configs",
-    "delegation_tokens",
-    "groups",
-    "hanging_transactions",
-    "log_dirs",
-    "scram_credentials",
-    "topics",
-    "transactions",
-)
-"""The modules of calls, which `Admin` imports on first use."""
-
 for _former in ("acl_bindings", "client", "group_lag", "partitions", "transaction_descriptions"):
     # Pickles of an earlier version name these modules.
     sys.modules[f"{__name__}.{_former}"] = sys.modules[__name__]
@@ -180,8 +165,12 @@ for _former in ("acl_bindings", "client", "group_lag", "partitions", "transactio
 if not TYPE_CHECKING:  # With it, type checkers would accept any name.
 
     def __getattr__(name: str) -> Any:
-        if name in _SUBJECTS:
-            return import_module(f"{__name__}.{name}")
+        if name.islower():  # A module of calls, which `Admin` imports on first use.
+            try:
+                return import_module(f"{__name__}.{name}")
+            except ModuleNotFoundError as error:
+                if error.name != f"{__name__}.{name}":
+                    raise
         if name not in _MODULES:
             from aiokclient.log.hints import import_hint, refuse_name
 

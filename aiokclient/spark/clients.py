@@ -34,7 +34,7 @@ IDLE_S = 30.0
 EXIT_S = 1.0
 """Seconds that an exiting process has for closing its clients."""
 AHEAD = 4
-"""The largest number of items that `stream` has ready for its caller, by default."""
+"""The largest number of items that `stream` has ready for its caller."""
 UNUSABLE = (State.FAILED, State.CLOSED)
 
 
@@ -71,15 +71,10 @@ def run(
         future.cancel()
 
 
-def stream(
-    properties: Properties,
-    function: Callable[[Client], AsyncIterator[T]],
-    *,
-    ahead: int = AHEAD,
-) -> Iterator[T]:
+def stream(properties: Properties, function: Callable[[Client], AsyncIterator[T]]) -> Iterator[T]:
     """Yield the items of `function(client)`, which runs in the loop of this process.
 
-    The loop has at most `ahead` items ready. At the beginning, it makes each item only when the
+    The loop has at most `AHEAD` items ready. At the beginning, it makes each item only when the
     caller asks for it, because a caller with a limit needs only the first ones. Closing the
     iterator cancels the function. Errors are raised as by `run`.
     """
@@ -108,7 +103,7 @@ def stream(
         count = 0
         while True:
             loop.call_soon_threadsafe(asked.release)
-            if allowed < min(ahead, count // 8):
+            if allowed < min(AHEAD, count // 8):
                 allowed += 1
                 loop.call_soon_threadsafe(asked.release)
             item = ready.get()

@@ -49,12 +49,11 @@ class ArrowSends:
         producer: Producer[Any, Any],
         batches: AsyncIterator[pa.RecordBatch],
         seen: Callable[[pa.RecordBatch], None] | None = None,
-    ) -> int:
-        """Send the rows of all batches, and return their number.
+    ) -> None:
+        """Send the rows of all batches.
 
         `seen` is called with the rows of each batch before they are sent.
         """
-        count = 0
         async for batch in batches:
             rows = selected(batch, self._topic)
             if seen is not None:
@@ -64,8 +63,6 @@ class ArrowSends:
             for start in range(0, rows.num_rows, size):
                 await self._send(producer, rows.slice(start, size))
                 self.check()
-            count += rows.num_rows
-        return count
 
     async def _prepare(self, producer: Producer[Any, Any], rows: pa.RecordBatch) -> None:
         """Fetch the metadata of new topics. Rows for an unknown topic would be sent slowly."""

@@ -107,7 +107,6 @@ class SourceOptions:
     max_trigger_delay_ms: int = MAX_TRIGGER_DELAY_MS
     fail_on_data_loss: bool = True
     include_headers: bool = False
-    group_id_prefix: str | None = None
     commit_group: str | None = None
     """The group to which a stream commits its offsets, for tools that show lag."""
     fetch_offset_num_retries: int = 3
@@ -178,7 +177,6 @@ def _parse(reader: OptionReader, streaming: bool) -> dict[str, Any]:
         "max_trigger_delay_ms": reader.duration_ms("maxTriggerDelay", MAX_TRIGGER_DELAY_MS),
         "fail_on_data_loss": reader.flag("failOnDataLoss", True),
         "include_headers": reader.flag("includeHeaders", False),
-        "group_id_prefix": reader.text("groupIdPrefix"),
         "commit_group": _commit_group(reader, properties.get("group.id"), streaming),
         "fetch_offset_num_retries": reader.integer("fetchOffset.numRetries", 3, least=0),
         "fetch_offset_retry_interval_ms": reader.integer(
