@@ -5,8 +5,8 @@ are exposed. `TrackedRecords` does the same for concurrent handlers. Each iterat
 reference to its consumer (`owner`), because in `async for record in await Consumer(...)` nothing
 else refers to the consumer.
 
-`ArrowTables` converts fetched parts to tables. A table has records of one partition: as many of the
-remaining records of a fetched part as fit.
+`ArrowBatches` converts fetched parts to tables. A table has records of one partition: as many of
+the remaining records of a fetched part as fit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from aiokclient._native import twin
-from aiokclient.consumer.delivery.read_lock import Cursor
 from aiokclient.consumer.delivery.reader import Reader
 from aiokclient.consumer.delivery.table_converter import LARGEST, Converted, TableConverter
 from aiokclient.consumer.fetching.buffer import PartitionFetch
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArrowBatches",
-    "ArrowTables",
     "RecordBatches",
     "RecordCursor",
     "RecordIterator",
@@ -100,93 +98,6 @@ def virtual_loop() -> asyncio.AbstractEventLoop | None:
     if kind.__module__.startswith("uvloop") or kind.time is asyncio.BaseEventLoop.time:
         return None
     return loop
-
-
-class ArrowTables:
-    """The converter of the fetched parts of a `Reader` to Arrow tables."""
-
-    def __init__(self, reader: Reader, *, max_bytes: int, limit: int, check_crcs: bool) -> None:
-        self._reader = reader
-        self._converter = TableConverter(max_bytes=max_bytes, limit=limit, check_crcs=check_crcs)
-
-    def limit_size(self, max_bytes: int) -> None:
-        """Limit the keys, values, and headers of the next tables to this many bytes."""
-        self._converter.max_bytes = max_bytes
-
-    async def read_table(self, cursor: Cursor, *, keeps: bool = False) -> Any:
-        """Return the next table; None when the consumer was stopped, or at the end offsets.
-
-        With `keeps`, the records of earlier
-        tables remain in progress.
-        """
-        reader = self._reader
-        with reader.read_lock.enter(cursor):
-            await reader.begin_request(cursor, keeps=keeps)
-            while (fetch := await reader.wait_for_part(cursor)) is not None:
-                part, jumps = fetch.find_next_batches(self._converter.max_bytes), fetch.state.jumps
-                batches = [fetch.batches[index] for index in part]
-                try:
-                    found = await self._converter.convert_next(
-                        fetch.state.tp, batches, fetch.offset, fetch.stream
-                    )
-                except BaseException:
-                    fetch.rewind()  # Read again the records that were not delivered.
-                    raise
-                # The part may have become invalid during the conversion, or the session has ended.
-                reader.subscription.apply_changes()
-                if fetch.alive and fetch.state.flowing and fetch.state.jumps == jumps:
-                    end = reader.ends.end_of(fetch.state)
-                    if found.offset > end:
-                        found = self._take_until(fetch, batches, found, int(end))
-                    else:
-                        self._take(fetch, part, found)
-                    if found.table is not None:
-                        size = sum(fetch.batches[index].size for index in part[: found.used])
-                        reader.meters.note_table(fetch.state.tp.topic, found.table, size)
-                        return found.table
-                else:
-                    fetch.rewind()
-                await reader.yield_to_loop()
-        reader.end_iteration(cursor)
-        return None
-
-    def _take_until(
-        self, fetch: PartitionFetch, batches: Sequence[RecordBatch], found: Converted, end: int
-    ) -> Converted:
-        """Take the records before `end`, and move the position there. Return what was taken."""
-        table = found.table
-        if table is not None:
-            offsets = table.column("offset").to_pylist()
-            count = bisect_left(offsets, end)
-            table = table.slice(0, count) if count else None
-        before = [batch for batch in batches if batch.base_offset < end]
-        fetch.continue_at(end)
-        epoch = before[-1].leader_epoch if before else found.epoch
-        self._reader.move_with_part(fetch, epoch, out=table is not None)
-        fetch.rewind()
-        return found._replace(table=table, used=len(before))
-
-    def _take(self, fetch: PartitionFetch, part: Sequence[int], found: Converted) -> None:
-        """Move the position to the offset after the converted or skipped records."""
-        out = found.table is not None
-        offset, epoch = found.offset, found.epoch
-        if found.used < len(part):
-            index = part[found.used]
-        elif part and sum(fetch.batches[index].size for index in part) > self._converter.max_bytes:
-            index = part[-1] + 1  # More batches may follow.
-        else:
-            index = len(fetch.batches)
-        if index == len(fetch.batches) and fetch.batches:
-            last = fetch.batches[-1]
-            offset, epoch = last.next_offset, last.leader_epoch
-        fetch.advance_to(index, found.rest)
-        if offset > fetch.offset:
-            fetch.continue_at(offset)
-            self._reader.move_with_part(fetch, epoch, out=out)
-        if found.damage is not None:
-            fetch.end_before_damage(found.damage)
-        if fetch.index >= len(fetch.batches):
-            self._reader.finish_part(fetch)
 
 
 class TrackedRecords(Generic[K, V]):
@@ -343,7 +254,7 @@ class RecordBatches(Generic[K, V]):
 class ArrowBatches:
     """The iterator of `consumer.arrow_batches()`, over `pyarrow.RecordBatch`es."""
 
-    __slots__ = ("__weakref__", "_limited", "_owner", "_reader", "_tables")
+    __slots__ = ("__weakref__", "_converter", "_limited", "_owner", "_reader")
 
     def __init__(
         self,
@@ -361,7 +272,7 @@ class ArrowBatches:
         self._owner = owner
         self._reader = reader
         self._limited = not until_end
-        self._tables = ArrowTables(reader, max_bytes=max_bytes, limit=limit, check_crcs=check_crcs)
+        self._converter = TableConverter(max_bytes=max_bytes, limit=limit, check_crcs=check_crcs)
 
     if not TYPE_CHECKING:
         __iter__ = refuse_loop
@@ -370,16 +281,87 @@ class ArrowBatches:
         return self
 
     async def __anext__(self) -> pa.RecordBatch:
-        table = await self._read_batch()
+        table = await self._read_table()
         if table is None:
             raise StopAsyncIteration
         return table
 
-    async def _read_batch(self, *, keeps: bool = False) -> Any:
+    async def _read_table(self, *, keeps: bool = False) -> Any:
+        """Return the next table; None when the consumer was stopped, or at the end offsets.
+
+        With `keeps`, the records of earlier tables remain in progress.
+        """
+        reader = self._reader
         if not self._limited:
-            await self._reader.limit_to_end(self)
+            await reader.limit_to_end(self)
             self._limited = True
-        return await self._tables.read_table(self, keeps=keeps)
+        with reader.read_lock.enter(self):
+            await reader.begin_request(self, keeps=keeps)
+            while (fetch := await reader.wait_for_part(self)) is not None:
+                part, jumps = fetch.find_next_batches(self._converter.max_bytes), fetch.state.jumps
+                batches = [fetch.batches[index] for index in part]
+                try:
+                    found = await self._converter.convert_next(
+                        fetch.state.tp, batches, fetch.offset, fetch.stream
+                    )
+                except BaseException:
+                    fetch.rewind()  # Read again the records that were not delivered.
+                    raise
+                # The part may have become invalid during the conversion, or the session has ended.
+                reader.subscription.apply_changes()
+                if fetch.alive and fetch.state.flowing and fetch.state.jumps == jumps:
+                    end = reader.ends.end_of(fetch.state)
+                    if found.offset > end:
+                        found = self._take_until(fetch, batches, found, int(end))
+                    else:
+                        self._take(fetch, part, found)
+                    if found.table is not None:
+                        size = sum(fetch.batches[index].size for index in part[: found.used])
+                        reader.meters.note_table(fetch.state.tp.topic, found.table, size)
+                        return found.table
+                else:
+                    fetch.rewind()
+                await reader.yield_to_loop()
+        reader.end_iteration(self)
+        return None
+
+    def _take_until(
+        self, fetch: PartitionFetch, batches: Sequence[RecordBatch], found: Converted, end: int
+    ) -> Converted:
+        """Take the records before `end`, and move the position there. Return what was taken."""
+        table = found.table
+        if table is not None:
+            offsets = table.column("offset").to_pylist()
+            count = bisect_left(offsets, end)
+            table = table.slice(0, count) if count else None
+        before = [batch for batch in batches if batch.base_offset < end]
+        fetch.continue_at(end)
+        epoch = before[-1].leader_epoch if before else found.epoch
+        self._reader.move_with_part(fetch, epoch, out=table is not None)
+        fetch.rewind()
+        return found._replace(table=table, used=len(before))
+
+    def _take(self, fetch: PartitionFetch, part: Sequence[int], found: Converted) -> None:
+        """Move the position to the offset after the converted or skipped records."""
+        out = found.table is not None
+        offset, epoch = found.offset, found.epoch
+        if found.used < len(part):
+            index = part[found.used]
+        elif part and sum(fetch.batches[index].size for index in part) > self._converter.max_bytes:
+            index = part[-1] + 1  # More batches may follow.
+        else:
+            index = len(fetch.batches)
+        if index == len(fetch.batches) and fetch.batches:
+            last = fetch.batches[-1]
+            offset, epoch = last.next_offset, last.leader_epoch
+        fetch.advance_to(index, found.rest)
+        if offset > fetch.offset:
+            fetch.continue_at(offset)
+            self._reader.move_with_part(fetch, epoch, out=out)
+        if found.damage is not None:
+            fetch.end_before_damage(found.damage)
+        if fetch.index >= len(fetch.batches):
+            self._reader.finish_part(fetch)
 
     async def read_all(self, max_bytes: int | None) -> Any:
         """Return a pyarrow.Table of all the batches, or of as many as fit into `max_bytes`.
@@ -395,8 +377,8 @@ class ArrowBatches:
         try:
             while left > 0:
                 if left < math.inf:
-                    self._tables.limit_size(min(int(left), LARGEST))
-                batch = await self._read_batch(keeps=bool(batches))
+                    self._converter.max_bytes = min(int(left), LARGEST)
+                batch = await self._read_table(keeps=bool(batches))
                 if batch is None:
                     break
                 batches.append(batch)

@@ -6,7 +6,6 @@ in pieces (`RecordStream`), and the next table continues in its middle.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -71,10 +70,10 @@ class TableConverter:
         end_offset: int | None = None,
     ) -> None:
         self.max_bytes = min(max_bytes, LARGEST)
-        self._limit = limit
-        self._check_crcs = check_crcs
+        self.limit = limit
+        self.check_crcs = check_crcs
         self._columns = columns
-        self._end_offset = end_offset
+        self.end_offset = end_offset
         self._pool = BufferPool(KEPT)
 
     async def convert_next(
@@ -129,27 +128,19 @@ class TableConverter:
             rows=max(min(rows, size, MOST_ROWS), 0),
             size=size,
             most=self.max_bytes,
-            check_crcs=self._check_crcs,
+            check_crcs=self.check_crcs,
             pool=self._pool,
             columns=COLUMNS if self._columns is None else self._columns,
-            end_offset=self._end_offset,
+            end_offset=self.end_offset,
         )
         if light is not None and light * len(batches) <= self.max_bytes and rows <= MOST_ROWS:
             try:
-                return self._convert_light(builder, batches, offset, min(light, self._limit))
+                return self._convert_light(builder, batches, offset, min(light, self.limit))
             except ContentLimitError:
                 raise
             except CorruptRecordError:  # Convert one by one, to find the damaged batch.
                 return self.convert(tp, batches, offset, None, None)
-        filling = _Filling(
-            builder,
-            offset,
-            self.max_bytes,
-            self._limit,
-            light,
-            self._check_crcs,
-            self._end_offset,
-        )
+        filling = _Filling(self, builder, offset, light)
         for index, batch in enumerate(batches):
             try:
                 whole = filling.add(batch, stream)
@@ -172,7 +163,7 @@ class TableConverter:
         for batch in batches:
             if not batch.is_control:
                 count = builder.add(batch, offset, limit)
-            elif self._check_crcs and not batch.check_crc():
+            elif self.check_crcs and not batch.check_crc():
                 raise CorruptRecordError("The checksum of a control batch does not match.")
         last = batches[-1]
         table = builder.table() if count else None
@@ -184,18 +175,13 @@ class _Filling:
 
     def __init__(
         self,
+        converter: TableConverter,
         builder: TableBuilder,
         offset: int,
-        room: int,
-        limit: int,
         light: int | None,
-        check_crcs: bool,
-        end_offset: int | None,
     ) -> None:
-        self._end_offset = math.inf if end_offset is None else end_offset
-        self._limit = limit
-        self._check_crcs = check_crcs
-        self._room = room
+        self._converter = converter
+        self._room = converter.max_bytes
         self._builder = builder
         self._offset = offset
         self._epoch = -1
@@ -210,13 +196,14 @@ class _Filling:
     def add(self, batch: RecordBatch, stream: RecordStream | None) -> bool:
         """Add a batch, or the rest of it. Return False if a part does not fit in the table."""
         if batch.is_control:
-            if self._check_crcs and not batch.check_crc():
+            if self._converter.check_crcs and not batch.check_crc():
                 raise CorruptRecordError("The checksum of a control batch does not match.")
         elif stream is not None or not self._add_whole(batch):
             if self._is_full:
                 return False
             if stream is None:
-                stream = RecordStream(batch, check_crcs=self._check_crcs, limit=self._limit)
+                given = self._converter
+                stream = RecordStream(batch, check_crcs=given.check_crcs, limit=given.limit)
             self._add_pieces(batch, stream)
             if not stream.done:
                 self._offset = max(self._offset, stream.next_offset)
@@ -231,7 +218,7 @@ class _Filling:
 
     def _add_whole(self, batch: RecordBatch) -> bool:
         """Add the batch as a whole unless it is too large. Return whether it was added."""
-        light, limit = self._light, self._limit
+        light, limit = self._light, self._converter.limit
         if batch.magic > 1:
             if light is None:
                 light = WHOLE
@@ -252,8 +239,8 @@ class _Filling:
         return True
 
     def _add_pieces(self, batch: RecordBatch, stream: RecordStream) -> None:
-        builder = self._builder
-        while not self._is_full and stream.next_offset < self._end_offset:
+        builder, end_offset = self._builder, self._converter.end_offset
+        while not self._is_full and (end_offset is None or stream.next_offset < end_offset):
             size = max(min(self._room, PIECE), 1)
             piece = stream.take(size, first=self._count == 0)
             if piece is None:

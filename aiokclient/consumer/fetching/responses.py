@@ -285,13 +285,12 @@ class BrokerResponses:
 
         `seconds` is the time from the request to the response, if it was measured.
         """
-        endpoints = [BrokerInfo(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints]
         slot = Slot(self)
         self._unread += 1
         fetched: list[FetchedPartition] = []
         self._fetched = fetched
         for answer in answers:
-            self._apply_answer(answer, slot, endpoints)
+            self._apply_answer(answer, slot, response)
         throttle_ms = response.throttle_time_ms
         self._responses.meters.note_response(self._bytes, seconds, throttle_ms, fetched)
         slot.release()
@@ -302,7 +301,7 @@ class BrokerResponses:
         self._unread -= 1
         self._fetcher.on_room()
 
-    def _apply_answer(self, answer: Answer, slot: Slot, endpoints: list[BrokerInfo]) -> None:
+    def _apply_answer(self, answer: Answer, slot: Slot, response: FetchResponse) -> None:
         state = self._responses.find_state(answer)
         if state is None:
             return
@@ -313,14 +312,15 @@ class BrokerResponses:
             self._responses.on_out_of_range(state, self._node_id, answer.wanted.offset)
         else:
             self._responses.on_refusal(state, self._node_id, answer.data.error_code)
-            self._hint(state.tp, answer.data, endpoints)
+            self._apply_hint(state.tp, answer.data, response)
 
-    def _hint(self, tp: TopicPartition, data: PartitionData, endpoints: list[BrokerInfo]) -> None:
+    def _apply_hint(self, tp: TopicPartition, data: PartitionData, response: FetchResponse) -> None:
+        """Apply the new leader that a response names (KIP-951)."""
         leader = data.current_leader
         if leader.leader_id >= 0 and leader.leader_epoch >= 0:
-            self._cluster.updater.apply_hint(
-                tp.topic, tp.partition, leader.leader_id, leader.leader_epoch, endpoints
-            )
+            nodes = response.node_endpoints
+            endpoints = [BrokerInfo(n.node_id, n.host, n.port, n.rack) for n in nodes]
+            self._cluster.updater.apply_hint(*tp, leader.leader_id, leader.leader_epoch, endpoints)
 
     def _apply_data(self, state: PartitionState, answer: Answer, slot: Slot) -> None:
         data, offset = answer.data, answer.wanted.offset
