@@ -34,7 +34,7 @@ SINGLE = 20
 """Modules that only one module of the same package uses."""
 WALKS = {
     "a send and its await": (108, 18, 64),
-    "a fetched frame until it is delivered": (104, 23, 64),
+    "a fetched frame until it is delivered": (103, 22, 62),
     "one buffered record": (68, 15, 40),
     "an error code until the exception": (146, 23, 86),
     "a commit in a transaction": (72, 18, 48),
