@@ -150,7 +150,7 @@ class Program:
         """
         deadline = self.sim.loop.time() + REQUEST_TIMEOUT_MS / 1000 + SLACK_S
         names = ("producer.buffer.bytes", "producer.overflow.bytes")
-        while any(held := [self.producer.metrics()[name] for name in names]):
+        while any(held := [v.value for n in names for v in self.producer.metric_values(n)]):
             if self.sim.loop.time() > deadline:
                 raise BrokenInvariantError(f"I: {names} are {held} after a flush.")
             await asyncio.sleep(0.1)

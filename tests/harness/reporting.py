@@ -144,10 +144,13 @@ class Reports:
 
     async def until(self, count: int, api: ApiKey | None = None, timeout_s: float = 4_000) -> None:
         """Wait until the client has sent `count` telemetry requests, of any API or of `api`."""
-        until = self.world.now + timeout_s
-        while sum(api in (None, each) for _, each, _, _ in self.requests) < count:
-            assert self.world.now < until, self.requests
-            await asyncio.sleep(0.01)
+
+        def are_sent() -> bool:
+            return sum(api in (None, each) for _, each, _, _ in self.requests) >= count
+
+        if not are_sent():
+            await self.world.cluster.until(are_sent, timeout_s)
+            await asyncio.sleep(0.01)  # The response to the last one arrives.
 
     def check_nothing_is_lost(self) -> None:
         """Check that the sum over all accepted pushes equals the last value of the source."""

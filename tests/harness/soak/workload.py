@@ -149,7 +149,7 @@ class Workload:
                 self.note(Trouble("E", f"{name} is FAILED: {client.health().reasons}"))
             metric, limit = self.limits.get(name, ("", 0))
             if metric and client.state.name in ("RUNNING", "DEGRADED"):
-                held = client.metrics().get(metric, 0)
+                held = sum(each.value for each in client.metric_values(metric))
                 self.note(Buffered(f"{metric} of {name}", int(held), limit))
 
     # -- running
