@@ -7,6 +7,7 @@ variable ``KAFKA_BOOTSTRAP`` names a cluster, the tests that request ``kafka`` r
 import asyncio
 import gc
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -43,6 +44,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 T = TypeVar("T")
+TESTS = Path(__file__).resolve().parent
 REAL = {"kafka", "kafka3", "kafka_old", "kafka_telemetry"}
 JAVA = {"java", "kafka_jars", "kafka_tools_jars"}
 
@@ -170,8 +172,34 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | 
     return TwoEndsScheduling(config, log)
 
 
+NEEDS_SERVERS = re.compile(r"(?<!aio)kafka|java|cluster_servers")
+"""What the files of tests with a real Kafka or Java contain, or a conftest.py above them."""
+ONLY_WITH_SERVERS = "kafka or java"
+
+
+def may_need_servers(path: Path) -> bool:
+    """Return whether a file may contain tests with the mark `kafka` or `java`."""
+    above = [folder / "conftest.py" for folder in path.parents if TESTS in folder.parents]
+    files = [path, *(file for file in above if file.exists())]
+    return any(NEEDS_SERVERS.search(file.read_text()) for file in files)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import files whose tests `-m "kafka or java"` would leave out anyway.
+
+    They are most files, and importing them takes each worker seconds.
+    """
+    unneeded = (
+        config.option.markexpr == ONLY_WITH_SERVERS
+        and collection_path.name.startswith("test_")
+        and not may_need_servers(collection_path)
+    )
+    return True if unneeded else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests that need a real Kafka or Java, and slow ones, so that ``-m`` can omit them."""
+    with_servers: set[Path] = set()
     for item in items:
         names = set(getattr(item, "fixturenames", ()))
         parameters = getattr(getattr(item, "callspec", None), "params", {})
@@ -184,8 +212,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.kafka)
         if names & JAVA:
             item.add_marker(pytest.mark.java)
+        if any(item.iter_markers("kafka")) or any(item.iter_markers("java")):
+            with_servers.add(item.path)
         if item.nodeid.startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+    missed = [str(path) for path in with_servers if not may_need_servers(path)]
+    assert missed == [], f"-m '{ONLY_WITH_SERVERS}' would not find the tests of these files"
     if hasattr(config, "workerinput"):
         from scheduling import sort_for_workers
 
