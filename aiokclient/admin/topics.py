@@ -146,7 +146,7 @@ async def create_topics(
     requests: AdminRequests, topics: Iterable[NewTopic], validate_only: bool, timeout: float | None
 ) -> Results[str, CreatedTopic]:
     """See `Admin.create_topics`."""
-    wanted = _once((topic.name, _creatable(topic)) for topic in _several(topics, NewTopic))
+    wanted = _once((topic.name, _creatable(topic)) for topic in _list_items(topics, NewTopic))
 
     async def ask(items: dict[str, CreatableTopic], remaining: float) -> Answers[str, CreatedTopic]:
         request = CreateTopicsRequest(
@@ -167,7 +167,7 @@ async def delete_topics(
     requests: AdminRequests, topics: Iterable[Topic], timeout: float | None
 ) -> Results[Topic, None]:
     """See `Admin.delete_topics`."""
-    wanted = _once((topic, topic) for topic in _several(topics, str, UUID))
+    wanted = _once((topic, topic) for topic in _list_items(topics, str, UUID))
 
     async def ask(items: dict[Topic, Topic], remaining: float) -> Answers[Topic, None]:
         names = [topic for topic in items if isinstance(topic, str)]
@@ -199,7 +199,7 @@ async def describe_topics(
     timeout: float | None,
 ) -> Results[Topic, TopicDescription]:
     """See `Admin.describe_topics`."""
-    wanted = _once((topic, topic) for topic in _several(topics, str, UUID))
+    wanted = _once((topic, topic) for topic in _list_items(topics, str, UUID))
 
     async def ask(items: dict[Topic, Topic], remaining: float) -> Answers[Topic, TopicDescription]:
         request = MetadataRequest(
@@ -237,7 +237,7 @@ def _listing(topic: MetadataResponseTopic) -> TopicListing:
     return TopicListing(topic.name or "", _id(topic.topic_id), topic.is_internal)
 
 
-def _several(topics: Iterable[T], *kinds: type) -> list[T]:
+def _list_items(topics: Iterable[T], *kinds: type) -> list[T]:
     """Return the items of a collection as a list.
 
     Raises ArgumentTypeError if it is not a collection, or if an item is of none of the given kinds,

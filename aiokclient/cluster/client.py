@@ -156,7 +156,7 @@ class ClusterClient:
             if wait:
                 await self._reach_now(deadline)
             else:
-                self.supervisor.spawn(self._reach_later, name="bootstrap")
+                self.supervisor.spawn(self._reach_cluster_at_last, name="bootstrap")
         except BaseException as error:
             await self.close()
             if isinstance(error, Exception):
@@ -177,7 +177,7 @@ class ClusterClient:
             raise
         self._mark_reached()
 
-    async def _reach_later(self) -> None:
+    async def _reach_cluster_at_last(self) -> None:
         await self.updater.install_first(await self._metadata_requests.reach_cluster_at_last())
         self._follow_metadata()
         self._mark_reached()

@@ -254,8 +254,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         if self._engine is not None:
             self._engine.wake_all()
 
-    def _troubles(self) -> list[str]:
-        found = super()._troubles()
+    def _list_troubles(self) -> list[str]:
+        found = super()._list_troubles()
         return found if self._engine is None else [*found, *self._engine.list_troubles()]
 
     def _subject(self) -> dict[str, str | None]:

@@ -142,7 +142,9 @@ class PositionWaits:
                 return False
         return True
 
-    async def wait_until_relocated(self, states: Sequence[PartitionState], until: float) -> None:
+    async def wait_until_offsets_are_found(
+        self, states: Sequence[PartitionState], until: float
+    ) -> None:
         """Wait until the committed offsets of these partitions are found, at most until `until`.
 
         Return early if the consumer ends. Do not wait for partitions that are no longer owned.

@@ -146,7 +146,7 @@ class TransactionalReads:
     async def go_back(self, timeout: float) -> None:
         """Go back after an abort, as `rewind` does, and wait for the committed offsets."""
         self.rewind()
-        await self.wait_until_relocated(timeout)
+        await self.wait_until_offsets_are_found(timeout)
 
     def rewind(self) -> None:
         """Go back to the committed offset of each partition that was read. Synchronous.
@@ -164,13 +164,13 @@ class TransactionalReads:
         self._group.commits.told_of_loss(self._forget_taken())
         self._rewound = states
 
-    async def wait_until_relocated(self, timeout: float) -> None:
+    async def wait_until_offsets_are_found(self, timeout: float) -> None:
         """Wait until the committed offsets are found, at most `timeout` seconds.
 
         If they are not found by then, or if the call is cancelled, they are still looked up.
         """
         until = asyncio.get_running_loop().time() + timeout
-        await self._engine.positions.wait_until_relocated(self._rewound, until)
+        await self._engine.positions.wait_until_offsets_are_found(self._rewound, until)
 
     def _was_read(self, state: PartitionState) -> bool:
         start = self._start_of(state)

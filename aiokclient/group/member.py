@@ -138,8 +138,8 @@ class MemberLifecycle(Lifecycle):
     def _subject(self) -> dict[str, str | None]:
         return {"group": repr(self._config.group_id)}
 
-    def _troubles(self) -> list[str]:
-        found = super()._troubles()
+    def _list_troubles(self) -> list[str]:
+        found = super()._list_troubles()
         engine, handler, group = self._engine, self._handler, self._config.group_id
         if engine is None or handler is None:
             return found

@@ -422,7 +422,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Whether a large response is being received, or the client may not send a request yet."""
         return self._reader.in_large_frame or bool(self._decoding) or bool(self._held.requests)
 
-    def unanswered_for(self) -> float:
+    def measure_unanswered_s(self) -> float:
         """Return the seconds since the oldest unanswered request was sent, or 0.0."""
         arrived = len(self._decoding)
         unanswered = len(self._in_flight) > arrived
@@ -789,19 +789,23 @@ class BrokerConnection(asyncio.BufferedProtocol):
         for sent in self._held.take_expired(now):
             if self._held.is_stuck(sent):
                 stuck = sent
-                self._fail_late(
+                self._fail_overdue_request(
                     sent, "The broker read nothing for {:.1f} s, and the connection was closed."
                 )
             elif self._held.suspended:
-                self._fail_late(sent, "A repeated SASL authentication did not end within {:.1f} s.")
+                self._fail_overdue_request(
+                    sent, "A repeated SASL authentication did not end within {:.1f} s."
+                )
             else:
-                self._fail_late(
+                self._fail_overdue_request(
                     sent, "The broker's throttle time kept the client from sending for {:.1f} s."
                 )
         late = [sent for sent in self._requests_without_response() if sent.deadline <= now]
         for sent in late:
             text = f"The broker did not answer {sent.api}"
-            self._fail_late(sent, f"{text} within {{:.1f}} s, and the connection was closed.")
+            self._fail_overdue_request(
+                sent, f"{text} within {{:.1f}} s, and the connection was closed."
+            )
         if late:
             after = f"The broker did not answer {late[0].api} within {now - late[0].since:.1f} s."
             self.close(DisconnectedError(after, broker=self.broker.node_id))
@@ -809,7 +813,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             after = f"The broker read nothing for {now - stuck.since:.1f} s."
             self.close(DisconnectedError(after, broker=self.broker.node_id))
 
-    def _fail_late(self, sent: PendingRequest, why: str) -> None:
+    def _fail_overdue_request(self, sent: PendingRequest, why: str) -> None:
         text = why.format(self._now() - sent.since)
         error = ApiTimeoutError(text, api=sent.api, broker=self.broker.node_id)
         self.traffic.log_failure(self.broker, sent, error)

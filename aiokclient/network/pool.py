@@ -297,7 +297,7 @@ class ConnectionPool:
             return False
         return self.failed_at >= since or asyncio.get_running_loop().time() < self._not_before
 
-    def connecting_for(self, purpose: Purpose, owner: Hashable = None) -> float:
+    def measure_attempt_s(self, purpose: Purpose, owner: Hashable = None) -> float:
         """Return the duration of the slot's attempt so far in seconds, without the backoff."""
         slot = self._slots.get((purpose, owner))
         if slot is None or slot.began is None:

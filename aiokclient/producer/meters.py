@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["ProducerMeters"]
 
 NOTED = 64
-"""Number of collected batches at which they are counted even if nobody reads the metrics."""
+"""Number of collected batches at which they are counted even if the metrics are not read."""
 
 
 class _TopicMeters(NamedTuple):

@@ -109,7 +109,7 @@ class Partitioner:
 
     def _is_leader_responsive(self, queue: PartitionQueue) -> bool:
         """Return whether the leader responds within `partitioner_availability_timeout_ms`."""
-        return queue.sender is None or queue.sender.unanswered_for() <= self._availability_s
+        return queue.sender is None or queue.sender.measure_unanswered_s() <= self._availability_s
 
     def _draw_queue(self, queues: Sequence[PartitionQueue]) -> PartitionQueue:
         if not self._adaptive:

@@ -591,8 +591,8 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         if last is not None:
             await last.rewind_consumers(self._seconds(None), is_final=True)
 
-    def _troubles(self) -> list[str]:
-        troubles = super()._troubles()
+    def _list_troubles(self) -> list[str]:
+        troubles = super()._list_troubles()
         if self._engine is not None:
             troubles += self._engine.leaders.describe_troubles()
         manager = None if self._engine is None else self._engine.transactions
@@ -695,7 +695,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
                 timestamp = self._clock.time_ms()
             size = record_size(key, value, headers)
             if size > self._largest:
-                self._require_small(topic.name, key, value, headers)
+                self._check_record_size(topic.name, key, value, headers)
             if partition is not None:
                 partition = self._require_partition(topic, partition)
             if not topic.known:
@@ -721,7 +721,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         delivery = self._last = Delivery(batch, index, timestamp)
         return delivery
 
-    def _require_small(self, topic: str, key: Any, value: Any, headers: Headers) -> None:
+    def _check_record_size(self, topic: str, key: Any, value: Any, headers: Headers) -> None:
         """Raise RecordTooLargeError if a batch with only this record exceeds the limit."""
         size = bulk.exact_size(self._limit, key, value, headers)
         if size > self._limit:
@@ -784,7 +784,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             if total > self._largest:
                 largest = bulk.largest(values)
                 if RECORD_OVERHEAD + len(largest) > self._largest:
-                    self._require_small(topic, None, largest, ())
+                    self._check_record_size(topic, None, largest, ())
             now = self._clock.time_ms()
             deliveries = self._send_values(target, values, total, now)
         else:
@@ -812,7 +812,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
                 timestamp = bulk.as_timestamp(timestamp)
             size = record_size(key, value, headers)
             if size > self._largest:
-                self._require_small(topic, key, value, headers)
+                self._check_record_size(topic, key, value, headers)
             if partition is not None:
                 partition = self._require_partition(target, partition)
         except (TypeError, AttributeError, ValueError) as error:

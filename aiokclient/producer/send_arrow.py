@@ -98,7 +98,7 @@ class ArrowRecords:
         self._partition = self._check_partitions(columns.get("partition"))
         self.factor, self.divisor = 1, 1
         self._timestamp = self._check_times(columns.get("timestamp"))
-        self._headers = self._header_lists(columns.get("headers"))
+        self._headers = self._convert_headers(columns.get("headers"))
         self._which: Any = None
         self.topics: list[str] = [] if topic is None else [topic]
         """The topics of the rows, each once."""
@@ -166,7 +166,7 @@ class ArrowRecords:
             raise self._type_error("timestamp", column.type)
         return column.cast(self._pyarrow.int64())
 
-    def _header_lists(self, column: Any) -> Any:
+    def _convert_headers(self, column: Any) -> Any:
         if self._is_null(column):
             return None
         types, kind = self._pyarrow.types, column.type
@@ -272,7 +272,7 @@ class ArrowRecords:
         target = targets[number]
         size = record_size(key, value, headers)
         if size > producer._largest:
-            producer._require_small(f"{target.name}, row {index}", key, value, headers)
+            producer._check_record_size(f"{target.name}, row {index}", key, value, headers)
         if partition is not None and not 0 <= partition < PARTITIONS:
             raise producer._send_errors().unknown_partition(
                 f"Column 'partition' has {partition} in row {index}. Partitions are numbered from "

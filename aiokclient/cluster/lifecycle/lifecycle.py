@@ -157,7 +157,7 @@ class Lifecycle:
         """Return the unretrieved failures, which a normal exit of `async with` raises."""
         return None
 
-    def _troubles(self) -> list[str]:
+    def _list_troubles(self) -> list[str]:
         """Return the reasons for DEGRADED, as texts. Synchronous."""
         return self._cluster.list_troubles()
 
@@ -189,14 +189,14 @@ class Lifecycle:
             return self._state
         if not self._cluster.reached:
             return State.STARTING
-        return State.DEGRADED if self._troubles() else self._state
+        return State.DEGRADED if self._list_troubles() else self._state
 
     def health(self) -> Health:
         """Return the state and the reasons for it. Synchronous."""
         reasons = [] if self._failure is None else [f"failed: {self._failure!r}"]
         if not self._usable:
             return Health(self._state, tuple(reasons), {})
-        reasons += self._troubles()
+        reasons += self._list_troubles()
         brokers, telemetry = self._cluster.brokers, self._cluster.telemetry.status
         states, addresses = brokers.list_states(), brokers.list_addresses()
         return Health(self.state, tuple(reasons), states, addresses, telemetry)

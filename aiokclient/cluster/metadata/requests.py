@@ -118,7 +118,7 @@ class ClusterIdentity:
         """Stop asking brokers for their cluster, until all connections are lost again."""
         self._is_confirmed = True
 
-    def is_other(self, found: MetadataResponse) -> bool:
+    def is_other_cluster(self, found: MetadataResponse) -> bool:
         """Return whether a response comes from another cluster."""
         return differ(self.cluster_id, found.cluster_id)
 
@@ -490,7 +490,7 @@ class MetadataRequests:
 
     def _accept_response(self, response: MetadataResponse) -> None:
         """Accept a response, after a rebootstrap or a move if it comes from another cluster."""
-        if self.identity.is_other(response):
+        if self.identity.is_other_cluster(response):
             if self.is_open or self._rebootstraps:
                 self.on_other_cluster(response)
                 text = "The broker is in another cluster than before."
@@ -534,7 +534,7 @@ class MetadataRequests:
                 self._cluster.updater.note_error(error)
                 self._on_refusal(error)
                 await asyncio.sleep(retry.pause_s())
-        if self.identity.is_other(answer):
+        if self.identity.is_other_cluster(answer):
             self._move_to_cluster(answer)
         if len(answer.brokers) < LARGE:
             brokers = brokers_in(answer)

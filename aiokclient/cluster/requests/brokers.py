@@ -417,7 +417,7 @@ class Brokers(PoolOwner):
             least = min(pool.in_flight for pool in answering)
             return self.rng.choice([pool for pool in answering if pool.in_flight == least])
         others = [pool for pool in pools if pool.find_connection(Purpose.CONTROL) is None]
-        prompt = [pool for pool in others if pool.connecting_for(Purpose.CONTROL) < HANGING_S]
+        prompt = [pool for pool in others if pool.measure_attempt_s(Purpose.CONTROL) < HANGING_S]
         untried = [pool for pool in prompt if pool.reachable]
         chosen = self.rng.randrange(unused + len(untried)) if unused or untried else -1
         if 0 <= chosen < len(untried):
@@ -474,7 +474,7 @@ class Brokers(PoolOwner):
     def _is_promising(self, pool: ConnectionPool) -> bool:
         if pool.reachable:
             return True
-        hangs = pool.connecting_for(Purpose.CONTROL) >= HANGING_S
+        hangs = pool.measure_attempt_s(Purpose.CONTROL) >= HANGING_S
         return not hangs and not pool.has_failed_since(self._outage_at)
 
     def list_states(self) -> dict[int | str, str]:
@@ -581,7 +581,7 @@ class Brokers(PoolOwner):
         pool = self._pools.get(node_id)
         if pool is None:
             return 0.0
-        return max(_silent_for(pool), pool.connecting_for(Purpose.CONTROL))
+        return max(_silent_for(pool), pool.measure_attempt_s(Purpose.CONTROL))
 
     def release(self, owner: Hashable) -> None:
         for pool in [*self._pools.values(), *self._retired]:
@@ -626,7 +626,7 @@ def patience_s(in_vain: int, longest_s: float) -> float:
 def _silent_for(pool: ConnectionPool) -> float:
     """Return the seconds since the oldest unanswered request was sent on the control connection."""
     connection = pool.find_connection(Purpose.CONTROL)
-    return 0.0 if connection is None else connection.unanswered_for()
+    return 0.0 if connection is None else connection.measure_unanswered_s()
 
 
 def _state(pool: ConnectionPool | None, now: float) -> str:

@@ -239,11 +239,11 @@ class FetchManager:
         partitions = self._subscription.partitions
         return any(tp in partitions and partitions[tp].fetch.is_resting(now) for tp in tps)
 
-    def prefer(self, state: PartitionState, replica: int) -> bool:
+    def prefer_replica(self, state: PartitionState, replica: int) -> bool:
         """Fetch from a replica that the leader prefers; return whether the replica is usable."""
         now = self._cluster.clock.monotonic()
         if replica in self._cluster.metadata.brokers and not state.fetch.is_resting(now):
-            state.fetch.prefer(replica, now, self._preferred_s)
+            state.fetch.prefer_replica(replica, now, self._preferred_s)
             return True
         state.fetch.rest_replica(now)
         return False

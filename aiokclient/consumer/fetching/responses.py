@@ -150,7 +150,7 @@ class PartitionResponses:
             state.fetch.rest_replica(now)  # A follower may lag, so the leader is asked next.
         elif offset != state.position:
             # Buffered records are delivered first. Then the position itself is fetched.
-            self.backoff.repeat_later(state)
+            self.backoff.delay_next_request(state)
         elif self._subscription.reset == NONE:
             error = OffsetOutOfRangeError(
                 f"The position is {offset}.", api="Fetch", broker=node_id, topic_partition=state.tp
@@ -215,8 +215,8 @@ class PartitionResponses:
         """Handle a response in which the leader names a closer replica (KIP-392)."""
         if replica == node_id:
             return
-        if not self._manager.prefer(state, replica):
-            self.backoff.repeat_later(state)
+        if not self._manager.prefer_replica(state, replica):
+            self.backoff.delay_next_request(state)
         self._subscription.report_change()
 
 

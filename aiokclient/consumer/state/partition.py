@@ -152,7 +152,7 @@ class FetchState:
 
     # -- preferred replicas
 
-    def prefer(self, replica: int, now: float, seconds: float) -> None:
+    def prefer_replica(self, replica: int, now: float, seconds: float) -> None:
         """Fetch from a replica, for at most `seconds`, as long as it returns records."""
         self.preferred, self._preferred_until = replica, now + seconds
         self._idle_at = now + REPLICA_IDLE_S

@@ -613,7 +613,7 @@ class PartitionBackoff:
         """Delay the next request for a batch that is too large; every request raises the error."""
         state.retry.back_off(self._clock.monotonic() + self.longest_s, error)
 
-    def repeat_later(self, state: PartitionState) -> None:
+    def delay_next_request(self, state: PartitionState) -> None:
         """Repeat a request after the usual delay, although its response had no error."""
         delay_s = self.backoff.delay(state.retry.attempts, self._clock.rng)
         state.retry.back_off(self._clock.monotonic() + delay_s)

@@ -38,7 +38,7 @@ class DeliveryRuns:
             self.add(run)
 
     def add(self, run: Run) -> None:
-        """Append the deliveries of a run."""
+        """Append the deliveries of a run, which are consecutive records of one batch."""
         self._runs.append(run)
         self._ends.append(len(self) + run.size)
 

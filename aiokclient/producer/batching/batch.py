@@ -200,7 +200,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
 
     @property
     def may_move(self) -> bool:
-        """Whether its records may go to other batches: none may be in a log or in use now."""
+        """Whether its records may move to other batches: they were not sent, and are not in use."""
         unsent = self.identity is None and self.in_log is InLog.NO
         return unsent and not self.compressing and not self.done
 

@@ -189,7 +189,7 @@ class PartitionLeader(Protocol):
     def lose_queue(self, queue: PartitionQueue) -> None:
         """Remove a queue whose partition the broker no longer leads."""
 
-    def unanswered_for(self) -> float:
+    def measure_unanswered_s(self) -> float:
         """Return the seconds since the oldest request without a response was sent, or 0."""
 
 

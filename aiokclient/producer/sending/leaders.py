@@ -356,7 +356,7 @@ def _reason(queue: PartitionQueue) -> str:
     if queue.sender is None:
         return "it has no leader"
     leader = f"broker {queue.sender.node_id}, its leader,"
-    seconds = queue.sender.unanswered_for()
+    seconds = queue.sender.measure_unanswered_s()
     if seconds > 0:
         return f"{leader} has not answered for {seconds:.0f} s"
     return f"{leader} cannot be reached"

@@ -277,9 +277,9 @@ class ProduceConnection:
         """Whether the broker is unreachable or silent."""
         return self.silent or not self.reachable
 
-    def unanswered_for(self) -> float:
+    def measure_unanswered_s(self) -> float:
         """Return the seconds since the oldest request without a response was sent, or 0."""
-        return 0.0 if self.current is None else self.current.unanswered_for()
+        return 0.0 if self.current is None else self.current.measure_unanswered_s()
 
     def start_connecting(self) -> None:
         """Start to connect, unless that is in progress."""
@@ -313,7 +313,7 @@ class ProduceConnection:
         connection = self.current
         if not self._sender.in_flight or connection is None:
             return
-        quiet = connection.unanswered_for()
+        quiet = connection.measure_unanswered_s()
         if quiet >= SILENCE_S:
             self.set_silent(True)
             quiet = 0.0
@@ -426,9 +426,9 @@ class Sender:
         """Whether the broker is unreachable or silent."""
         return self._connection.unsendable
 
-    def unanswered_for(self) -> float:
+    def measure_unanswered_s(self) -> float:
         """Return the seconds since the oldest request without a response was sent, or 0."""
-        return self._connection.unanswered_for()
+        return self._connection.measure_unanswered_s()
 
     def gain_queue(self, queue: PartitionQueue) -> None:
         """Start to send the batches of a partition, because the broker is now its leader."""

@@ -530,7 +530,7 @@ class TransactionEnds:
             if accept_commit and current.outcome is TransactionOutcome.COMMITTED:
                 return
         if self._is_found_committed(current):
-            raise self._fail_found_committed()
+            raise self._fail_abort_of_committed()
         is_aborted = current.outcome is TransactionOutcome.ABORTED
         if status.state is _S.READY and (is_aborted or self._manager.is_begin_refused):
             return
@@ -556,7 +556,7 @@ class TransactionEnds:
         committed = current.is_given_up and current.outcome is TransactionOutcome.COMMITTED
         return committed and self.status.state is _S.READY and self.status.current is current
 
-    def _fail_found_committed(self) -> KafkaError:
+    def _fail_abort_of_committed(self) -> KafkaError:
         error = TransactionFailedError("The abort found that the transaction had been committed.")
         error.hint = "Await restart(), and go on after this transaction. Do not repeat its work."
         return self.status.handle_error(error, Scope.TRANSACTION)
@@ -604,7 +604,7 @@ class TransactionEnds:
         if outcome is TransactionOutcome.COMMITTED and not accept_commit:
             current.store_outcome(outcome)
             self._meters.count_end(outcome)
-            raise self._fail_found_committed()
+            raise self._fail_abort_of_committed()
         self._raise_fatal()
         self._end_transaction(
             outcome, _E.ABORTED if outcome is TransactionOutcome.ABORTED else _E.COMMITTED

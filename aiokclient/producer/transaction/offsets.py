@@ -84,7 +84,7 @@ class ConsumerReads(Protocol):
     def rewind(self) -> None:
         """Read again what was read in the transaction, because it was aborted."""
 
-    async def wait_until_relocated(self, timeout: float) -> None:
+    async def wait_until_offsets_are_found(self, timeout: float) -> None:
         """Wait at most `timeout` seconds until `rewind` has found the committed offsets."""
 
 
@@ -108,7 +108,7 @@ class TransactionOffsets:
         self._groups: set[str] = set()
         """The groups that were added to the open transaction, at levels 0 and 1."""
         self._open_responses: set[asyncio.Future[Any]] = set()
-        """The responses that have not arrived yet, also those that nobody waits for any more."""
+        """The responses that have not arrived yet, also those for which no call waits any more."""
 
     def last_refusal(self) -> KafkaError | None:
         """Return why the offsets in progress were not accepted so far, if that is known."""

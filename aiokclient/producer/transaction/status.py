@@ -185,7 +185,7 @@ class CurrentTransaction:
         self.must_abort = True
 
     def mark_given_up(self) -> None:
-        """Store that nobody waits any more for a commit whose EndTxn was sent."""
+        """Record that the caller stopped waiting for a commit whose EndTxn was sent."""
         self.is_given_up = True
         self.store_outcome(TransactionOutcome.UNKNOWN)
 

@@ -328,7 +328,7 @@ class Transaction:
         """
         is_over = self._manager.status.state is TransactionState.READY
         for reads in self.settle_consumers(is_final=is_final):
-            await reads.wait_until_relocated(timeout if is_over else 0.0)
+            await reads.wait_until_offsets_are_found(timeout if is_over else 0.0)
 
     @property
     def failure(self) -> KafkaError | None:

@@ -106,7 +106,7 @@ def recreated(
     ]
     return (
         f"The topic {topic} was deleted and created again: its id was {old}, and is {new} now. Of "
-        f"the old one, the query has read {_several(partitions)}."
+        f"the old one, the query has read {_join_parts(partitions)}."
     )
 
 
@@ -167,7 +167,7 @@ def gone(tp: TopicPartition, offset: int) -> str:
     )
 
 
-def _several(parts: list[str]) -> str:
+def _join_parts(parts: list[str]) -> str:
     shown = parts[:NAMED]
     if len(parts) > NAMED:
         shown.append(f"and {len(parts) - NAMED} more")

@@ -46,8 +46,8 @@ class TriggerDelay:
         self._max_delay_s = max_delay_s
         self._last: float | None = None
 
-    def waits(self, count: int, now: float) -> bool:
-        """Return whether a batch of `count` offsets waits. If not, the delay begins anew."""
+    def has_to_wait(self, count: int, now: float) -> bool:
+        """Return whether a batch of `count` offsets has to wait. If not, begin the next delay."""
         if (
             self._last is not None
             and count < self._minimum

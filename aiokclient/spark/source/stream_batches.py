@@ -184,7 +184,7 @@ class StreamBatches:
     def _first_end(self, logs: Logs, maximum: int | None) -> StreamOffsets:
         starts = self._cluster.starting(logs.ends)
         wrong: list[str] = []
-        for _ in self._attempts():
+        for _ in self._pace_attempts():
             now = self._cluster.logs(0)
             # If a log has grown since `logs` was read, "latest" is above its end there. If it has
             # not, the end in `logs` was too low.
@@ -212,7 +212,7 @@ class StreamBatches:
         """
         if self._delay is None or self._target is not None:
             return False
-        return self._delay.waits(count, self._clock())
+        return self._delay.has_to_wait(count, self._clock())
 
     def _starts(self, start: StreamOffsets, end: StreamOffsets) -> dict[TopicPartition, int]:
         """Return the offset at which each partition of a batch starts."""
@@ -244,7 +244,7 @@ class StreamBatches:
         """
         wanted = {tp: end.offsets[tp] for tp in starts}
         logs, kept, losses = Logs({}, {}), dict[TopicPartition, int](), list[str]()
-        for _ in self._attempts():
+        for _ in self._pace_attempts():
             logs = self._with_written(self._cluster.logs(0), wanted)
             kept, losses = _unchanged(starts, end, logs)
             if not losses:
@@ -269,7 +269,7 @@ class StreamBatches:
     def _confirmed(self, start: StreamOffsets) -> tuple[Logs, Comparison]:
         """Repeat the comparison until there are no losses, or until they are certain."""
         logs, comparison = Logs({}, {}), Comparison()
-        for _ in self._attempts():
+        for _ in self._pace_attempts():
             now = self._cluster.logs(0)
             logs = self._with_written(now, start.offsets)
             if self._target is not None:
@@ -298,7 +298,7 @@ class StreamBatches:
         Raises ConfigError if they do not have them after a limited time.
         """
         text: str | None = None
-        for _ in self._attempts():
+        for _ in self._pace_attempts():
             logs = self._cluster.logs(0)
             text = self._missing(start, logs)
             if text is None:
@@ -307,7 +307,7 @@ class StreamBatches:
                 return logs
         raise ConfigError(str(text))
 
-    def _attempts(self) -> Iterable[int]:
+    def _pace_attempts(self) -> Iterable[int]:
         pause = self._options.fetch_offset_retry_interval_ms / 1000
         deadline = self._clock() + max(CONFIRM_S, pause * self._options.fetch_offset_num_retries)
         attempt = 0

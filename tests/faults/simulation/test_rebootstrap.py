@@ -190,7 +190,7 @@ def test_brokers_that_time_out_leave_the_rebootstrap_to_the_trigger_time(
                 now = asyncio.get_running_loop().time()
                 pools = client.cluster.brokers._pools.values()
                 everything_rests += all(
-                    now < pool.not_before and not pool.connecting_for(Purpose.CONTROL)
+                    now < pool.not_before and not pool.measure_attempt_s(Purpose.CONTROL)
                     for pool in pools
                 )
             watching.cancel()

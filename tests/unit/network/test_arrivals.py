@@ -126,7 +126,7 @@ async def test_request_does_not_time_out_when_its_response_takes_long_to_decode(
     first = connection.send(ListGroupsRequest(), timeout_s=0.01)
     transport.feed(answer(0, 2 * LARGE))
     assert connection.is_arriving(first)
-    assert connection.unanswered_for() == 0.0
+    assert connection.measure_unanswered_s() == 0.0
     other = connection.send(ListGroupsRequest(), timeout_s=0.05)
     assert not connection.is_arriving(other)
     with pytest.raises(ApiTimeoutError):

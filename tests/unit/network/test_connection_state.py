@@ -35,18 +35,18 @@ def in_virtual_time(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
 def test_oldest_unanswered_request_tells_for_how_long(connect: Connect) -> None:
     async def main() -> None:
         connection, transport = connect()
-        assert connection.unanswered_for() == 0.0
+        assert connection.measure_unanswered_s() == 0.0
         first = ask(connection)
         await asyncio.sleep(2.0)
         second = ask(connection)
         await asyncio.sleep(3.0)
-        assert connection.unanswered_for() == 5.0
+        assert connection.measure_unanswered_s() == 5.0
         transport.feed(answer(0))
         await first
-        assert connection.unanswered_for() == 3.0
+        assert connection.measure_unanswered_s() == 3.0
         transport.feed(answer(1))
         await second
-        assert connection.unanswered_for() == 0.0
+        assert connection.measure_unanswered_s() == 0.0
         connection.close()
 
     in_virtual_time(main)

@@ -139,12 +139,12 @@ def test_slow_attempt_is_reported_again_and_again_until_it_ends(settings: Settin
         made = Pool(settings(connector=Line()), setup(20.0))
         waiting = made.pool.request_connection(Purpose.CONTROL)
         await asyncio.sleep(5.0)
-        assert made.pool.connecting_for(Purpose.CONTROL) == 5.0
-        assert made.pool.connecting_for(Purpose.PRODUCE) == 0.0
+        assert made.pool.measure_attempt_s(Purpose.CONTROL) == 5.0
+        assert made.pool.measure_attempt_s(Purpose.PRODUCE) == 0.0
         with pytest.raises(TimedOutError, match=r"within 20\.0 s"):
             await waiting
         await asyncio.sleep(30.0)
-        assert made.pool.connecting_for(Purpose.CONTROL) == 0.0
+        assert made.pool.measure_attempt_s(Purpose.CONTROL) == 0.0
         assert made.times("slow") == [1.0, 3.0, 7.0, 11.0, 15.0, 19.0]
         assert made.times("failure") == [20.0]
         await made.end()

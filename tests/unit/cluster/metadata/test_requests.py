@@ -101,8 +101,8 @@ def test_only_a_broker_of_another_cluster_is_an_error() -> None:
     error = found.compare_ids(1, "b:9092", other)
     assert "in the cluster d, and broker 1 is in the cluster c" in str(error)
     assert requests.others == [other]
-    assert found.is_other(other)
-    assert not found.is_other(answer_of("c"))
+    assert found.is_other_cluster(other)
+    assert not found.is_other_cluster(answer_of("c"))
 
 
 def test_another_cluster_is_adopted_unless_that_must_fail(

@@ -38,20 +38,20 @@ def test_a_batch_stays_within_its_limit_and_advances_every_partition(
 
 
 def test_the_first_batch_does_not_wait() -> None:
-    assert not TriggerDelay(100, 900).waits(1, 50.0)
+    assert not TriggerDelay(100, 900).has_to_wait(1, 50.0)
 
 
 def test_a_batch_waits_until_there_are_enough_records() -> None:
     delay = TriggerDelay(100, 900)
-    delay.waits(0, 0.0)
-    assert delay.waits(99, 1.0)
-    assert not delay.waits(100, 2.0)
-    assert delay.waits(99, 901.0)
+    delay.has_to_wait(0, 0.0)
+    assert delay.has_to_wait(99, 1.0)
+    assert not delay.has_to_wait(100, 2.0)
+    assert delay.has_to_wait(99, 901.0)
 
 
 def test_a_batch_waits_no_longer_than_the_delay_after_the_last_batch() -> None:
     delay = TriggerDelay(100, 900)
-    delay.waits(0, 10.0)
-    assert delay.waits(1, 909.9)
-    assert not delay.waits(1, 910.0)
-    assert delay.waits(1, 911.0)
+    delay.has_to_wait(0, 10.0)
+    assert delay.has_to_wait(1, 909.9)
+    assert not delay.has_to_wait(1, 910.0)
+    assert delay.has_to_wait(1, 911.0)
