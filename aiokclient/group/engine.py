@@ -613,6 +613,8 @@ class GroupEngine:
             return MemberEvent.LATE
         if not self._participation.wanted:
             return MemberEvent.RELEASED
+        # Kafka's coordinators take one assignment in each generation. Others announce the feature
+        # "group.resync".
         if self._request.new_generation or not self._connection.resyncs:
             return MemberEvent.PREPARED
         if self._group_join.generation.is_leader:
@@ -629,6 +631,8 @@ class GroupEngine:
         return MemberEvent.LEFT
 
     async def _leave_group(self, member: GroupMetadata, reason: str) -> None:
+        # A static member keeps its partitions until its session times out, so that it can return
+        # without a rebalance (KIP-345).
         if member.member_id and member.group_instance_id is None:
             await self._connection.leave(member, reason)
 

@@ -107,6 +107,8 @@ class Heartbeats:
             self._timer = None
         confirmed = self.confirmed
         if confirmed:
+            # The coordinator's session begins when the request arrives, which is not before it was
+            # sent.
             when = self.last_answer_at + self._session_s
             self._timer = self._callbacks.at(when, self._update_confirmed)
         if confirmed is not self._was_confirmed:
@@ -156,6 +158,7 @@ class Heartbeats:
         if member != self.member:
             return
         event = CODES.get(response.error_code)
+        # REBALANCE_IN_PROGRESS extends the session as well: the coordinator has the member.
         if event in (None, MemberEvent.REBALANCE):
             self.on_answer(sent_at, stable=event is None)
         self._engine.on_heartbeat(member, event)

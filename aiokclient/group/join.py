@@ -131,6 +131,8 @@ class GroupJoin:
         if isinstance(answer, MemberEvent):
             return answer
         event = CODES.get(answer.error_code)
+        # From JoinGroup 4 on, a new member gets its id by a refusal, and joins again with it. So a
+        # client that is lost in between leaves no member behind (KIP-394).
         if event is MemberEvent.MEMBER_ID_REQUIRED:
             member = self.no_member._replace(member_id=answer.member_id)
             self.generation = Generation(member, "", "", b"")
@@ -166,6 +168,7 @@ class GroupJoin:
         protocol = answer.protocol_name or ""
         self.generation = Generation(member, protocol, answer.leader, b"", members)
         self._offered = [(protocol.name, protocol.metadata) for protocol in request.protocols]
+        # The coordinator keeps the assignment when a static leader returns (KIP-814).
         leads = self.generation.is_leader and not answer.skip_assignment
         self._assignments = None if leads else {}
         self._cancel_retry()
@@ -194,6 +197,8 @@ class GroupJoin:
         error = requests.mismatch(answer, protocol_type, generation.protocol)
         if error is not None:
             return self._report_refusal(error)
+        # Only JoinGroup and SyncGroup, which wait at the broker, need a connection of their own.
+        # The next ones may be hours away.
         self._connection.close_join_connection()
         self._meters.on_synced(sent_at)
         self._heartbeats.on_answer(sent_at)

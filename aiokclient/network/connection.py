@@ -599,6 +599,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         sent.deliver_response(response)
 
     def _apply_throttle(self, now: float, seconds: float) -> None:
+        # Brokers from 2.0 on answer at once, and read nothing more from this connection until the
+        # throttle time has passed (KIP-219).
         self._held.hold_until(now + seconds)
         until = now + min(seconds, LONGEST_PAUSE_S)
         for sent in self._in_flight:
@@ -681,6 +683,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             try:
                 asked = self._pipeline.match_response(frame)
                 large = len(frame) >= LARGE and not asked.request.response_class.has_records()
+                # A later response waits for an earlier one in a thread: brokers answer in the order
+                # of the requests, and so callers see the answers.
                 if large or self._decoding:
                     self._decode_later(asked, frame, large)
                     continue
@@ -759,6 +763,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _on_timer(self, due: float) -> None:
         now = self._now()
+        # The event loop stood still. Responses that have arrived meanwhile are read before requests
+        # count as late.
         if now - due > STALL_S:
             self._timer.wake_at(now + GRACE_S)
             return

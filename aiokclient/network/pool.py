@@ -351,6 +351,8 @@ class ConnectionPool:
                 self.host,
                 self.port,
                 self._settings,
+                # The limit grows with failures to connect, so that a slow network is not given up
+                # (KIP-601).
                 timeout_s=self._setup.delay(self._not_connected, self._rng),
                 rung=self._rung,
                 examine=self._is_first_contact,
@@ -505,6 +507,7 @@ class ConnectionPool:
         self.failed_at = now = asyncio.get_running_loop().time()
         self._not_before = now + self._backoff.delay(self._failures, self._rng)
         self._failures += 1
+        # Maybe the server did not know the version of ApiVersions.
         if isinstance(error, diagnosis.ClosedEarlyError):
             self._rung += 1
         self._owner.on_pool_failure()

@@ -260,6 +260,8 @@ def identifying_request(expected: Expected | None = None) -> ApiVersionsRequest:
         client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
     )
     if expected is not None:
+        # The broker compares them with its own, and answers REBOOTSTRAP_REQUIRED if they differ
+        # (KIP-1242).
         request.cluster_id, request.node_id = expected
     return request
 
@@ -434,6 +436,7 @@ class ConnectionSetup:
     async def _check_cluster(self, requests: SetupRequests, cluster: ClusterCheck) -> None:
         """Ask a broker for its cluster id. Raises the error of `ClusterCheck.compare_ids`."""
         version = requests.negotiate(MetadataRequest)
+        # Metadata has the cluster id from version 2 on (KIP-78).
         if version < NAMES_CLUSTER:
             return
         broker, timeout_s = requests.broker, self._settings.request_s
@@ -471,6 +474,8 @@ class ConnectionSetup:
                 transport = await self._settings.connector.connect(
                     address, made, tls=tls, server_hostname=server_name(self._host)
                 )
+        # A plaintext port of Kafka takes the TLS handshake for a frame that is too large, and
+        # closes.
         except (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError) as error:
             raise diagnosis.closed_early(broker.address, tls is not None) from error
         except ssl.SSLError as error:
@@ -492,6 +497,7 @@ class ConnectionSetup:
         except (OverflowError, ValueError) as error:
             # For example, TLS cannot verify the host name, which may contain any characters.
             raise diagnosis.unusable_address(broker.node_id, broker.address, str(error)) from error
+        # The module ssl cannot limit the suites of TLS 1.3, so what was negotiated is compared.
         if contexts is not None and contexts.limits_suites:
             suite, version, _ = transport.get_extra_info("cipher") or ("unknown", "TLS", 0)
             if not contexts.allows_suite(suite):
@@ -505,6 +511,8 @@ class ConnectionSetup:
         The second value tells whether the broker has confirmed the `expected` ids.
         """
         broker = requests.broker
+        # Some servers close the connection at a version that they do not know, instead of
+        # answering. The next attempt then begins with a lower one.
         version = RUNGS[self._rung % len(RUNGS)]
         for _ in RUNGS:
             response = await self._ask_versions(requests, version, expected)
@@ -526,6 +534,7 @@ class ConnectionSetup:
                 raise error
             if version == 0:
                 break
+            # Brokers from 2.4 on name the versions that they know (KIP-511). Older ones name none.
             known = spoken.get(ApiKey.API_VERSIONS)
             version = 0 if known is None else min(negotiate(ApiVersionsRequest, known), version - 1)
         raise UnsupportedVersionError(

@@ -193,6 +193,7 @@ def merged(
     `lower` the partitions whose known epochs, which are the values, are replaced by lower ones.
     Raises ProtocolError for impossible partition numbers.
     """
+    # A broker that does not know its cluster yet lists none. Java's client ignores that, too.
     brokers = brokers_in(answer)
     if not brokers:
         return old
@@ -229,6 +230,7 @@ def hinted(
     named = {info.node_id: info for info in endpoints if _replaces(info, old)}
     brokers = {**old.brokers, **named}
     known = old.partition(topic, partition)
+    # The hint is as old as the response, and metadata may be newer. Epochs tell which it is.
     if known is None or leader_epoch <= known.leader_epoch or leader not in brokers:
         return old
     info = old.topics[topic]

@@ -231,6 +231,7 @@ class MetadataUpdater:
         exist: see `errors`, and the `error` of the topic.
         """
         if self._over is not None:
+            # Each call raises this object, and each raise would extend its traceback.
             raise self._over.with_traceback(None)
         waiter = _Waiter(topics)
         _require_names(waiter.remaining or ())

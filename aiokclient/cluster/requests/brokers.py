@@ -272,6 +272,8 @@ class Brokers(PoolOwner):
         if known is not None:
             self._drop(node_id)
         self._pools[node_id] = self._pools.pop(server)
+        # The connection over which the client started is used further. Java's client opens another
+        # one.
         pool.rename(node_id)
 
     def _may_serve(self, pool: ConnectionPool) -> bool:
@@ -414,6 +416,8 @@ class Brokers(PoolOwner):
         connected = [pool for pool in pools if pool.find_connection(Purpose.CONTROL) is not None]
         answering = [pool for pool in connected if _silent_for(pool) < HANGING_S]
         if answering:
+            # Brokers answer the requests of a connection one at a time, so the one with the fewest
+            # answers first.
             least = min(pool.in_flight for pool in answering)
             return self.rng.choice([pool for pool in answering if pool.in_flight == least])
         others = [pool for pool in pools if pool.find_connection(Purpose.CONTROL) is None]

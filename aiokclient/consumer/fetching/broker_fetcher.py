@@ -77,6 +77,8 @@ class EmptyResponses:
 
     def on_response(self, *, useful: bool, seconds: float) -> None:
         """Record a response that has arrived `seconds` after its request."""
+        # A broker that answers much earlier than fetch_max_wait_ms without records would be asked
+        # in a tight loop.
         waited = 1000 * seconds >= self._max_wait_ms / 2
         if useful or (waited and self._max_wait_ms):
             self._count = 0
@@ -125,6 +127,8 @@ class OversizedFetches:
         self._fetched = found
         options = self._options
         if len(found) == 1:
+            # A broker returns the first batch whole even if it exceeds these limits (KIP-74), so
+            # this returns one batch.
             options = options._replace(max_bytes=1, partition_max_bytes=1)
         return found, FetchSession(options)
 
@@ -281,6 +285,7 @@ class BrokerFetcher:
         self._clock = cluster.clock
         self._manager = manager
         self._shared = manager.responses
+        # The broker may hold a fetch for fetch_max_wait_ms before it answers.
         self._timeout_s = (config.request_timeout_ms + config.fetch_max_wait_ms) / 1000
         self._requests = cluster.metrics.counter("consumer.fetch.requests", broker=node_id)
         self.responses = BrokerResponses(self, cluster, manager.responses)

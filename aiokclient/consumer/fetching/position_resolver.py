@@ -152,8 +152,12 @@ class PositionResolver:
         end = outcome.found_values.get(state.tp)
         if end is None:
             self._failed(state, outcome.errors[state.tp], Scope.OFFSET_FOR_LEADER_EPOCH)
+        # The broker has no epoch at or below the asked one, so that the offset of the truncation is
+        # unknown (KIP-320).
         elif NOWHERE in (end.end_offset, end.leader_epoch):
             self._responses.on_divergence(state, NOWHERE, NOWHERE)
+        # The log of this epoch ends before the position: an unclean election has removed records
+        # that were read (KIP-320).
         elif end.end_offset < state.position:
             self._responses.on_divergence(state, end.leader_epoch, end.end_offset)
         else:

@@ -114,6 +114,7 @@ class PartitionResponses:
         the requested one (the same records have already arrived), or if the consumer is ending.
         """
         state = self._subscription.partitions.get(answer.tp) if self._manager.is_open else None
+        # A seek has moved the position while the request was in flight.
         if state is None or state.generation != answer.wanted.generation:
             return None
         return state if state.fetch.offset == answer.wanted.offset else None
@@ -213,6 +214,7 @@ class PartitionResponses:
 
     def use_replica(self, state: PartitionState, node_id: int, replica: int) -> None:
         """Handle a response in which the leader names a closer replica (KIP-392)."""
+        # A follower that names itself, or a leader that is closest, changes nothing.
         if replica == node_id:
             return
         if not self._manager.prefer_replica(state, replica):

@@ -85,6 +85,9 @@ class SessionState(Enum):
 
 
 REFUSALS = MappingProxyType(
+    # FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, and FETCH_SESSION_TOPIC_ID_ERROR
+    # (KIP-227, KIP-516). With 71 and 106, the broker still has the session, which the next request
+    # replaces.
     {70: SessionState.NONE, 71: SessionState.BROKEN, 106: SessionState.BROKEN}
 )
 """The next states for those error codes of a whole response that concern the session."""
@@ -105,6 +108,8 @@ class FetchSession:
     def version(self, wanted: Mapping[TopicPartition, Wanted], highest: int) -> int:
         """Return the version to use: topics can be named by id only if all of them have one."""
         if highest >= BY_ID and any(want.topic_id == NO_TOPIC_ID for want in wanted.values()):
+            # From version 13 on, a request has no names of topics (KIP-516). Brokers older than 2.8
+            # give no ids.
             return BY_ID - 1
         return highest
 
@@ -122,6 +127,8 @@ class FetchSession:
         session, and the broker answers it at once, even if it has no records.
         """
         by_id = version >= BY_ID
+        # A session names its topics either by name or by id. The broker refuses a change with
+        # FETCH_SESSION_TOPIC_ID_ERROR.
         if self.state is SessionState.OPEN and by_id != self._by_id:
             self.state = SessionState.BROKEN
         self._by_id = by_id
@@ -147,6 +154,7 @@ class FetchSession:
         request.forgotten_topics_data = forgotten
         if once:
             request.max_wait_ms = 0
+            # Epoch -1 without a session id is a full fetch that makes no session (KIP-227).
             request.session_id, request.session_epoch = NO_SESSION, FINAL_EPOCH
         return request
 

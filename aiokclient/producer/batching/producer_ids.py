@@ -71,6 +71,7 @@ class ProducerIds:
             return True
         old = sequences.generation != self.generation
         if batch.identity is not None:
+            # A request with the topic's id cannot reach another topic of the same name (KIP-516).
             if not old or (queue.topic.topic_id.int and not by_name):
                 return True
             return self._is_checked(queue.topic)

@@ -168,6 +168,7 @@ class Leaders:
         before = status.incarnation
         changed = status.identify(info.topic_id, self._cluster_id)
         if changed:
+            # In a cluster that was wiped, the id may now belong to another producer.
             self._engine.ids.expire_ids()
         for queue in topic.all_queues() if status.incarnation != before else ():
             if changed:
@@ -251,6 +252,8 @@ class Leaders:
             self._accumulator.set_unsendable(queue, True)
             return
         if queue.in_flight:
+            # The new leader recognizes by their sequences what the old one has written, so the
+            # batches can be sent to it at once. Without sequences, they would be written twice.
             if queue.sequences.producer_id >= 0 and not queue.changing:
                 queue.abandon()
             else:

@@ -106,6 +106,8 @@ class Responses:
         assert error is not None
         if event is not None:
             self._resend_refused(batch, error, event)
+        # The topic's max.message.bytes may be lower than max_request_size. The producer does not
+        # know it, because Metadata does not contain it.
         elif part.error_code == RecordTooLargeError.code and batch.count > 1:
             self._split_batch(sent, error)
         elif part.error_code == RecordTooLargeError.code:
@@ -114,8 +116,12 @@ class Responses:
             self._retry_or_fail(batch, error)
         elif not self._postpone_batch(batch, error):
             if part.error_code == UnknownTopicIdError.code:
+                # From Produce 13 on, topics are named by their ids (KIP-516): this one may be
+                # deleted or recreated.
                 self._updater.doubt_topic_id(batch.queue.topic.topic_id)
             leader = part.current_leader
+            # From Produce 10 on, the refusal names the new leader, so that no metadata is needed
+            # (KIP-951).
             hint = (leader.leader_id, leader.leader_epoch, endpoints)
             self._retry_or_fail(batch, error, hint if leader.leader_id >= 0 else None)
 
@@ -149,6 +155,8 @@ class Responses:
             # refused the batch only because an earlier batch of this producer is missing.
             waits = event is SequenceEvent.REFUSED and (not first or batch.whole is not None)
             return event if waits and self._can_retry() else None
+        # What precedes the first batch in flight was acknowledged. A leader that misses it has lost
+        # records, or the state of this producer.
         if event is SequenceEvent.REFUSED and first:
             by_name = batch.by_name
             explained = batch.whole is not None or sequences.is_explained(identity, by_name=by_name)
@@ -194,6 +202,7 @@ class Responses:
         self._log_retried(batch, error, action.decision)
         if error.code not in UNWRITTEN:
             batch.note_unknown()
+        # Below Produce 13, a topic that is recreated meanwhile cannot be told from the old one.
         if batch.by_name and error.code == UnknownTopicOrPartitionError.code:
             queue.note_vanished()
         queue.come_back(batch)
@@ -307,6 +316,7 @@ class Responses:
                 self._fail_part(part, error)
             return
         topic = batch.queue.topic
+        # MESSAGE_TOO_LARGE does not tell the limit, so it is searched for by halving.
         limit = topic.batch_limit.halve_limit(batch.builder.size)
         self._log.write(
             logging.INFO,

@@ -259,6 +259,8 @@ class DirectCommit:
             or self._accumulator.calling
         ):
             self.continue_in_task()
+        # Without a record or an offset, the coordinator knows nothing of the transaction, and
+        # refuses EndTxn with INVALID_TXN_STATE.
         elif not commit.current.is_written:
             self._commit = None
             self._end_commit(commit, commit.current.identity)
@@ -570,6 +572,7 @@ class TransactionEnds:
         current, began = self.status.current, self._time()
         await self._manager.batches.drain()
         await self._await_offset_calls()
+        # Offsets that the coordinator receives after EndTxn could become part of the next transaction.
         await self._offsets.wait_for_responses(current)
         operation.require_running()
         self._engine.failures.take_failures()
