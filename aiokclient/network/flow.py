@@ -136,6 +136,7 @@ class ReadThreshold:
 
         Without TLS, no threshold is needed: brokers send large responses in larger parts.
         """
+        # Linux alone lets epoll wait for SO_RCVLOWAT bytes.
         if sys.platform != "linux" or transport.get_extra_info("ssl_object") is None:
             return None
         sock = transport.get_extra_info("socket")

@@ -97,6 +97,8 @@ class TcpConnector:
         key = (loop, host, port)
         resolving = self._resolving.get(key)
         if resolving is None:
+            # Not `loop.getaddrinfo`, which takes a thread of the default executor, and waits while
+            # the application occupies all of them.
             ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
             job = self._jobs[key] = threads.Job(ask)
             resolving = self._resolving[key] = threads.run_blocking(job)
@@ -129,6 +131,8 @@ class TcpConnector:
             transport, _ = await loop.create_connection(protocol_factory, *address)
         else:
             name = address[0] if server_hostname is None else server_hostname
+            # uvloop makes the protocol before it connects, so that a refused connection could not
+            # be told from a TLS handshake that fails.
             sock = await _connected_socket(address)
             transport, _ = await loop.create_connection(
                 protocol_factory, sock=sock, ssl=tls, server_hostname=name
@@ -211,6 +215,7 @@ is cheaper than writing them one by one."""
 
 def _never_pauses(version: tuple[int, int, int]) -> bool:
     """Return whether `writelines` of this Python ignores the transport's limit."""
+    # `writelines` of these versions does not call `pause_writing` (CVE-2024-12254).
     return (3, 12, 0) <= version < (3, 12, 9) or (3, 13, 0) <= version < (3, 13, 2)
 
 

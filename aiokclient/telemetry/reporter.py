@@ -176,6 +176,8 @@ class Reporter:
         """The state in one line. It begins with "failed" if the reporter has died."""
         if not self._enabled:
             return "disabled"
+        # An error of the reporter never fails the client: metrics for the operators of the brokers
+        # are less important than records.
         if self._dead:
             return f"failed: {self._failure!r}"
         if self._state is ReporterState.ENDED and self._failure is not None:

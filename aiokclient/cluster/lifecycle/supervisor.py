@@ -158,6 +158,8 @@ class Supervisor(TaskOwner):
         Idempotent. If this call is cancelled, the tasks remain cancelled.
         """
         self._stopping = True
+        # A scope cancels again at each await (level cancellation), so that no `except
+        # CancelledError` of a task can keep it alive.
         for scope in list(self._scopes.values()):  # The oldest task is cancelled first.
             scope.cancel()
         try:

@@ -101,6 +101,7 @@ class Scram:
         if match is None:
             raise _refusal(text) or ChallengeError("The broker's first SCRAM message is malformed.")
         nonce, salt = match["nonce"], _base64(match["salt"])
+        # RFC 5802: otherwise, the messages of another login could be repeated.
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
             raise ChallengeError("The broker's SCRAM nonce does not continue the client's.")
         if not salt:
@@ -111,6 +112,7 @@ class Scram:
                 f"The broker demands {iterations} SCRAM iterations. The client accepts from "
                 f"{MIN_ITERATIONS} to {MAX_ITERATIONS}."
             )
+        # The base64 of "n,,": no channel binding, which Kafka does not have.
         final = f"c=biws,r={nonce}"
         self._messages = f"{self._first},{text},{final}".encode()
         derivation = (self._hash, salt, iterations)
@@ -148,6 +150,7 @@ def salted_password(hash_name: str, password: Secret, salt: bytes, iterations: i
 
 
 def _escaped(name: str) -> str:
+    # RFC 5802 demands this of names, because commas separate the fields.
     return name.replace("=", "=3D").replace(",", "=2C")
 
 

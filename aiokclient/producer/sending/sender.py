@@ -183,6 +183,8 @@ class ProduceRequests:
         if self._transactions is not None:
             highest = self._transactions.partitions.highest_produce()
             version = version if highest is None else min(version, highest)
+        # From Produce 13 on, a request has no names of topics (KIP-516). Brokers older than 2.8
+        # give no ids.
         if version >= IDS_FROM and not all(batch.queue.topic.topic_id.int for batch in batches):
             version = IDS_FROM - 1
         if len(batches) != 1:

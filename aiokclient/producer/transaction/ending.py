@@ -572,7 +572,7 @@ class TransactionEnds:
         current, began = self.status.current, self._time()
         await self._manager.batches.drain()
         await self._await_offset_calls()
-        # Offsets that the coordinator receives after EndTxn could become part of the next transaction.
+        # Offsets that arrive after EndTxn could become part of the next transaction.
         await self._offsets.wait_for_responses(current)
         operation.require_running()
         self._engine.failures.take_failures()

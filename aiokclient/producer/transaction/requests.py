@@ -227,6 +227,8 @@ class TransactionRequests:
         if connection is not None and connection.broker.features is not self._features:
             self._features = connection.broker.features
             self._level = self._features.get(FEATURE, 0)
+            # Level 2 needs EndTxn 5 (KIP-890). A broker that is not upgraded yet may announce the
+            # level of the cluster.
             if connection.broker.version_of(EndTxnRequest) <= OLD_END_TXN:
                 self._level = min(self._level, IMPLICIT - 1)
         return self._level
@@ -247,6 +249,7 @@ class TransactionRequests:
                 # This opens a connection, and the levels are read when a connection is opened.
                 await self._send(request, Scope.TRANSACTION, self._request_s)
                 return
+            # ApiVersions is the only request whose response has the levels of features (KIP-584).
             response = await connection.send(request, timeout_s=self._request_s)
             if not response.error_code:
                 connection.broker.learn_levels(
@@ -310,6 +313,7 @@ class TransactionRequests:
         connection = self._find_connection()
         if connection is None:
             return True
+        # KIP-360, in Kafka 2.5.
         return connection.broker.version_of(InitProducerIdRequest) >= BUMPS_FROM
 
     async def send_end(

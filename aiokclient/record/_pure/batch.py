@@ -105,6 +105,8 @@ class RecordBatch:
         self._intact: bool | None = None
         if self.magic != 2 or length + LOG_OVERHEAD != self.size:
             raise self._corrupt("Its length or its format version is wrong.")
+        # The checksum does not cover the base offset, because the leader sets it without computing
+        # the checksum again.
         if not 0 <= self.base_offset <= self.last_offset < _LARGEST_OFFSET or self.count < 0:
             raise self._corrupt("Its offsets or its number of records are impossible.")
 

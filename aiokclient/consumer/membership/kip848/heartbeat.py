@@ -140,6 +140,8 @@ class HeartbeatBuilder:
             request.rack_id = settings.rack
             request.rebalance_timeout_ms = settings.rebalance_timeout_ms
             request.server_assignor = settings.assignor
+        # Fields that have not changed are null in a heartbeat (KIP-848). The coordinator keeps
+        # their last values.
         if full or wanted.topics != before.topics:
             request.subscribed_topic_names = list(wanted.topics)
         self._regex_is_known = self._regex_is_known or bool(wanted.regex)
@@ -156,6 +158,8 @@ class HeartbeatBuilder:
     def build_last(self, member_id: str) -> ConsumerGroupHeartbeatRequest:
         """Return the heartbeat by which a member leaves; a static member may join again later."""
         self.forget_sent()
+        # With epoch -2, the coordinator keeps the partitions of a static member until its session
+        # ends. With -1, the member is removed at once (KIP-848).
         static = self._settings.instance_id is not None
         return self._build_bare(member_id, LEAVE_FOR_A_WHILE if static else LEAVE)
 
@@ -195,6 +199,7 @@ def expression(pattern: re.Pattern[str]) -> str | None:
     if pattern.flags & re.VERBOSE:
         return None
     letters = "".join(letter for flag, letter in FLAGS.items() if extra & flag)
+    # The end of the text is \Z in Python and \z in RE2, which has no \Z.
     text = pattern.pattern.replace(r"\Z", r"\z")
     text = f"(?{letters}){text}" if letters else text
     return None if text_problem(text) else text

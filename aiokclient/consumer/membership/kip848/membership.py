@@ -108,6 +108,8 @@ class Kip848Membership:
         self._plain_log = cluster.make_log("consumer", config.group_id)
         self._log = LimitedLog(self._plain_log, self._clock)
         self._rebalances = cluster.metrics.counter("consumer.rebalances", group=config.group_id)
+        # From ConsumerGroupHeartbeat 1 on, the member makes its own id, so that a lost response to
+        # the first heartbeat leaves no second member (KIP-1082).
         member_id = str(UUID(int=self._clock.rng.getrandbits(128), version=4))
         self._member = Kip848Member(config.group_id, member_id, config.group_instance_id)
         self._assignment = PartitionAssignment(

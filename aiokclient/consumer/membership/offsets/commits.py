@@ -298,10 +298,13 @@ class Commits:
         read, and the offset. Earlier commits that still wait will skip these partitions, so that
         they do not undo the transaction's offsets.
         """
+        # The transaction has stored these offsets at the coordinator, so an earlier commit that is
+        # still repeated would set them back.
         ticket = self._order.issue_ticket()
         for state, jumps, offset in committed:
             self._refused.pop(state.tp, None)
             self._order.mark_stored(state.tp, ticket)
+            # After a seek, the committed offset tells nothing about the position.
             if state.jumps == jumps:
                 state.group.committed_to(offset)
             self._lost.on_committed(state.tp, offset)
