@@ -25,11 +25,17 @@ def as_mapping(given: Mapping[K, V], keys: str) -> Mapping[K, V]:
     return checked
 
 
-def as_list(given: Any, what: str) -> list[Any]:
-    """Return the items of a collection. Raises ArgumentTypeError if it is not a collection."""
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise ArgumentTypeError(f"{given!r} is not a collection of {what}. Pass a list.")
-    return list(given)
+def as_list(given: Any, what: str, *kinds: type) -> list[Any]:
+    """Return the items of a collection.
+
+    Raises ArgumentTypeError if it is not a collection, or if an item is of none of the given kinds.
+    """
+    # A str is iterable, too. Its letters would be used as items.
+    if isinstance(given, Iterable) and not isinstance(given, str | bytes):
+        items = list(given)
+        if not kinds or all(isinstance(item, kinds) for item in items):
+            return items
+    raise ArgumentTypeError(f"{given!r} is not a collection of {what}. Pass a list.")
 
 
 def as_partition(given: Any) -> TopicPartition:
@@ -63,12 +69,8 @@ def as_resources(given: Iterable[K], kind: type[K]) -> Iterable[K]:
 
     Raises ArgumentTypeError if the argument is not iterable or an item is not of the given kind.
     """
-    checked: Any = given
-    if isinstance(checked, Iterable):
-        found: Iterable[Any] = checked if isinstance(checked, Mapping) else list(checked)
-        if all(isinstance(one, kind) for one in found):
-            return found
-    raise ArgumentTypeError(f"{given!r} is not a collection of {kind.__name__}. Pass a list.")
+    items = as_list(given, kind.__name__, kind)
+    return given if isinstance(given, Mapping) else items
 
 
 def as_name(given: Any, what: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from aiokclient.admin.arguments import (
     TOPIC,
+    as_list,
     as_mapping,
     as_name,
     as_partition,
@@ -22,7 +23,6 @@ from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata.listing import by_name, listed
 from aiokclient.cluster.targets import AnyBroker, Controller, Leader
 from aiokclient.errors import IllegalStateError, UnsupportedVersionError, error_for
-from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -56,7 +56,6 @@ from aiokclient.types import TopicPartition, public_in
 Topic: TypeAlias = str | UUID
 NO_ID = UUID(int=0)
 DELETE_RECORDS = "DeleteRecords"
-T = TypeVar("T")
 
 
 @public_in("aiokclient.admin")
@@ -146,7 +145,9 @@ async def create_topics(
     requests: AdminRequests, topics: Iterable[NewTopic], validate_only: bool, timeout: float | None
 ) -> Results[str, CreatedTopic]:
     """See `Admin.create_topics`."""
-    wanted = _once((topic.name, _creatable(topic)) for topic in _list_items(topics, NewTopic))
+    wanted = _once(
+        (topic.name, _creatable(topic)) for topic in as_list(topics, "NewTopic", NewTopic)
+    )
 
     async def ask(items: dict[str, CreatableTopic], remaining: float) -> Answers[str, CreatedTopic]:
         request = CreateTopicsRequest(
@@ -167,7 +168,7 @@ async def delete_topics(
     requests: AdminRequests, topics: Iterable[Topic], timeout: float | None
 ) -> Results[Topic, None]:
     """See `Admin.delete_topics`."""
-    wanted = _once((topic, topic) for topic in _list_items(topics, str, UUID))
+    wanted = _as_topics(topics)
 
     async def ask(items: dict[Topic, Topic], remaining: float) -> Answers[Topic, None]:
         names = [topic for topic in items if isinstance(topic, str)]
@@ -199,7 +200,7 @@ async def describe_topics(
     timeout: float | None,
 ) -> Results[Topic, TopicDescription]:
     """See `Admin.describe_topics`."""
-    wanted = _once((topic, topic) for topic in _list_items(topics, str, UUID))
+    wanted = _as_topics(topics)
 
     async def ask(items: dict[Topic, Topic], remaining: float) -> Answers[Topic, TopicDescription]:
         request = MetadataRequest(
@@ -237,22 +238,13 @@ def _listing(topic: MetadataResponseTopic) -> TopicListing:
     return TopicListing(topic.name or "", _id(topic.topic_id), topic.is_internal)
 
 
-def _list_items(topics: Iterable[T], *kinds: type) -> list[T]:
-    """Return the items of a collection as a list.
-
-    Raises ArgumentTypeError if it is not a collection, or if an item is of none of the given kinds,
-    and TopicValueError for a name that no broker could receive.
-    """
-    # A str is iterable, too. Its letters would be used as topic names.
-    if isinstance(topics, Iterable) and not isinstance(topics, str):
-        given = list(topics)
-        if all(isinstance(topic, kinds) for topic in given):
-            for topic in given:
-                if isinstance(topic, str):
-                    as_name(topic, TOPIC)
-            return given
-    names = " or ".join(kind.__name__ for kind in kinds)
-    raise ArgumentTypeError(f"{topics!r} is not a collection of {names}. Pass a list.")
+def _as_topics(topics: Iterable[Topic]) -> dict[Topic, Topic]:
+    """Return the names and ids of a collection. Raises IllegalStateError for repeated ones."""
+    given = as_list(topics, "str or UUID", str, UUID)
+    for topic in given:
+        if isinstance(topic, str):
+            as_name(topic, TOPIC)
+    return _once((topic, topic) for topic in given)
 
 
 def _once(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:

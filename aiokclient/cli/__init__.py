@@ -1,12 +1,11 @@
 """The command line: `aiokclient COMMAND`, which is also `python -m aiokclient COMMAND`.
 
-A command is a function in a module of its own, and uses only the public API of the library. The
-parts that all commands share have one module each:
+A command is a function in a module of its own, and uses only the public API of the library:
 
-    program      the list of commands, and running one of them
-    connection   the connection options, and the admin client that is made from them
-    output       results as text or JSON, on standard output
-    exit_codes   errors as one line on standard error, and the exit code for each kind of error
+    program          the list of commands, and running one of them
+    client_metrics   a command, and the connection options that all commands share
+    output           results as text or JSON, on standard output
+    exit_codes       errors as one line on standard error, and the exit code for each kind of error
 
 The command line needs the extra `cli`.
 """

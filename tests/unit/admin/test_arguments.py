@@ -20,6 +20,7 @@ WRONG: dict[str, Callable[[Admin], Any]] = {
     "describe_producers of one": lambda admin: admin.describe_producers("orders"),  # type: ignore[arg-type]
     "describe_producers of lists": lambda admin: admin.describe_producers([[]]),  # type: ignore[list-item]
     "group_lag": lambda admin: admin.group_lag("g"),
+    "delete_acls of an empty text": lambda admin: admin.delete_acls(""),  # type: ignore[arg-type]
     "delete_consumer_group_offsets": lambda admin: admin.delete_consumer_group_offsets("g", None),  # type: ignore[arg-type]
 }
 
