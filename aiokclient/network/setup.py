@@ -30,6 +30,7 @@ broker is in the same cluster, it is asked for its metadata before any other req
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import ssl
 from collections.abc import Iterable, Mapping
@@ -344,38 +345,28 @@ class SetupRequests:
         traffic.log_response(self.broker, api, version, size, seconds, response)
 
 
+@dataclasses.dataclass
 class ConnectionSetup:
     """One attempt to open a connection to a broker, at the addresses of its name.
 
     `progress` is updated while the attempt lasts.
     """
 
-    def __init__(
-        self,
-        node_id: int,
-        host: str,
-        port: int,
-        settings: ConnectionSettings,
-        *,
-        timeout_s: float,
-        rung: int,
-        progress: SetupProgress,
-    ) -> None:
-        self._node_id = node_id
-        self._host = host
-        self._port = port
-        self._settings = settings
-        self._timeout_s = timeout_s
-        self._rung = rung
-        self._progress = progress
+    node_id: int
+    host: str
+    port: int
+    settings: ConnectionSettings
+    timeout_s: float
+    rung: int
+    progress: SetupProgress
 
     async def connect_address(self, address: Address) -> BrokerConnection:
         """Return a connection to an address. Leave none open if this raises or is cancelled."""
-        settings = self._settings
+        settings = self.settings
         connection = BrokerConnection(
-            self._node_id,
-            self._host,
-            self._port,
+            self.node_id,
+            self.host,
+            self.port,
             client_id=settings.client_id,
             idle_s=settings.idle_s,
             traffic=settings.traffic,
@@ -383,14 +374,14 @@ class ConnectionSetup:
         try:
             await self._connect_transport(connection, address)
         except BaseException:
-            self._progress.awaited = ""
+            self.progress.awaited = ""
             connection.abort()
             raise
         return connection
 
     async def set_up(self, connection: BrokerConnection, login: Login | None) -> None:
         """Set up a connection that has just been connected. Close it on any error."""
-        settings = self._settings
+        settings = self.settings
         requests = SetupRequests(connection, settings.client_id)
         try:
             cluster, node_id = settings.cluster, connection.broker.node_id
@@ -424,7 +415,7 @@ class ConnectionSetup:
 
         traffic = requests.connection.traffic
         try:
-            lifetime_ms = await authenticate(requests, sasl, login, self._timeout_s, self._progress)
+            lifetime_ms = await authenticate(requests, sasl, login, self.timeout_s, self.progress)
         except KafkaError as error:
             traffic.count_failed_authentication(again=False)
             sasl.on_outcome(login, error)
@@ -439,7 +430,7 @@ class ConnectionSetup:
         # Metadata has the cluster id from version 2 on (KIP-78).
         if version < NAMES_CLUSTER:
             return
-        broker, timeout_s = requests.broker, self._settings.request_s
+        broker, timeout_s = requests.broker, self.settings.request_s
         try:
             async with asyncio.timeout(timeout_s):
                 response = await requests.ask(MetadataRequest(topics=[]), version)
@@ -455,10 +446,10 @@ class ConnectionSetup:
 
     async def _connect_transport(self, connection: BrokerConnection, address: Address) -> None:
         broker = connection.broker
-        contexts = self._settings.tls
+        contexts = self.settings.tls
         tls = None if contexts is None else await contexts.current_context()
         where = broker.address
-        if address[0] != self._host:
+        if address[0] != self.host:
             where += f" ({bracketed(address[0])})"
         is_accepted = False
 
@@ -466,13 +457,13 @@ class ConnectionSetup:
             nonlocal is_accepted
             if tls is not None:
                 is_accepted = True
-                self._progress.awaited = TLS_HANDSHAKE
+                self.progress.awaited = TLS_HANDSHAKE
             return connection
 
         try:
-            async with asyncio.timeout(self._timeout_s) as patience:
-                transport = await self._settings.connector.connect(
-                    address, made, tls=tls, server_hostname=server_name(self._host)
+            async with asyncio.timeout(self.timeout_s) as patience:
+                transport = await self.settings.connector.connect(
+                    address, made, tls=tls, server_hostname=server_name(self.host)
                 )
         # A plaintext port of Kafka takes the TLS handshake for a frame that is too large, and
         # closes.
@@ -484,7 +475,7 @@ class ConnectionSetup:
             raise diagnosis.tls_failure(broker.address, error, contexts.has_certificate) from error
         except TimeoutError as error:
             # If the kernel's timeout has passed, and not the client's, the text names no time.
-            within = f" within {self._timeout_s:.1f} s" if patience.expired() else ""
+            within = f" within {self.timeout_s:.1f} s" if patience.expired() else ""
             if is_accepted:
                 raise diagnosis.silent_handshake(broker.node_id, where, within) from error
             text = f"{where} did not accept a connection{within}."
@@ -513,7 +504,7 @@ class ConnectionSetup:
         broker = requests.broker
         # Some servers close the connection at a version that they do not know, instead of
         # answering. The next attempt then begins with a lower one.
-        version = RUNGS[self._rung % len(RUNGS)]
+        version = RUNGS[self.rung % len(RUNGS)]
         for _ in RUNGS:
             response = await self._ask_versions(requests, version, expected)
             answer = _ANSWERS.get(response.error_code)
@@ -548,7 +539,7 @@ class ConnectionSetup:
         self, requests: SetupRequests, version: int, expected: Expected | None
     ) -> ApiVersionsResponse:
         broker = requests.broker
-        request_s, tls = self._settings.request_s, self._settings.tls
+        request_s, tls = self.settings.request_s, self.settings.tls
         time = asyncio.get_running_loop().time
         began = time()
         try:
@@ -617,9 +608,7 @@ async def open_connection(
     sasl = settings.sasl
     # A token provider may take long, so it is called before there is a connection that waits.
     login = None if sasl is None else await sasl.login(host, timeout_s)
-    setup = ConnectionSetup(
-        node_id, host, port, settings, timeout_s=timeout_s, rung=rung, progress=progress
-    )
+    setup = ConnectionSetup(node_id, host, port, settings, timeout_s, rung, progress)
     race = AddressRace(addresses, setup)
     while (won := await race.find_winner()) is not None:
         address, connection = won

@@ -28,18 +28,20 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import aiokclient.network.diagnosis as diagnosis
 from aiokclient import threads
 from aiokclient.config.kinds import LONGEST_HOST, written
 from aiokclient.log.texts import bounded
 
+if TYPE_CHECKING:
+    from aiokclient.network.connection import BrokerConnection
+
 __all__ = [
     "Address",
     "Connector",
     "JOINED",
-    "SocketOwner",
     "TcpConnector",
     "delayed_by",
     "detach_in_forks",
@@ -249,31 +251,24 @@ def _write_with_limit(transport: asyncio.WriteTransport, segments: Sequence[Segm
         transport.write(filled[-1])
 
 
-class SocketOwner(Protocol):
-    """An object with the attribute `socket`, a socket of asyncio or None."""
-
-    @property
-    def socket(self) -> Any: ...
+_connected: weakref.WeakSet[BrokerConnection] = weakref.WeakSet()
 
 
-_owners: weakref.WeakSet[SocketOwner] = weakref.WeakSet()
-
-
-def detach_in_forks(owner: SocketOwner) -> None:
-    """Detach an object from its socket in each process that is forked later. Synchronous."""
-    _owners.add(owner)
+def detach_in_forks(connection: BrokerConnection) -> None:
+    """Detach a connection from its socket in each process that is forked later. Synchronous."""
+    _connected.add(connection)
 
 
 def _detach_all() -> None:
-    owners = list(_owners)
-    if not owners:
+    connections = list(_connected)
+    if not connections:
         return
     closed, other = socket.socketpair()
     with closed:
         other.close()
-        for owner in owners:
+        for connection in connections:
             with contextlib.suppress(OSError):
-                _detach(owner.socket, closed)
+                _detach(connection.socket, closed)
 
 
 def _detach(sock: Any, closed: socket.socket) -> None:

@@ -10,7 +10,7 @@ from aiokclient.errors import UnsupportedVersionError
 from aiokclient.types import public_in
 
 if TYPE_CHECKING:
-    from aiokclient.protocol.schema import Request, Response
+    from aiokclient.protocol.schema import Request
 
 
 @public_in("aiokclient.protocol")
@@ -103,23 +103,13 @@ def request_class(key: int) -> type[Request[Any]]:
 
     Raises UnsupportedVersionError for a key that this library does not know.
     """
-    cls: type[Request[Any]] = _message(key, "Request")
-    return cls
-
-
-def response_class(key: int) -> type[Response]:
-    """Return the response class of an API. Raises as `request_class` does."""
-    cls: type[Response] = _message(key, "Response")
-    return cls
-
-
-def _message(key: int, kind: str) -> Any:
     try:
         api = ApiKey(key)
     except ValueError:
         raise UnsupportedVersionError(f"This library has no API with key {key}.") from None
     module = import_module(f"aiokclient.protocol.messages.{api.name.lower()}")
-    return getattr(module, api.api_name + kind)
+    cls: type[Request[Any]] = getattr(module, f"{api.api_name}Request")
+    return cls
 
 
 def negotiate(request: type[Request[Any]], broker_range: tuple[int, int] | None) -> int:

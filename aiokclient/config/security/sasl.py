@@ -52,14 +52,36 @@ class _Sasl:
         """
         return None if self.tls is None else self.tls.ssl_context()
 
+    def scrub(self, text: str) -> str:
+        """Return a text of a broker without the secrets of this object."""
+        return text
+
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
 
+class _WithPassword(_Sasl):
+    """The common base of the classes with a user and a password."""
+
+    __slots__ = ()
+
+    user: str
+    password: Secret
+
+    @property
+    def sasl_identity(self) -> str:
+        """The name of the user in error texts."""
+        return self.user
+
+    def scrub(self, text: str) -> str:
+        """Return a text of a broker without the password."""
+        return self.password.scrub(text)
+
+
 @public_in("aiokclient")
 @dataclasses.dataclass(frozen=True, slots=True, init=False)
-class SaslPlain(_Sasl):
+class SaslPlain(_WithPassword):
     """The mechanism PLAIN, which sends the password to the broker.
 
     Use it with `tls`. Without `tls`, the password is sent unencrypted.
@@ -80,19 +102,10 @@ class SaslPlain(_Sasl):
         if "\0" in user or _has_nul(password):
             raise ConfigError("SaslPlain: The user and the password must not contain NUL.")
 
-    @property
-    def sasl_identity(self) -> str:
-        """The name of the user in error texts."""
-        return self.user
-
-    def scrub(self, text: str) -> str:
-        """Return a text of a broker without the password."""
-        return self.password.scrub(text)
-
 
 @public_in("aiokclient")
 @dataclasses.dataclass(frozen=True, slots=True, init=False)
-class SaslScram(_Sasl):
+class SaslScram(_WithPassword):
     """The mechanism SCRAM-SHA-512 or SCRAM-SHA-256, which does not send the password.
 
     With `token_auth=True`, the user is the id of a delegation token, and the password is its HMAC
@@ -133,15 +146,6 @@ class SaslScram(_Sasl):
     def sasl_mechanism(self) -> str:
         """The SASL mechanism."""
         return self.mechanism
-
-    @property
-    def sasl_identity(self) -> str:
-        """The name of the user in error texts."""
-        return self.user
-
-    def scrub(self, text: str) -> str:
-        """Return a text of a broker without the password."""
-        return self.password.scrub(text)
 
 
 @public_in("aiokclient")
@@ -217,10 +221,6 @@ class SaslOAuthBearer(_Sasl):
         if not callable(token_provider):
             raise ConfigError("SaslOAuthBearer: token_provider must be an async function.")
 
-    def scrub(self, text: str) -> str:
-        """Return the text unchanged: this object has no secrets."""
-        return text
-
 
 @public_in("aiokclient")
 @dataclasses.dataclass(frozen=True, slots=True, init=False)
@@ -288,10 +288,6 @@ class SaslGssapi(_Sasl):
     def sasl_identity(self) -> str | None:
         """The name of the user in error texts, or None if the ticket determines it."""
         return self.principal
-
-    def scrub(self, text: str) -> str:
-        """Return the text unchanged: this object has no secrets."""
-        return text
 
 
 Security: TypeAlias = Plaintext | Tls | SaslPlain | SaslScram | SaslOAuthBearer | SaslGssapi

@@ -9,7 +9,7 @@ import pytest
 
 from aiokclient.errors import KafkaError
 from aiokclient.protocol import ApiKey, messages
-from aiokclient.protocol.api import request_class, response_class
+from aiokclient.protocol.api import request_class
 from aiokclient.protocol.fields import Field, Scalar
 from aiokclient.protocol.messages.alter_user_scram_credentials import ScramCredentialUpsertion
 from aiokclient.protocol.messages.incremental_alter_configs import (
@@ -32,7 +32,7 @@ def structs(cls: Any, path: str) -> Iterator[tuple[str, Any, Field]]:
 def all_fields() -> list[tuple[str, Any, Field]]:
     found = []
     for key in ApiKey:
-        for cls in (request_class(key), response_class(key)):
+        for cls in (request_class(key), request_class(key).response_class):
             found += list(structs(cls, cls.__name__))
     return found
 
