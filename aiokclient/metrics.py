@@ -648,7 +648,6 @@ class Metrics:
         self._by_topic: dict[str, TopicCounters] = {}
         self._sharers: dict[Labels, dict[object, None]] = {}
         self._collectors: dict[object, tuple[str, str, Callable[[], Collected]]] = {}
-        self._updates: dict[object, Callable[[], None]] = {}
 
     def counter(self, name: str, *, unit: str = "", **labels: object) -> Counter:
         """Return the counter with this name and these labels."""
@@ -759,24 +758,8 @@ class Metrics:
 
         return end
 
-    def before_reading(self, update: Callable[[], None]) -> Callable[[], None]:
-        """Call `update()` before values are read. Return a function that ends these calls.
-
-        It is for owners that collect frequent events and count them later, all at once.
-        """
-        key = object()
-        self._updates[key] = update
-
-        def end() -> None:
-            if self._updates.pop(key, None) is not None:
-                update()
-
-        return end
-
     def _update_values(self) -> None:
-        for update in list(self._updates.values()):
-            update()
-        for own in list(self._owners):
+        for own in (self.connections, *self._owners):
             own.update_values()
 
     def remove_series(self, **labels: object) -> None:

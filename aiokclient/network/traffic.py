@@ -200,7 +200,7 @@ class Traffic:
         self.own_metrics = metrics.connections
         self._opened = self.own_metrics.counter("connections.opened")
         self._closed = self.own_metrics.counter("connections.closed")
-        metrics.before_reading(self._update_values)
+        self.own_metrics.before_reading(self._update_values)
         self._offer_series()
 
     def _offer_series(self) -> None:
@@ -306,8 +306,14 @@ class Traffic:
 
     def log_request(self, broker: ConnectedBroker, api: str, version: int, size: int) -> None:
         """Log a request that was written."""
-        text = f"request of {size} bytes"
-        self._log_exchange("wire_request", "to", broker, api, version, text, size=size)
+        extra = {
+            "event": "wire_request",
+            "api": api,
+            "version": version,
+            "broker": _named(broker.node_id),
+            "size": size,
+        }
+        self._log_exchange(broker, "to", f"request of {size} bytes", extra)
 
     def log_response(
         self,
@@ -321,44 +327,36 @@ class Traffic:
         """Log a response, with the names of the errors in it."""
         names = list(dict.fromkeys(_errors(response)))
         error = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+        extra = {
+            "event": "wire_response",
+            "api": api,
+            "version": version,
+            "broker": _named(broker.node_id),
+            "size": size,
+            "seconds": seconds,
+            "error": error or None,
+        }
         text = f"response of {size} bytes after {seconds:.3f} s{f', {error}' if error else ''}"
-        more = {"size": size, "seconds": seconds, "error": error or None}
-        self._log_exchange("wire_response", "from", broker, api, version, text, **more)
+        self._log_exchange(broker, "from", text, extra)
 
     def log_failure(self, broker: ConnectedBroker, sent: PendingRequest, error: KafkaError) -> None:
         """Log a request that gets no response."""
         if self.is_logged(DEBUG):
-            kind = type(error).__name__
-            text = f"no response: {kind}"
-            self._log_exchange(
-                "wire_failure", "to", broker, sent.api, sent.version, text, error=kind
-            )
+            extra = {
+                "event": "wire_failure",
+                "api": sent.api,
+                "version": sent.version,
+                "broker": _named(broker.node_id),
+                "error": type(error).__name__,
+            }
+            self._log_exchange(broker, "to", f"no response: {type(error).__name__}", extra)
 
     def _log_exchange(
-        self,
-        event: str,
-        direction: str,
-        broker: ConnectedBroker,
-        api: str,
-        version: int | None,
-        text: str,
-        **more: object,
+        self, broker: ConnectedBroker, direction: str, text: str, extra: dict[str, Any]
     ) -> None:
-        self._log.debug(
-            "%s v%s %s %s: %s",
-            api,
-            "?" if version is None else version,
-            direction,
-            _shown(broker),
-            text,
-            extra={
-                "event": event,
-                "api": api,
-                "version": version,
-                "broker": _named(broker.node_id),
-                **more,
-            },
-        )
+        version = "?" if extra["version"] is None else extra["version"]
+        args = extra["api"], version, direction, _shown(broker), text
+        self._log.debug("%s v%s %s %s: %s", *args, extra=extra)
 
 
 def _named(node_id: int) -> str:

@@ -30,50 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["fold_security"]
 
 
-def _gssapi(
-    service_name: str | None,
-    entry: JaasEntry | None,
-    tls: Tls | None,
-    domain_name: str | None = None,
-) -> SaslGssapi:
-    """Return the credentials of a JAAS entry. Without an entry, they are in the ticket cache."""
-    if entry is None:
-        return SaslGssapi(service_name or "kafka", tls=tls, domain_name=domain_name)
-    named = entry.option_text("serviceName")
-    if named is not None and service_name is not None and named != service_name:
-        raise ConfigError(
-            "sasl_kerberos_service_name: It differs from serviceName in sasl_jaas_config. Leave "
-            "one of them out."
-        )
-    keytab = ticket_cache = None
-    if entry.has("useKeyTab"):
-        keytab = entry.option_text("keyTab")
-        if not keytab:
-            raise ConfigError(
-                "sasl_jaas_config: useKeyTab=true needs keyTab, the path of a keytab."
-            )
-        keytab = keytab.removeprefix("file:") if keytab.startswith("file:/") else keytab
-    elif entry.has("useTicketCache"):
-        ticket_cache = entry.option_text("ticketCache")
-    else:
-        raise ConfigError(
-            "sasl_jaas_config: Krb5LoginModule needs useKeyTab=true with keyTab, or "
-            "useTicketCache=true."
-        )
-    return SaslGssapi(
-        named or service_name or "kafka",
-        entry.option_text("principal"),
-        keytab,
-        tls,
-        ticket_cache=ticket_cache,
-        domain_name=domain_name,
-    )
-
-
-PROTOCOLS: Final = {"plaintext": "PLAINTEXT", "ssl": "SSL"} | {
-    "sasl_plaintext": "SASL_PLAINTEXT",
-    "sasl_ssl": "SASL_SSL",
-}
+PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 LOGIN: Final = (
     "sasl_mechanism",
     "sasl_jaas_config",
@@ -160,7 +117,7 @@ def _protocol(given: str | None) -> str | None:
         return None
     protocol = given.lower()
     if protocol not in PROTOCOLS:
-        *names, last = PROTOCOLS.values()
+        *names, last = map(str.upper, PROTOCOLS)
         raise ConfigError(
             f"security_protocol: {given!r} is not allowed. It must be {', '.join(names)}, or "
             f"{last}."
@@ -267,9 +224,41 @@ def _token(
 
 
 def _ticket(mechanism: str, entry: JaasEntry | None, tls: Tls | None, config: Any) -> SaslGssapi:
-    if entry is not None:
-        _require(mechanism, entry, "Krb5LoginModule")
-    return _gssapi(config.sasl_kerberos_service_name, entry, tls, config.sasl_kerberos_domain_name)
+    """Return the credentials of a JAAS entry. Without an entry, they are in the ticket cache."""
+    service_name = config.sasl_kerberos_service_name
+    domain_name = config.sasl_kerberos_domain_name
+    if entry is None:
+        return SaslGssapi(service_name or "kafka", tls=tls, domain_name=domain_name)
+    _require(mechanism, entry, "Krb5LoginModule")
+    named = entry.option_text("serviceName")
+    if named is not None and service_name is not None and named != service_name:
+        raise ConfigError(
+            "sasl_kerberos_service_name: It differs from serviceName in sasl_jaas_config. Leave "
+            "one of them out."
+        )
+    keytab = ticket_cache = None
+    if entry.has("useKeyTab"):
+        keytab = entry.option_text("keyTab")
+        if not keytab:
+            raise ConfigError(
+                "sasl_jaas_config: useKeyTab=true needs keyTab, the path of a keytab."
+            )
+        keytab = keytab.removeprefix("file:") if keytab.startswith("file:/") else keytab
+    elif entry.has("useTicketCache"):
+        ticket_cache = entry.option_text("ticketCache")
+    else:
+        raise ConfigError(
+            "sasl_jaas_config: Krb5LoginModule needs useKeyTab=true with keyTab, or "
+            "useTicketCache=true."
+        )
+    return SaslGssapi(
+        named or service_name or "kafka",
+        entry.option_text("principal"),
+        keytab,
+        tls,
+        ticket_cache=ticket_cache,
+        domain_name=domain_name,
+    )
 
 
 def _require(mechanism: str, entry: JaasEntry, *modules: str) -> None:
