@@ -71,6 +71,8 @@ def new_task(
     It does not begin earlier with `asyncio.eager_task_factory`, either. With that factory,
     `loop.create_task` would run the coroutine before the caller has stored the task.
     """
+    # Not `loop.create_task`, which calls the loop's task factory. With the eager one, the coroutine
+    # would run before the caller has stored the task.
     return LibraryTask(coroutine, loop=loop, name=name, context=context)
 
 

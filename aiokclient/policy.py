@@ -201,6 +201,7 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
         OperationNotAttemptedError: RETRY,
         UnknownProducerIdError: ABORT,
     },
+    # The coordinator of the group itself timed out. Another broker may be the coordinator now.
     Scope.TXN_OFFSET_COMMIT: {RequestTimedOutError: REFRESH},
     Scope.FETCH: {
         UnknownServerError: RETRY,
@@ -222,11 +223,16 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
         # A member that rejoined would get the same error again.
         InconsistentGroupProtocolError: FAIL,
         InvalidGroupIdError: FAIL,
+        # It is outside of the brokers' group.min and group.max.session.timeout.ms.
         InvalidSessionTimeoutError: FAIL,
         InvalidRequestError: FAIL,
+        # The group has group.max.size members (KIP-389).
         GroupMaxSizeReachedError: FAIL,
+        # Another running member has the same group_instance_id (KIP-848).
         UnreleasedInstanceIdError: FAIL,
+        # The brokers' group.consumer.assignors lacks the strategy (KIP-848).
         UnsupportedAssignorError: FAIL,
+        # The brokers match patterns by RE2, which lacks some of Python's syntax (KIP-848).
         InvalidRegularExpressionError: FAIL,
     },
     Scope.FIND_COORDINATOR: {InvalidGroupIdError: FAIL},

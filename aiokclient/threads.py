@@ -100,6 +100,8 @@ class _Pool(Executor):
             if self._threads >= self._size:
                 return
             name = f"{self._name}_{self._threads}"
+            # Not a ThreadPoolExecutor, whose threads the interpreter joins at its exit: a call that
+            # hangs would keep the process alive.
             threading.Thread(target=self._work, name=name, daemon=True).start()
             self._threads += 1
 
@@ -153,5 +155,7 @@ def run_blocking(function: Callable[..., T], *args: object) -> asyncio.Future[T]
 
 
 if hasattr(os, "register_at_fork"):
+    # A forked process has only the thread that forked. The others would seem to be idle there, and
+    # never take a call.
     os.register_at_fork(after_in_child=_computing.forget)
     os.register_at_fork(after_in_child=_blocking.forget)

@@ -144,6 +144,8 @@ async def describe_groups(
         for kind, form in forms.items():
             said = await _describe_as(requests, kind, form(left), to, remaining) if left else {}
             answers.update(said)
+            # Brokers from 4.0 on answer GROUP_ID_NOT_FOUND for a group of another type, too
+            # (KIP-1043).
             left = [group for group in left if _is_absent(answers.get(group))]
         return answers
 
@@ -220,6 +222,7 @@ async def remove_members(
         for member in response.members:
             name = (member.group_instance_id or "") if static else member.member_id
             gone = member.error_code == UnknownMemberIdError.code
+            # An earlier attempt, whose response was lost, may have removed the member.
             code = 0 if unknown and gone else member.error_code
             answers[name] = error_for(code, api="LeaveGroup", resource=f"group {group}")
         return answers

@@ -171,6 +171,8 @@ async def _select_hanging(
     for each in candidates:
         transactional_id = ids.get(each.producer_id)
         description = descriptions.get(transactional_id or "")
+        # A coordinator writes markers to the partitions that it knows of the transaction. It will
+        # never write one to any other (KIP-664).
         if description is None or each.partition not in description.partitions:
             hanging.append(replace(each, transactional_id=transactional_id))
     return tuple(hanging)

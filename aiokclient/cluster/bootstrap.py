@@ -153,6 +153,7 @@ async def _canonical(server: Server, connector: Connector, lookup_s: float) -> l
 async def _name_of(address: Address, given: str) -> Server:
     """Return the canonical name of an address, or the given name if the system finds none."""
     try:
+        # Kerberos needs the canonical names of the brokers (client_dns_lookup, KIP-235).
         name, _ = await threads.run_blocking(socket.getnameinfo, address, socket.NI_NUMERICSERV)
     except OSError:
         name = given

@@ -82,6 +82,8 @@ class CoordinatorConnection:
             answered = True
             return answer
         finally:
+            # The broker may hold the request until the rebalance ends, and reads nothing after it
+            # on this connection before that.
             if not answered:
                 self.close_join_connection()
 
@@ -112,6 +114,7 @@ class CoordinatorConnection:
     async def leave(self, member: GroupMetadata, reason: str) -> None:
         """Send LeaveGroup for a member. A failure is only logged."""
         request_ms = self._cluster.config.request_timeout_ms
+        # Brokers before 2.4 do not know a list of members to remove (LeaveGroup 3, KIP-345).
         for batched in (True, False):
             try:
                 await self._cluster.request(

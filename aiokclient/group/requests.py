@@ -180,6 +180,7 @@ def failure_payload(protocol_type: str, error: BaseException) -> bytes:
     if protocol_type != CONSUMER:
         return payload
     empty = ConsumerProtocolAssignment(user_data=payload)
+    # Members read the version of the format first, here 0.
     return b"\x00\x00" + b"".join(empty.encode(0))
 
 

@@ -118,6 +118,7 @@ async def authenticate_again(
         return response
 
     broker = connection.broker
+    # Amid the authentication, brokers close the connection at any other request (KIP-368).
     connection.suspend()
     try:
         lifetime_ms = await _converse(ask, broker, broker.api_versions, sasl, login)
@@ -153,6 +154,7 @@ async def _converse(
         raise ConfigError(f"The SASL mechanism {sasl.mechanism!r} is not supported.")
     mechanism = make(login)
     await _choose(ask, broker, versions, sasl)
+    # From SaslAuthenticate 1 on, the response has the lifetime of the session (KIP-368).
     version = negotiate(SaslAuthenticateRequest, versions.get(ApiKey.SASL_AUTHENTICATE))
     lifetime_ms, request = 0, await _next(mechanism, b"", broker, sasl)
     for _ in range(MOST_STEPS):
@@ -200,6 +202,8 @@ async def _next(
 
 async def _choose(ask: Ask, broker: ConnectedBroker, versions: Versions, sasl: Sasl) -> None:
     spoken = versions.get(ApiKey.SASL_HANDSHAKE)
+    # After SaslHandshake 0, the mechanism's messages have no headers, so that the broker can refuse
+    # a login only by closing the connection (KIP-152).
     if negotiate(SaslHandshakeRequest, spoken) < HANDSHAKE_VERSION:
         raise UnsupportedVersionError(
             f"{broker.address} is older than Kafka 1.0, which this client needs for SASL.",

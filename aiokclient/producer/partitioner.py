@@ -75,6 +75,8 @@ class Partitioner:
             if queue is not None:
                 return queue
         if key is not None and not self.ignore_keys:
+            # The same as Java's client computes, so that the records of a key stay in order
+            # whichever client sends them.
             return topic.queues[to_positive(murmur2(key)) % len(topic.queues)]
         return topic.take_sticky(size) or self.advance(topic, size)
 

@@ -72,6 +72,7 @@ class LegacyBatch(RecordBatch):
         self._read(lambda *_: None)
 
     def _compute_crc(self) -> int:
+        # Only format v2 uses CRC-32C (KIP-98).
         return zlib.crc32(self.buffer[_CRC_FROM:])
 
     def _decode(
@@ -121,6 +122,7 @@ class LegacyBatch(RecordBatch):
         messages = list(_set(content, check_crcs))
         if not messages:
             raise CorruptRecordError("A compressed message contains no messages.")
+        # The offsets of inner messages are absolute in v0, and relative in v1 (KIP-31).
         if self.magic == 0:
             return messages
         # Some old clients left the wrapper's offset at 0. Then the inner offsets are used as is.

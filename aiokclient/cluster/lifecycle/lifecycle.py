@@ -389,6 +389,8 @@ class Lifecycle:
             if self._phase is LifecyclePhase.NEW:
                 self._apply_event(LifecycleEvent.START)
                 self._loop, self._thread = loop, threading.get_ident()
+                # A task of its own, because several callers may wait for one start, and a
+                # cancellation of one must not end it for the others.
                 self._starting = new_task(loop, self._start(wait))
             elif self._phase is not LifecyclePhase.STARTING:
                 self._check()
@@ -447,6 +449,7 @@ class Lifecycle:
     async def _undo_start(self) -> None:
         """End what a start has begun, in a task that no cancellation reaches."""
         timeout = self._config.close_timeout_ms / 1000
+        # anyio cancels at each await of a cancelled scope, which would also end the cleanup.
         undoing = new_task(
             asyncio.get_running_loop(), self._end_work(graceful=False, timeout=timeout)
         )

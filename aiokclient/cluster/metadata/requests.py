@@ -445,6 +445,8 @@ class MetadataRequests:
         wants = self._cluster.updater.topic_filter if topics is None else None
         request = WantedTopicsRequest(topics, allow_auto_topic_creation=auto_create, wants=wants)
         request_s = self._config.request_timeout_ms / 1000
+        # A broker that hangs must not delay new metadata for request_timeout_ms. The next attempt
+        # goes to another one.
         answered = connection.send(request, timeout_s=request_s)
         waited_s = patience_s(self._attempts - 1, request_s)
         try:

@@ -143,6 +143,7 @@ class CoordinatorLocator:
                 self._refused.pop((kind, key), None)
                 self._refused_since.pop((kind, key), None)
                 self._coordinators[kind, key] = outcome.node_id
+                # The metadata may be older than this response, and not list the broker yet.
                 self._cluster.updater.learn_broker(outcome)
             elif key in pending and isinstance(outcome, KafkaError) and is_refusal(outcome):
                 # A timeout later says what the brokers have answered last.
@@ -186,6 +187,7 @@ class CoordinatorLocator:
         connection = await self._cluster.connect_any(FindCoordinatorRequest)
         version = connection.broker.version_of(FindCoordinatorRequest)
         key_type = KEY_TYPES[kind]
+        # Brokers from 3.0 on look up several coordinators at once (KIP-699).
         if version >= BATCHED_FROM:
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys)
             response = await connection.send(request, timeout_s=self._timeout_s)

@@ -148,6 +148,8 @@ class Tls:
         context = self._trusting()
         context.check_hostname = self.check_hostname
         if not self.strict:
+            # From Python 3.13 on, contexts check RFC 5280 strictly, which certificates of many
+            # private authorities do not pass.
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if self.limits is not None:
             self._limit(context, self.limits)

@@ -42,6 +42,8 @@ def encode_subscription(subscription: MemberSubscription) -> bytes:
     """
     return _written(
         ConsumerProtocolSubscription(
+            # A JoinGroup with other bytes than the last one begins a rebalance, so their order must
+            # not vary.
             topics=sorted(subscription.topics),
             user_data=subscription.user_data,
             owned_partitions=_grouped(subscription.owned),
@@ -121,6 +123,7 @@ def _read(kind: type[M], data: bytes) -> M:
     version = int.from_bytes(data[:HEAD], "big", signed=True)
     if len(data) < HEAD or version < 0:
         raise ProtocolError(f"{kind.__name__} does not begin with a version.")
+    # A newer version has more fields at the end, which are ignored, as in Java's client.
     return kind.decode_from(data, HEAD, min(version, VERSION))[0]
 
 

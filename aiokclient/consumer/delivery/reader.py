@@ -452,6 +452,7 @@ class Reader:
             state.fail(DecompressionLimitError(limit, **subject))
         elif state.fetch.damaged_at != damage.offset:
             self.meters.damaged.add()
+            # The response may be damaged, and not the log of the broker.
             state.fetch_again(damage.offset)
         else:
             self.meters.damaged.add()
@@ -468,6 +469,7 @@ class Reader:
         if self._failed:
             for state in self.subscription.partitions.values():
                 if state.error is not None and state.raises:
+                    # Each request raises this object, and each raise would extend its traceback.
                     raise state.error.with_traceback(None)
 
     # -- lists

@@ -59,6 +59,7 @@ class FetchManager:
         self._config = config
         self._subscription = subscription
         self._supervisor = supervisor
+        # As in Java's client, the leader may name another replica after that time (KIP-392).
         self._preferred_s = config.metadata_max_age_ms / 1000
         self.is_open = False
         """Whether fetching is permitted."""

@@ -258,7 +258,10 @@ class ClassicMembership:
                 topics,
                 self._find_assignor(name).user_data(topics),
                 owned,
+                # The leader ignores partitions of an older generation, which another member may own
+                # by now (KIP-792).
                 self._owned_in if owned else -1,
+                # For assignors that place partitions near their replicas (KIP-881).
                 self._parts.config.client_rack,
             )
             offered.append((name, rewind_requests.append(encode_subscription(wish), wanted)))
@@ -322,6 +325,8 @@ class ClassicMembership:
         pairs = sum(cluster.count(topic) for wish in wishes.values() for topic in wish.topics)
         if pairs <= AT_ONCE:
             return compute()
+        # An assignor of the application could occupy the library's own threads, in which other
+        # clients compress and decode.
         if BUILT_IN.get(protocol) is type(assignor):
             return await threads.run(compute)
         return await self._in_default_executor(protocol, threads.Job(compute))
@@ -363,6 +368,8 @@ class ClassicMembership:
         )
         gone = [tp for tp in revoked if tp not in assigned]
         if gone:
+            # The next generation gives them to their new owners. No partition has two owners
+            # (KIP-429).
             self._engine.rejoin("the revoked partitions are released")
         self._owned_in = generation.metadata.generation_id
         await self._reconciler.take_partitions([tp for tp in assigned if self._is_wanted(tp)])

@@ -137,6 +137,8 @@ class PartitionReconciler:
                     f"{len(states)} partitions are to be revoked, and the application has not "
                     "finished the records that it processes within max_poll_interval_ms"
                 )
+            # The group waits until the partitions are revoked. A commit that waited for the group
+            # would wait for itself.
             with self._auto_commit.without_waiting():
                 is_member = await self._commit(states, deadline)
                 await self._release_partitions(states, "revoked" if is_member else "lost")

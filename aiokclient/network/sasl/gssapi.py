@@ -136,6 +136,7 @@ class KerberosContext:
         """Return a message for the broker, which is signed but not encrypted."""
         gssapi = _package()
         try:
+            # RFC 4752: the choice of a layer is signed, not encrypted.
             message: bytes = self._context.wrap(content, False).message
         except gssapi.exceptions.GSSError as error:
             raise _refused(error) from error.with_traceback(None)
@@ -158,6 +159,7 @@ def _open(gssapi: Any, credentials: SaslGssapi, host: str) -> Any:
     return gssapi.SecurityContext(
         name=gssapi.Name(service, gssapi.NameType.hostbased_service),
         creds=_tickets(gssapi, credentials),
+        # Without mutual authentication, any server could pose as the broker.
         flags=[flag.mutual_authentication, flag.integrity, flag.out_of_sequence_detection],
         mech=gssapi.MechType.kerberos,
         usage="initiate",

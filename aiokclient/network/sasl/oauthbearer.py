@@ -34,4 +34,6 @@ class OAuthBearer:
         if not challenge:
             return None
         self._refused = True
+        # RFC 7628: the client acknowledges an error by this byte, and only then does the broker end
+        # the exchange.
         return b"\x01"

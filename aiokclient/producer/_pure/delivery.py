@@ -173,6 +173,7 @@ class Owner:
                 entry.future.set_result(None)
 
     def _schedule(self, call: DeliveryCallback) -> None:
+        # As asyncio.Future does: the callback runs in the context in which it was added.
         self._hooks.loop.call_soon(self._run, call, context=call.context)
 
     def _run(self, call: DeliveryCallback) -> None:

@@ -508,6 +508,7 @@ class Sender:
             if batch is None:
                 del self._ready[queue]
                 continue
+            # As in Java's client, max_request_size limits the request, not only a record.
             if batches and total + batch.size > self._max_request:
                 break
             queue.mark_in_flight(batch)

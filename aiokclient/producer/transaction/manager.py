@@ -217,6 +217,7 @@ class TransactionManager:
         outcome = TransactionOutcome.ABORTED  # InitProducerId aborts an open transaction.
         if current.is_undecided:
             try:
+                # The other half of the time is for InitProducerId.
                 async with asyncio.timeout(self.ends.seconds_until(deadline) / 2):
                     outcome, _ = await self.requests.find_outcome(current)
             except (KafkaError, TimeoutError):
@@ -236,6 +237,7 @@ class TransactionManager:
         if status.state is _S.ABORTABLE_ERROR:
             raise status.make_misuse_error("begin_transaction()")
         status.require_state(_S.READY, call="begin_transaction()")
+        # In this cluster, the producer id may belong to another producer.
         if differ(self.cluster_id, self._cluster.metadata.cluster_id):
             await self._renew_identity(ProducerIdentity())
         self.partitions.forget_partitions()

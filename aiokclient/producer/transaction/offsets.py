@@ -211,6 +211,7 @@ class TransactionOffsets:
     async def _add_group(
         self, transaction: CurrentTransaction, group_id: str, timeout: float
     ) -> None:
+        # At level 2 of transaction.version, TxnOffsetCommit adds the group (KIP-890).
         if transaction.level < IMPLICIT and group_id not in self._groups:
             try:
                 await self._requests.add_group(group_id, transaction, transaction.identity, timeout)

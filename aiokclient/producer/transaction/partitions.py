@@ -114,10 +114,12 @@ class TransactionPartitions:
 
         None means that it permits any version.
         """
+        # With Produce 12 or later, the leader assumes that it may add the partition (KIP-890).
         return None if self._status.current.level >= IMPLICIT else OLD_PRODUCE
 
     def _has_partition(self, queue: PartitionQueue) -> bool:
         """Return whether batches of a partition may be sent. If not, add the partition."""
+        # At level 2 of transaction.version, the leaders add their partitions themselves (KIP-890).
         if self._status.current.level >= IMPLICIT:
             return True
         tp = queue.topic_partition

@@ -28,6 +28,7 @@ _SIZE = struct.Struct("<I")
 
 def compress(data: Buffer, level: int) -> Buffer:
     """Return `data` as one frame."""
+    # Java's reader refuses frames with linked blocks.
     compressed: bytes = lz4.frame.compress(data, compression_level=level, block_linked=False)
     return compressed
 
@@ -88,6 +89,7 @@ def mend(data: Buffer) -> bytes:
     end += 4 if frame[4] & _DICTIONARY_ID else 0
     if len(frame) <= end:
         raise CorruptRecordError("The lz4 frame is incomplete.")
+    # Writers of v0 have included the frame's magic number in it (KAFKA-3160).
     frame[end] = _xxh32(bytes(frame[4:end])) >> 8 & 0xFF
     return bytes(frame)
 

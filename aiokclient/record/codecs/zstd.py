@@ -52,6 +52,7 @@ def pieces(data: Buffer, size: int) -> Iterator[Buffer]:
     """Yield the content of the frames in pieces of at most `size` bytes."""
     _check_complete(data)
     decompressor = _take(_decompressors) or zstandard.ZstdDecompressor()
+    # The package's `decompress` needs the content size, which Java's writer leaves out.
     reader = decompressor.stream_reader(data, read_across_frames=True)
     try:
         while piece := reader.read(size):

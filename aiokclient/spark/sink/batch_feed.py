@@ -40,6 +40,7 @@ class BatchFeed:
                 self._room.acquire()
                 if future.done() or loop is None:
                     break
+                # Spark's thread calls this, and asyncio.Queue is not thread-safe.
                 loop.call_soon_threadsafe(self._queue.put_nowait, batch)
             if loop is not None and not future.done():
                 loop.call_soon_threadsafe(self._queue.put_nowait, END)

@@ -158,6 +158,8 @@ class ExactlyOnce:
         try:
             async with producer.transaction() as transaction:
                 await sends.send_all(producer, batches, self._digest.update)
+                # Offsets of a group are the only data that a transaction stores beside records. So
+                # the marker is there exactly if the rows are.
                 offset = {TopicPartition(topic, MARKED_PARTITION): self._written_marker().encode()}
                 await transaction.send_offsets(offset, GroupMetadata(self._position.group))
                 await self._reach("before-flush")

@@ -99,6 +99,7 @@ class ClassicGroup(RebalancingGroup):
             if before is None:
                 return self._add(call, member_id)
             return self._replace(call, self.members[before], member_id)
+        # Older clients do not know MEMBER_ID_REQUIRED (KIP-394).
         if call.version < _MEMBER_ID_FIRST:
             return self._add(call, member_id)
         self.pending[member_id] = self.after(
@@ -128,6 +129,8 @@ class ClassicGroup(RebalancingGroup):
         future = member.hold_join(call)
         self.grew()
         self.members.add(member)
+        # A client that is gone before its first generation must not delay the group for its whole
+        # session (KAFKA-7610).
         self.keep(member, _NEW_MEMBER_TIMEOUT_MS)
         self.joined()
         return future
@@ -140,6 +143,7 @@ class ClassicGroup(RebalancingGroup):
             return _refused(Code.UNKNOWN_MEMBER_ID, member.member_id)
         if self.phase is ClassicGroupState.COMPLETING and unchanged:
             return self.join_answer(member, with_members=leads)
+        # A join of the leader always begins a rebalance: it may have found new partitions.
         if self.phase is ClassicGroupState.STABLE and unchanged and not leads:
             return self.join_answer(member, with_members=False)
         member.wants(call.request, call.version)
@@ -285,6 +289,7 @@ class ClassicGroup(RebalancingGroup):
         if epoch < 0 and self.phase is ClassicGroupState.EMPTY:
             return Code.NONE
         if epoch < 0 and not member_id and instance_id is None:
+            # Producers before KIP-447 commit offsets without the identity of a member.
             return Code.NONE if transactional else Code.UNKNOWN_MEMBER_ID
         code = self._check_member(member_id, instance_id)
         if code:

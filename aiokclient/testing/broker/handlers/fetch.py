@@ -90,6 +90,7 @@ class _Fetch:
         self._size = 0
         self._room = 0
         self._incremental = context.incremental
+        # From version 15 on, a follower names itself in replica_state (KIP-903).
         state, named = self.request.replica_state, self.request.replica_id
         self._by_replica = (state.replica_id if call.version >= 15 else named) >= 0
         self._committed = self.request.isolation_level == _READ_COMMITTED
@@ -208,6 +209,7 @@ class _Fetch:
             aborted_transactions=None,
             records=b"",
         )
+        # From version 16 on, a refusal names the new leader (KIP-951).
         if partition is not None and code in _NAMES_LEADER and self.call.version >= 16:
             answer.current_leader = LeaderIdAndEpoch(
                 leader_id=partition.leader, leader_epoch=partition.leader_epoch
@@ -238,6 +240,7 @@ class _Fetch:
         diverging, known = self._diverging(wanted, partition, end)
         if not log.start_offset <= wanted.offset <= end or not known:
             return self._failed(wanted, Code.OFFSET_OUT_OF_RANGE, partition)
+        # From version 12 on, a fetch finds a truncation without OffsetForLeaderEpoch (KIP-595).
         if diverging is not None:
             answer.diverging_epoch = diverging
             self._settled = True
@@ -246,6 +249,7 @@ class _Fetch:
             wanted.offset,
             stable if self._committed else high,
             max_bytes,
+            # Only the first batch of a response may exceed the limits (KIP-74).
             whole_first=self._size == 0,
         )
         self._size += size

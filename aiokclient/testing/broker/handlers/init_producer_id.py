@@ -34,6 +34,7 @@ def handle(call: Call) -> Reply:
         producer_id, epoch = _init(call)
     except Refused as refused:
         code = refused.code
+        # Older clients do not know the code (KIP-588).
         if code is Code.PRODUCER_FENCED and call.version < _FENCED_SINCE:
             code = Code.INVALID_PRODUCER_EPOCH
         return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
@@ -45,6 +46,7 @@ def _unauthorized(call: Call, transactional_id: str | None) -> int:
         return call.unauthorized(AclResource.TRANSACTIONAL_ID, transactional_id)
     if call.allows_any(AclOperation.WRITE, AclResource.TOPIC):
         return Code.NONE
+    # Since Kafka 3.0, WRITE on any topic is enough (KIP-679).
     return call.unauthorized_on_cluster(AclOperation.IDEMPOTENT_WRITE)
 
 

@@ -71,6 +71,7 @@ async def handle(call: Call) -> Answer:
 
 async def _topics(call: Call, request: MetadataRequest) -> list[MetadataResponseTopic]:
     wanted = request.topics
+    # In version 0, which has no null, an empty list means all topics.
     if wanted is None or (call.version == 0 and not wanted):
         known = [
             topic

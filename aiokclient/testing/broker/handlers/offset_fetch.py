@@ -46,6 +46,7 @@ _TOPICS = list[OffsetFetchRequestTopics]
 
 async def handle(call: Call) -> Answer:
     request: OffsetFetchRequest = call.request
+    # From version 8 on, a request may name several groups (KIP-709).
     if call.version >= _SEVERAL:
         return OffsetFetchResponse(
             groups=[await _group(call, each) async for each in call.each(request.groups)]

@@ -83,6 +83,8 @@ async def handle(call: Call) -> Answer:
     response.node_endpoints = produce.endpoints()
     if request.acks == 0:
         if produce.failed:
+            # As in Kafka: there is no response, so that only a lost connection makes the client
+            # refresh its metadata.
             call.owner.abort()
         return None
     if produce.waiting and request.timeout_ms > 0:
@@ -163,6 +165,7 @@ class _Produce:
         elif partition is not None:
             if not answer.error_code:
                 self._append(partition, data, answer)
+            # From version 10 on, a refusal names the new leader (KIP-951).
             if answer.error_code == Code.NOT_LEADER_OR_FOLLOWER and self.call.version >= 10:
                 self._hints[partition.leader] = None
                 answer.current_leader = LeaderIdAndEpoch(
@@ -200,6 +203,7 @@ class _Produce:
         code = partition.check(self.call.broker.node_id, -1)
         if code:
             return Appended(code)
+        # Kafka lets only its own tools, by this client id, write to internal topics.
         if partition.topic.internal and self.call.client_id != _ADMIN_CLIENT:
             return Appended(Code.INVALID_TOPIC_EXCEPTION)
         batch = the_batch(data.records)
@@ -210,6 +214,7 @@ class _Produce:
         if checked.code:
             return checked
         least = partition.topic.configs.number("min.insync.replicas")
+        # Kafka never demands more replicas than the partition has.
         if acks == _ALL and len(partition.isr) < min(least, len(partition.replicas)):
             return Appended(Code.NOT_ENOUGH_REPLICAS)
         stored = stored_batch(batch, partition.topic)

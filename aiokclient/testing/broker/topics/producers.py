@@ -57,6 +57,8 @@ class ProducerState:
         self.epoch = epoch
         self.coordinator_epoch = coordinator_epoch
         self.timestamp = -1
+        # Kafka recognizes repeats of the last five batches, so idempotent producers have at most
+        # five requests in flight.
         self.batches: deque[WrittenBatch] = deque(maxlen=REMEMBERED)
 
     @property

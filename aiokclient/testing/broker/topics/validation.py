@@ -63,6 +63,7 @@ def check_batch(batch: RecordBatch, topic: BrokerTopic, version: int, now_ms: in
         codec = batch.compression
     except KafkaError as error:
         return Appended(Code.UNKNOWN_SERVER_ERROR, message=error.message)
+    # Older clients do not know the codec (KIP-110).
     if codec == Compression.ZSTD and version < _ZSTD_SINCE:
         return Appended(Code.UNSUPPORTED_COMPRESSION_TYPE)
     if batch.size > configs.number("max.message.bytes"):

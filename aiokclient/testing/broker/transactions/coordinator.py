@@ -177,6 +177,7 @@ class TransactionCoordinator:
     ) -> ProducerIdAndEpoch:
         """Handle EndTxn of this version: decide the outcome, and write the markers afterwards."""
         found = self._get(broker, transactional_id)
+        # From EndTxn 5 on, the end of a transaction increases the epoch (KIP-890).
         if version < _BUMPING_VERSION:
             given = found.end(producer, commit, self._now(), self.level)
         else:
