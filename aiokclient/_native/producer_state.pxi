@@ -256,10 +256,6 @@ cdef class DeliveryBatch(Owner):
             self._hooks.retrieved(self, fresh)
         return self.error
 
-    def is_retrieved(self, Py_ssize_t index):
-        """Return whether the application has seen the failure of this record."""
-        return self._retrieved is not None and bool(self._retrieved[index])
-
 
 def _start(forward):
     return forward.start

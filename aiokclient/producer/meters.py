@@ -13,7 +13,7 @@ from aiokclient.metrics import BYTES, Counter, Labels, OwnMetrics, Reading
 from aiokclient.producer.batching.stages import BatchStage
 
 if TYPE_CHECKING:
-    from aiokclient.producer.batching.queue import QueuedBatch
+    from aiokclient.producer.batching.batch import ProducerBatch
     from aiokclient.producer.delivery.delivery import DeliveryBatch
 
 __all__ = ["ProducerMeters"]
@@ -71,7 +71,7 @@ class ProducerMeters:
         own.at_forgetting(self._bytes.clear)
         own.before_reading(self._count_batches)
 
-    def count_written(self, batch: QueuedBatch) -> None:
+    def count_written(self, batch: ProducerBatch) -> None:
         """Record a batch that was acknowledged, or that needs no acknowledgement."""
         noted = self._noted
         queued = batch.first_sent - batch.created
@@ -121,13 +121,13 @@ class ProducerMeters:
         """The number of records in all attempts."""
         return self._records.value + self._attempted.value + self._retried.value
 
-    def count_retried(self, batch: QueuedBatch) -> None:
+    def count_retried(self, batch: ProducerBatch) -> None:
         """Count the records of a batch that is sent again."""
         self._count_attempt(batch)
         self._retried.add(batch.count)
         self.own_metrics.counter("topic.retried", topic=batch.topic).add(batch.count)
 
-    def count_failed(self, batch: QueuedBatch) -> None:
+    def count_failed(self, batch: ProducerBatch) -> None:
         """Record a batch that failed, unless it was never sent."""
         if batch.stage is BatchStage.IN_FLIGHT:
             # The earlier attempts were counted when they were retried.
@@ -138,7 +138,7 @@ class ProducerMeters:
             self._queued.observe(batch.first_sent - batch.created)
             self._batch_bytes.observe(batch.size)
 
-    def _count_attempt(self, batch: QueuedBatch) -> None:
+    def _count_attempt(self, batch: ProducerBatch) -> None:
         """Count the bytes of a failed attempt, in the same way as those of a successful one."""
         plain = batch.builder.size
         self._batches.observe(batch.size)

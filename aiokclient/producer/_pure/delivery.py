@@ -457,10 +457,6 @@ class DeliveryBatch(Owner):
             self._hooks.retrieved(self, fresh)
         return self.error
 
-    def is_retrieved(self, index: int) -> bool:
-        """Return whether the application has seen the failure of this record."""
-        return self._retrieved is not None and bool(self._retrieved[index])
-
 
 def _start(forward: Forward) -> int:
     return forward.start

@@ -35,7 +35,7 @@ from aiokclient.errors import (
 from aiokclient.metrics import OwnMetrics
 from aiokclient.policy import Scope
 from aiokclient.producer.batching.batch import FIRST_RESERVE, RECORD_OVERHEAD, ProducerBatch
-from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
+from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.delivery.delivery import DeliveryBatch
 from aiokclient.producer.meters import ProducerMeters
 from aiokclient.record.batch import RecordBatchBuilder
@@ -268,6 +268,19 @@ BATCH_OVERHEAD = 61
 """Size of the header of a record batch, in bytes."""
 
 
+UNDESIGNATED_BATCH = 32 * 1024
+"""The largest size, in bytes, of a batch for a topic whose partitions are not known.
+
+All records of such a batch are moved to their partitions without yielding to the event loop.
+"""
+
+
+def largest_batch(queue: PartitionQueue) -> int:
+    """Return the largest size of a batch, in bytes."""
+    limit = queue.topic.batch_limit.size
+    return limit if queue.partition is not None else min(limit, UNDESIGNATED_BATCH)
+
+
 class Accumulator:
     """All batches without an outcome, and the memory that they use."""
 
@@ -278,7 +291,7 @@ class Accumulator:
         """Batches that are done but have callbacks that have not run yet."""
         self.callbacks = engine.callbacks
         self.memory = memory = Memory(config.buffer_memory)
-        self.pending: dict[QueuedBatch, None] = {}
+        self.pending: dict[ProducerBatch, None] = {}
         """Every batch without an outcome, in the order of their first records."""
         self.active: dict[PartitionQueue, None] = {}
         """All queues with batches, and some that became empty, which are removed now and then."""
@@ -299,7 +312,7 @@ class Accumulator:
         """The size from which a batch is compressed in a thread."""
         if self._compression.is_slow(self._level):
             self._thread_bytes = SLOW_BYTES
-        self._lingering: deque[tuple[float, QueuedBatch]] = deque()
+        self._lingering: deque[tuple[float, ProducerBatch]] = deque()
         self._linger_timer: asyncio.TimerHandle | None = None
         self._overflowing: tuple[dict[PartitionQueue, None], dict[PartitionQueue, None]] = ({}, {})
         """Partitions with batches in the overflow queue, by whether they are unsendable."""
@@ -415,7 +428,7 @@ class Accumulator:
         need: int,
         *,
         forced: bool = False,
-    ) -> tuple[QueuedBatch, int]:
+    ) -> tuple[ProducerBatch, int]:
         """Add a record that takes at most `need` bytes. Return its batch and index.
 
         Raise BufferExhaustedError if there is no room, unless `forced`. Nothing is added then.
@@ -446,14 +459,14 @@ class Accumulator:
         values: Sequence[bytes | None],
         start: int,
         remaining: int,
-    ) -> tuple[QueuedBatch, int, int]:
+    ) -> tuple[ProducerBatch, int, int]:
         """Add as many of the values from `start` on as fit into one batch.
 
         Return the batch, the index of the first added record, and the number of added records. All
         values from `start` on take at most `remaining` bytes, and there must be room for them (see
         `Memory.compute_room`).
         """
-        limit = queue.batch_limit
+        limit = largest_batch(queue)
         batch = queue.open
         if batch is not None:
             index = batch.builder.count
@@ -488,7 +501,7 @@ class Accumulator:
         *,
         forced: bool = False,
         limit: int | None = None,
-    ) -> QueuedBatch:
+    ) -> ProducerBatch:
         """Open a batch for at least `need` bytes.
 
         The caller must call `on_batch_opened` once the batch has a record. The batch accepts
@@ -507,7 +520,7 @@ class Accumulator:
                 room = self.memory.find_pool(queue, need)
             elif room is Room.NOWHERE and not self.memory.is_within_both(queue, need):
                 raise self._make_exhausted_error(queue, need)
-        limit = queue.batch_limit if limit is None else limit + BATCH_OVERHEAD
+        limit = largest_batch(queue) if limit is None else limit + BATCH_OVERHEAD
         likely = min(queue.likely, limit)
         plenty = self.memory.buffer.free // PLENTY
         if room is Room.BUFFER and not queue.unsendable and size < likely < plenty:
@@ -535,7 +548,7 @@ class Accumulator:
             self._overflowing[queue.unsendable][queue] = None
         return batch
 
-    def on_batch_opened(self, batch: QueuedBatch) -> None:
+    def on_batch_opened(self, batch: ProducerBatch) -> None:
         """Start the delivery timeout and the linger time of a batch that has its first record."""
         self.pending[batch] = None
         self.active[batch.queue] = None
@@ -554,15 +567,15 @@ class Accumulator:
         if self._linger_timer is None:
             self._linger_timer = self.callbacks.at(deadline, self._on_linger_timer)
 
-    def _grow_reserve(self, batch: QueuedBatch, need: int) -> bool:
+    def _grow_reserve(self, batch: ProducerBatch, need: int) -> bool:
         """Reserve more memory for an open batch. Return False if its pool has no room."""
         queue = batch.queue
-        limit = queue.batch_limit
+        limit = largest_batch(queue)
         missing = need - batch.left
         wanted = max(missing, min(3 * batch.reserved, limit - batch.reserved))
         return self._reserve_memory(batch, wanted) or self._reserve_memory(batch, missing)
 
-    def _reserve_memory(self, batch: QueuedBatch, size: int) -> bool:
+    def _reserve_memory(self, batch: ProducerBatch, size: int) -> bool:
         queue = batch.queue
         pool = self.memory.overflow if batch.in_overflow else self.memory.buffer
         held = queue.overflowed if batch.in_overflow else queue.buffered
@@ -594,7 +607,7 @@ class Accumulator:
         total = shared = 0
         for queue, (size, count) in needs.items():
             # Any two consecutive batches together hold more than the limit of one batch.
-            batches = min(2 * (size // queue.batch_limit) + 2, count)
+            batches = min(2 * (size // largest_batch(queue)) + 2, count)
             size += batches * BATCH_OVERHEAD
             total += size
             shared += size if queue.unsendable else 0
@@ -625,7 +638,7 @@ class Accumulator:
         if not batch.in_overflow:
             queue.notify_sender()
 
-    def prepare_batch(self, batch: QueuedBatch) -> bool:
+    def prepare_batch(self, batch: ProducerBatch) -> bool:
         """Compress a closed batch, in a thread if large. Return whether it can be sent now."""
         if batch.size:
             return True
@@ -639,7 +652,7 @@ class Accumulator:
         self.callbacks.in_thread(batch.encode, then=partial(self._on_compressed, batch))
         return False
 
-    def _on_compressed(self, batch: QueuedBatch, work: asyncio.Future[int]) -> None:
+    def _on_compressed(self, batch: ProducerBatch, work: asyncio.Future[int]) -> None:
         error = None if work.cancelled() else work.exception()
         batch.end_compressing(0 if work.cancelled() or error is not None else work.result())
         if batch.done:
@@ -654,7 +667,7 @@ class Accumulator:
             return
         batch.queue.notify_sender()
 
-    def _trim_batch(self, batch: QueuedBatch) -> None:
+    def _trim_batch(self, batch: ProducerBatch) -> None:
         """Release the memory that a batch reserved and did not use."""
         if batch.reserved - batch.builder.size > SLACK:
             self.memory.release_bytes(batch.queue, batch.trim(), batch.in_overflow)
@@ -682,7 +695,11 @@ class Accumulator:
     # -- outcomes
 
     def complete_batch(
-        self, batch: QueuedBatch, base_offset: int = -1, append_time: int = -1, log_start: int = -1
+        self,
+        batch: ProducerBatch,
+        base_offset: int = -1,
+        append_time: int = -1,
+        log_start: int = -1,
     ) -> None:
         """Complete a batch that is in the log, or that needs no acknowledgement (`acks=0`)."""
         batch.queue.remove_batch(batch, written=True, base_offset=base_offset)
@@ -695,7 +712,7 @@ class Accumulator:
         self.meters.count_written(batch)
         self.forget_batch(batch)
 
-    def fail_batch(self, batch: QueuedBatch, error: KafkaError) -> None:
+    def fail_batch(self, batch: ProducerBatch, error: KafkaError) -> None:
         """Fail the records that are still in a batch."""
         if batch.done:
             return
@@ -703,7 +720,7 @@ class Accumulator:
         self.lose_batch(batch, error)
         self.forget_batch(batch)
 
-    def lose_batch(self, batch: QueuedBatch, error: KafkaError) -> None:
+    def lose_batch(self, batch: ProducerBatch, error: KafkaError) -> None:
         """Fail the records of a batch without updating its queue and the memory."""
         self.pending.pop(batch, None)
         if batch.done:
@@ -726,26 +743,25 @@ class Accumulator:
             return error
         return self._status.handle_error(error, scope=Scope.PRODUCE_TXN)
 
-    def forget_batch(self, batch: QueuedBatch) -> None:
+    def forget_batch(self, batch: ProducerBatch) -> None:
         """Release the memory of a batch that is done, unless a request still uses its bytes."""
         self.pending.pop(batch, None)
         if not batch.requests:
             self.release_memory(batch)
 
-    def release_memory(self, batch: QueuedBatch) -> None:
+    def release_memory(self, batch: ProducerBatch) -> None:
         """Release the memory of a batch whose bytes are no longer used."""
         queue, size, in_overflow = batch.queue, batch.reserved, batch.in_overflow
+        if size:
+            self.memory.release_bytes(queue, size, in_overflow)
+            if in_overflow and not queue.overflowed:
+                self._overflowing[queue.unsendable].pop(queue, None)
+            if self._overflowing[queue.unsendable]:
+                self._move_in(queue.unsendable)
+            if queue.unsendable:  # Sendable queues have more room when unsendable ones have less.
+                self._move_in(False)
+            self.on_room()
         batch.free_memory()
-        if not size:
-            return
-        self.memory.release_bytes(queue, size, in_overflow)
-        if in_overflow and not queue.overflowed:
-            self._overflowing[queue.unsendable].pop(queue, None)
-        if self._overflowing[queue.unsendable]:
-            self._move_in(queue.unsendable)
-        if queue.unsendable:
-            self._move_in(False)  # Sendable queues have more room when unsendable ones have less.
-        self.on_room()
 
     def _wake_waiters(self) -> None:
         """Wake the tasks that wait for room."""
@@ -754,7 +770,7 @@ class Accumulator:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def replace_by_parts(self, batch: QueuedBatch, parts: list[QueuedBatch]) -> None:
+    def replace_by_parts(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """Replace a batch with the smaller ones that it was split into."""
         queue = batch.queue
         queue.replace_batch(batch, parts)

@@ -7,7 +7,7 @@ modules read its attributes.
 from __future__ import annotations
 
 from array import array
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from aiokclient.cluster.requests.attempts import is_refusal
 from aiokclient.errors import KafkaError
@@ -17,6 +17,9 @@ from aiokclient.producer.batching.stages import BEFORE, BatchStage, InLog, Stage
 from aiokclient.producer.delivery.delivery import BatchState, DeliveryBatch, DeliveryHooks
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import Headers, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.producer.batching.queue import PartitionQueue
 
 __all__ = ["RECORD_OVERHEAD", "FailedRecords", "ProducerBatch", "record_size"]
 
@@ -50,23 +53,8 @@ def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int
     return size
 
 
-class BatchQueue(Protocol):
-    """The attributes of a partition's queue that its batches use."""
-
-    partition: int | None
-    """The partition; None while the partitions of the topic are not known."""
-    topic_partition: TopicPartition
-    """The topic and partition that errors name."""
-
-
-Q_co = TypeVar("Q_co", bound=BatchQueue, covariant=True)
-
-
-class ProducerBatch(BatchState, Generic[Q_co]):
-    """Records for one partition, or for a topic whose partitions are not known yet.
-
-    The type of the queue is a type parameter, because the module `queue` imports this one.
-    """
+class ProducerBatch(BatchState):
+    """Records for one partition, or for a topic whose partitions are not known yet."""
 
     __slots__ = (
         "attempt",
@@ -91,7 +79,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
     def __init__(
         self,
         topic: str,
-        queue: Q_co,
+        queue: PartitionQueue,
         hooks: DeliveryHooks,
         builder: RecordBatchBuilder,
         created: float,
@@ -130,7 +118,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         """Whether the last request named the topic by its name, not by its id."""
         self.in_log = InLog.NO
         """Whether an earlier request with the same identity has written the batch."""
-        self.whole: list[ProducerBatch[Q_co]] | None = None
+        self.whole: list[ProducerBatch] | None = None
         """All parts of a batch that was split after an unknown outcome.
 
         Only the first of the parts has this list.
@@ -330,7 +318,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
 
     # -- splitting
 
-    def split_into(self, builders: list[RecordBatchBuilder]) -> list[ProducerBatch[Q_co]]:
+    def split_into(self, builders: list[RecordBatchBuilder]) -> list[ProducerBatch]:
         """Make a smaller batch from each builder, which has a part of the records.
 
         The deliveries are forwarded to the smaller batches.
@@ -339,7 +327,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
         sequences that their records had in this batch.
         """
         self._enter_stage(BatchStage.SPLIT)
-        parts: list[ProducerBatch[Q_co]] = []
+        parts: list[ProducerBatch] = []
         before = 0
         for builder in builders:
             part = self._make_part(builder, before)
@@ -353,7 +341,7 @@ class ProducerBatch(BatchState, Generic[Q_co]):
             parts[0].whole = parts
         return parts
 
-    def _make_part(self, builder: RecordBatchBuilder, before: int) -> ProducerBatch[Q_co]:
+    def _make_part(self, builder: RecordBatchBuilder, before: int) -> ProducerBatch:
         part = ProducerBatch(
             self.topic,
             self.queue,

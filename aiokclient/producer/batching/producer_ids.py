@@ -27,7 +27,8 @@ from aiokclient.cluster.targets import AnyBroker
 from aiokclient.errors import KafkaError, UnsupportedVersionError
 from aiokclient.log.kept_errors import bare
 from aiokclient.policy import Scope
-from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
+from aiokclient.producer.batching.batch import ProducerBatch
+from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.batching.sequences import SequenceState
 from aiokclient.protocol.messages.init_producer_id import InitProducerIdRequest
 
@@ -58,7 +59,7 @@ class ProducerIds:
         """For each topic, the generation in which its metadata was last refreshed."""
         self._looking: dict[TopicStatus, None] = {}
 
-    def identify(self, queue: PartitionQueue, batch: QueuedBatch, *, by_name: bool) -> bool:
+    def identify(self, queue: PartitionQueue, batch: ProducerBatch, *, by_name: bool) -> bool:
         """Set the identity of a batch that is about to be sent. Return False if it must wait.
 
         `by_name` says that requests to the leader use the names of topics, not their ids.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterator
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from aiokclient.cluster.metadata.snapshot import TopicInfo, differ
@@ -26,7 +26,10 @@ from aiokclient.producer.batching.stages import BatchStage, InLog
 from aiokclient.producer.delivery.delivery import QueueState, TopicState
 from aiokclient.types import TopicPartition
 
-__all__ = ["BatchLimit", "PartitionLeader", "PartitionQueue", "QueuedBatch", "Topic", "TopicStatus"]
+if TYPE_CHECKING:
+    from aiokclient.producer.sending.sender import Sender
+
+__all__ = ["BatchLimit", "PartitionQueue", "Topic", "TopicStatus"]
 
 REQUIRED = 150
 """Number of batches that must be written before the full size is first tried again."""
@@ -165,12 +168,6 @@ class TopicStatus:
         self.moving = False
 
 
-UNDESIGNATED_BATCH = 32 * 1024
-"""The largest size, in bytes, of a batch for a topic whose partitions are not known.
-
-All records of such a batch are moved to their partitions without yielding to the event loop.
-"""
-
 FORMER = 4
 """Number of earlier topics of the same name whose sequences a partition keeps."""
 
@@ -178,26 +175,11 @@ STEP = 1023
 """The expected size of the next batch is rounded up to a multiple of `STEP + 1` bytes."""
 
 
-class PartitionLeader(Protocol):
-    """The methods of a broker's sender that the queue of a partition uses."""
-
-    node_id: int
-
-    def schedule_queue(self, queue: PartitionQueue, *, at_once: bool = False) -> None:
-        """Check a queue that may have something to send."""
-
-    def lose_queue(self, queue: PartitionQueue) -> None:
-        """Remove a queue whose partition the broker no longer leads."""
-
-    def measure_unanswered_s(self) -> float:
-        """Return the seconds since the oldest request without a response was sent, or 0."""
-
-
 class Incarnation(NamedTuple):
     """The sequences of a partition in an earlier topic of the same name."""
 
     sequences: PartitionSequences
-    sent: dict[QueuedBatch, BatchIdentity]
+    sent: dict[ProducerBatch, BatchIdentity]
     """The batches that were sent to that topic and have no outcome, with their identities."""
 
 
@@ -230,7 +212,7 @@ class PartitionQueue(QueueState):
         "vanished",
     )
 
-    open: QueuedBatch | None
+    open: ProducerBatch | None
 
     def __init__(self, topic: TopicStatus, partition: int | None) -> None:
         super().__init__()
@@ -242,14 +224,14 @@ class PartitionQueue(QueueState):
         """Bytes that the batches hold in the buffer."""
         self.overflowed = 0
         """Bytes that the batches hold in the overflow queue."""
-        self.sent: list[QueuedBatch] = []
+        self.sent: list[ProducerBatch] = []
         self.in_flight = 0
         """Number of batches in `sent` that wait for a response."""
-        self.closed: deque[QueuedBatch] = deque()
-        self.overflow: deque[QueuedBatch] = deque()
+        self.closed: deque[ProducerBatch] = deque()
+        self.overflow: deque[ProducerBatch] = deque()
         """Closed batches in the overflow queue."""
         self.sequences = PartitionSequences()
-        self.sender: PartitionLeader | None = None
+        self.sender: Sender | None = None
         self.leader_epoch = -1
         self.likely = 0
         """The expected size of the next batch, in bytes: the rounded size of the previous one."""
@@ -268,13 +250,7 @@ class PartitionQueue(QueueState):
         self._next_incarnation: Hashable = None
         self._former: dict[Hashable, Incarnation] = {}
 
-    @property
-    def batch_limit(self) -> int:
-        """The size of a batch, in bytes."""
-        limit = self.topic.batch_limit.size
-        return limit if self.partition is not None else min(limit, UNDESIGNATED_BATCH)
-
-    def all_batches(self) -> Iterator[QueuedBatch]:
+    def all_batches(self) -> Iterator[ProducerBatch]:
         """Yield all batches without an outcome, the oldest first."""
         yield from self.sent
         yield from self.closed
@@ -284,7 +260,7 @@ class PartitionQueue(QueueState):
         if self.open is not None and self.open.in_overflow:
             yield self.open
 
-    def leaving_batches(self) -> list[QueuedBatch]:
+    def leaving_batches(self) -> list[ProducerBatch]:
         """Return the batches that must be moved so that free records reach another partition.
 
         These are the oldest batch with such records and all later ones, because the records that
@@ -299,13 +275,13 @@ class PartitionQueue(QueueState):
             self.close_open()  # The records that stay come into a new batch.
         return [batch for batch in unsent[first:] if batch.may_move]
 
-    def oldest_batch(self) -> QueuedBatch | None:
+    def oldest_batch(self) -> ProducerBatch | None:
         """Return the oldest batch without an outcome, or None."""
         return next(self.all_batches(), None)
 
     # -- filling
 
-    def set_open(self, batch: QueuedBatch) -> None:
+    def set_open(self, batch: ProducerBatch) -> None:
         """Append records to this batch from now on."""
         self.open = batch
 
@@ -313,7 +289,7 @@ class PartitionQueue(QueueState):
         """Discard the open batch, which has no records."""
         self.open = None
 
-    def close_open(self) -> QueuedBatch | None:
+    def close_open(self) -> ProducerBatch | None:
         """Close and return the open batch, if any. It stays in the queue or the overflow queue."""
         batch, self.open = self.open, None
         if batch is not None:
@@ -322,7 +298,7 @@ class PartitionQueue(QueueState):
             (self.overflow if batch.in_overflow else self.closed).append(batch)
         return batch
 
-    def first_in_overflow(self) -> QueuedBatch:
+    def first_in_overflow(self) -> ProducerBatch:
         """Return the oldest batch in the overflow queue, which may be the open one."""
         batch = self.overflow[0] if self.overflow else self.open
         assert batch is not None
@@ -346,7 +322,7 @@ class PartitionQueue(QueueState):
         self.set_leader(None)
         self.absent_since = now
 
-    def set_leader(self, leader: PartitionLeader | None, epoch: int | None = None) -> None:
+    def set_leader(self, leader: Sender | None, epoch: int | None = None) -> None:
         """Send to this leader from now on; `epoch` is its leader epoch."""
         if self.sender is not None and self.sender is not leader:
             self.sender.lose_queue(self)
@@ -388,7 +364,7 @@ class PartitionQueue(QueueState):
             return True
         return self.in_flight < len(self.sent)
 
-    def next_batch(self, idle: bool, limit: int) -> QueuedBatch | None:
+    def next_batch(self, idle: bool, limit: int) -> ProducerBatch | None:
         """Return the batch that may be sent now, without removing it, or None.
 
         `idle` says that nothing is in flight to the broker, so that an awaited batch need not
@@ -407,7 +383,7 @@ class PartitionQueue(QueueState):
             self.close_open()
         return self.closed[0]
 
-    def mark_in_flight(self, batch: QueuedBatch) -> None:
+    def mark_in_flight(self, batch: ProducerBatch) -> None:
         """Mark the batch as in flight, because a request with it is about to be sent."""
         sent, at = self.sent, self.in_flight
         if at == len(sent):
@@ -417,7 +393,7 @@ class PartitionQueue(QueueState):
         self.in_flight = at + 1
 
     def come_back(
-        self, batch: QueuedBatch, *, refused: bool = False, foreign: bool = False
+        self, batch: ProducerBatch, *, refused: bool = False, foreign: bool = False
     ) -> None:
         """Send the batch again, once nothing of the partition is in flight.
 
@@ -439,7 +415,7 @@ class PartitionQueue(QueueState):
         self.continue_when_idle()
 
     def remove_batch(
-        self, batch: QueuedBatch, *, written: bool = False, base_offset: int = -1
+        self, batch: ProducerBatch, *, written: bool = False, base_offset: int = -1
     ) -> None:
         """Remove a batch that has its outcome, or whose records have moved."""
         if self.open is batch:
@@ -461,7 +437,7 @@ class PartitionQueue(QueueState):
         elif batch in self.overflow:
             self.overflow.remove(batch)
 
-    def replace_batch(self, batch: QueuedBatch, parts: list[QueuedBatch]) -> None:
+    def replace_batch(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """Replace a batch that was in flight by the parts into which it was split."""
         at = self.sent.index(batch)
         self.sent[at : at + 1] = parts
@@ -551,9 +527,6 @@ class PartitionQueue(QueueState):
             self.sequences.apply_event(SequenceEvent.RETURNED)
 
 
-QueuedBatch: TypeAlias = ProducerBatch[PartitionQueue]
-
-
 class Topic(TopicState[PartitionQueue]):
     """The queues of a topic. While `known` is false all records wait in `undesignated`."""
 
@@ -565,7 +538,7 @@ class Topic(TopicState[PartitionQueue]):
         self.undesignated = PartitionQueue(self.status, None)
         self.absent: dict[int, PartitionQueue] = {}
         """The queues of partitions that the metadata does not list, or no longer."""
-        self.leaving: deque[QueuedBatch] = deque()
+        self.leaving: deque[ProducerBatch] = deque()
         """Batches of absent partitions whose records are being moved to others."""
         self.unseen: set[int] = set()
         """Those of them that it has never listed."""
@@ -609,7 +582,7 @@ class Topic(TopicState[PartitionQueue]):
                 self.leaving.extend(self.absent[partition].leaving_batches())
         return bool(self.leaving)
 
-    def next_waiting(self) -> QueuedBatch | None:
+    def next_waiting(self) -> ProducerBatch | None:
         """Return the next batch whose records are to be moved to their partitions, or None."""
         while self.leaving:
             batch = self.leaving.popleft()

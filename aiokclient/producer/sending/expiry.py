@@ -20,7 +20,8 @@ from aiokclient.clock import Clock
 from aiokclient.cluster.requests.attempts import is_refusal
 from aiokclient.errors import DeliveryTimeoutError, KafkaError, error_for
 from aiokclient.producer.batching.accumulator import AGES
-from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
+from aiokclient.producer.batching.batch import ProducerBatch
+from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.batching.stages import BatchStage, InLog
 from aiokclient.producer.sending.leaders import no_such_partition
 
@@ -34,7 +35,7 @@ NOT_WRITTEN = "It is safe to send the record again. Check that the partition can
 
 
 def late_error(
-    batch: QueuedBatch, waited_s: float, error: KafkaError | None, why: str = ""
+    batch: ProducerBatch, waited_s: float, error: KafkaError | None, why: str = ""
 ) -> KafkaError:
     """Return the error of a batch that was not acknowledged in time.
 
@@ -63,7 +64,7 @@ def late_error(
     return late
 
 
-def why_never_sent(batch: QueuedBatch, idempotent: bool, transactional: bool = False) -> str:
+def why_never_sent(batch: ProducerBatch, idempotent: bool, transactional: bool = False) -> str:
     """Return the reason for which a batch was not sent, as a clause."""
     queue = batch.queue
     if queue.topic.info is None:
@@ -130,7 +131,7 @@ class Expiry:
             self._accumulator.fail_batch(batch, self._make_error(batch))
         return None
 
-    def _find_deadline(self, batch: QueuedBatch) -> float:
+    def _find_deadline(self, batch: ProducerBatch) -> float:
         deadline = batch.created + self._delivery_s
         topic = batch.queue.topic
         absent_since = batch.queue.absent_since
@@ -145,7 +146,7 @@ class Expiry:
             return min(deadline, batch.created + self._block_s)
         return deadline
 
-    def _make_error(self, batch: QueuedBatch) -> KafkaError:
+    def _make_error(self, batch: ProducerBatch) -> KafkaError:
         topic = batch.queue.topic
         code = 0 if topic.info is None else topic.info.error
         missing = error_for(code, api="Metadata", topic_partition=batch.queue.topic_partition)
@@ -157,7 +158,7 @@ class Expiry:
         why = why_never_sent(batch, self._idempotent, self._transactional)
         return late_error(batch, waited_s, self._find_last_error(batch), why)
 
-    def _find_last_error(self, batch: QueuedBatch) -> KafkaError | None:
+    def _find_last_error(self, batch: ProducerBatch) -> KafkaError | None:
         """Return the last error of what the batch waits for, or None if that has not failed."""
         queue = batch.queue
         if queue.sender is not None and queue.unsendable:

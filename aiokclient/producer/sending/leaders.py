@@ -21,8 +21,8 @@ from aiokclient.background import SLICE_S
 from aiokclient.cluster.metadata.snapshot import differ
 from aiokclient.errors import KafkaError, UnknownTopicOrPartitionError, error_for
 from aiokclient.policy import ABSENT_PARTITION_S, REFUSED_TOPIC_S, Scope, classify
-from aiokclient.producer.batching.batch import FailedRecords, record_size
-from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch, Topic
+from aiokclient.producer.batching.batch import FailedRecords, ProducerBatch, record_size
+from aiokclient.producer.batching.queue import PartitionQueue, Topic
 from aiokclient.producer.delivery.delivery import DeliveryBatch
 from aiokclient.producer.partitioner import Partitioner
 from aiokclient.types import Headers, TopicPartition
@@ -277,7 +277,7 @@ class Leaders:
         topic.become_known()
         self._accumulator.on_room()
 
-    def _move_batch(self, topic: Topic, batch: QueuedBatch) -> None:
+    def _move_batch(self, topic: Topic, batch: ProducerBatch) -> None:
         queue = batch.queue
         queue.remove_batch(batch)
         batch.count_records()
@@ -301,7 +301,7 @@ class Leaders:
         self,
         topic: Topic,
         partition: int,
-        batch: QueuedBatch,
+        batch: ProducerBatch,
         record: tuple[int, bytes | None, bytes | None, Headers],
     ) -> tuple[DeliveryBatch, int]:
         timestamp, key, value, headers = record
@@ -346,7 +346,7 @@ def _described(queue: PartitionQueue) -> str:
     return f"topic {queue.topic.name}" if queue.partition is None else str(queue.topic_partition)
 
 
-def _refusal(batch: QueuedBatch) -> str:
+def _refusal(batch: ProducerBatch) -> str:
     """Return why the attempts to write a batch have failed, although its leader is reachable."""
     error = batch.last_error
     last = "" if error is None else f": {error.brief.rstrip('.')}"

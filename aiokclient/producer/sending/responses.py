@@ -26,7 +26,8 @@ from aiokclient.errors import (
 )
 from aiokclient.log.limited_log import LimitedLog
 from aiokclient.policy import Backoff, Decision, Scope, decide
-from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
+from aiokclient.producer.batching.batch import ProducerBatch
+from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.batching.sequences import CODES, SequenceEvent
 from aiokclient.producer.batching.stages import InLog
 from aiokclient.producer.sending.expiry import late_error
@@ -130,7 +131,7 @@ class Responses:
         status = self._engine.status
         return status is None or status.may_send
 
-    def _postpone_batch(self, batch: QueuedBatch, error: KafkaError) -> bool:
+    def _postpone_batch(self, batch: ProducerBatch, error: KafkaError) -> bool:
         """Return whether the transactions have put a refused batch back into its queue.
 
         The error needs no further handling then.
@@ -138,7 +139,7 @@ class Responses:
         transactions = self._engine.transactions
         return transactions is not None and transactions.batches.postpone_batch(batch, error)
 
-    def _find_event(self, batch: QueuedBatch, code: int) -> SequenceEvent | None:
+    def _find_event(self, batch: ProducerBatch, code: int) -> SequenceEvent | None:
         """Return what an error code says about the sequences, or None."""
         event = CODES.get(code)
         if event is None:
@@ -163,7 +164,7 @@ class Responses:
             return event if explained else SequenceEvent.FOREIGN
         return event
 
-    def _complete_duplicate(self, batch: QueuedBatch) -> None:
+    def _complete_duplicate(self, batch: ProducerBatch) -> None:
         """Complete a batch that the leader already has, or has as part of a larger batch."""
         batch.pass_on_whole()
         self._accumulator.complete_batch(batch)
@@ -173,7 +174,7 @@ class Responses:
         if sent.batch.is_current(sent.attempt):
             self._retry_or_fail(sent.batch, sent.batch.with_partition(error))
 
-    def fail_unknowable(self, batch: QueuedBatch) -> None:
+    def fail_unknowable(self, batch: ProducerBatch) -> None:
         """Fail a batch for which it is impossible to find out whether it was written."""
         text = (
             "The topic was recreated, or the cluster replaced, after the batch was sent and before "
@@ -185,7 +186,7 @@ class Responses:
 
     def _retry_or_fail(
         self,
-        batch: QueuedBatch,
+        batch: ProducerBatch,
         error: KafkaError,
         hint: tuple[int, int, Sequence[BrokerInfo]] | None = None,
     ) -> None:
@@ -217,14 +218,14 @@ class Responses:
         if action.decision is Decision.REFRESH_AND_RETRY:
             self._updater.request_update((queue.topic.name,))
 
-    def _describe_lateness(self, batch: QueuedBatch, error: KafkaError) -> KafkaError:
+    def _describe_lateness(self, batch: ProducerBatch, error: KafkaError) -> KafkaError:
         """Return the error of a batch whose last attempt failed after its deadline."""
         if error.code not in UNWRITTEN:
             batch.note_unknown()
         waited_s = self._accumulator.loop.time() - batch.created
         return late_error(batch, waited_s, error)
 
-    def _log_retried(self, batch: QueuedBatch, error: KafkaError, decision: Decision) -> None:
+    def _log_retried(self, batch: ProducerBatch, error: KafkaError, decision: Decision) -> None:
         """Log the first refusal of each kind. A broker's repeated ones are one line in a while."""
         # A refusal that new metadata usually ends is logged if it did not.
         usual = decision is Decision.REFRESH_AND_RETRY and batch.failures < PERSISTENT
@@ -245,7 +246,9 @@ class Responses:
             extra={"event": "batch_retried", "topic": partition.topic, "error": error.name},
         )
 
-    def _resend_refused(self, batch: QueuedBatch, error: KafkaError, event: SequenceEvent) -> None:
+    def _resend_refused(
+        self, batch: ProducerBatch, error: KafkaError, event: SequenceEvent
+    ) -> None:
         """Send a batch again that the leader refused because of its sequence.
 
         Either its predecessors are written first, or the partition restarts with new sequences.
@@ -265,7 +268,7 @@ class Responses:
         else:
             queue.notify_sender()
 
-    def _log_refused(self, batch: QueuedBatch, error: KafkaError, event: SequenceEvent) -> None:
+    def _log_refused(self, batch: ProducerBatch, error: KafkaError, event: SequenceEvent) -> None:
         # The error's own text is not logged. Its advice is for programs that cannot send the batch
         # again.
         partition, foreign = batch.queue.topic_partition, event is SequenceEvent.FOREIGN
@@ -298,7 +301,7 @@ class Responses:
         queue.block()
         self._accumulator.callbacks.later(delay_s, queue.unblock)
 
-    def _count_retry(self, batch: QueuedBatch, error: KafkaError) -> None:
+    def _count_retry(self, batch: ProducerBatch, error: KafkaError) -> None:
         name = error.name or type(error).__name__
         self._metrics.counter("producer.retries", error=name).add()
         meters = self._accumulator.meters
@@ -346,7 +349,7 @@ class Responses:
         failure.__cause__ = error
         self._accumulator.fail_batch(batch, batch.with_partition(failure))
 
-    def _make_builders(self, batch: QueuedBatch, limit: int) -> list[RecordBatchBuilder]:
+    def _make_builders(self, batch: ProducerBatch, limit: int) -> list[RecordBatchBuilder]:
         builders: list[RecordBatchBuilder] = []
         for timestamp, key, value, headers in batch.builder.records():
             if not builders or builders[-1].append(timestamp, key, value, headers) < 0:
@@ -357,12 +360,12 @@ class Responses:
                 builders.append(builder)
         return builders
 
-    def _replace_batch(self, batch: QueuedBatch, builders: list[RecordBatchBuilder]) -> None:
+    def _replace_batch(self, batch: ProducerBatch, builders: list[RecordBatchBuilder]) -> None:
         self._accumulator.meters.splits.add()
         self._accumulator.replace_by_parts(batch, batch.split_into(builders))
         batch.queue.notify_sender()
 
-    def _written_whole(self, first: QueuedBatch, error: KafkaError) -> None:
+    def _written_whole(self, first: ProducerBatch, error: KafkaError) -> None:
         """Complete or fail the parts of a batch that may have been written as a whole.
 
         The leader refused the first part because of its sequence. If the previous batch was
@@ -381,6 +384,6 @@ class Responses:
             else:
                 self._fail_part(part, error)
 
-    def _fail_part(self, part: QueuedBatch, error: KafkaError) -> None:
+    def _fail_part(self, part: ProducerBatch, error: KafkaError) -> None:
         """Fail one of several parts with its own copy of the error."""
         self._accumulator.fail_batch(part, error.with_partition(part.queue.topic_partition))

@@ -24,7 +24,8 @@ from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.errors import DisconnectedError, KafkaError
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Retry, Scope
-from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch, TopicStatus
+from aiokclient.producer.batching.batch import ProducerBatch
+from aiokclient.producer.batching.queue import PartitionQueue, TopicStatus
 from aiokclient.producer.batching.stages import BatchStage, InLog
 from aiokclient.protocol.messages.produce import (
     PartitionProduceData,
@@ -60,7 +61,7 @@ IDS_FROM = 13
 class Sent(NamedTuple):
     """A batch with the number of the attempt in which it was sent."""
 
-    batch: QueuedBatch
+    batch: ProducerBatch
     attempt: int
 
 
@@ -71,7 +72,7 @@ class MultiBatch:
 
     def __init__(
         self,
-        batches: Sequence[QueuedBatch],
+        batches: Sequence[ProducerBatch],
         version: int,
         now: float,
         *,
@@ -130,7 +131,7 @@ class OneBatch:
 
     __slots__ = ("message", "sent", "version")
 
-    def __init__(self, batch: QueuedBatch, template: Template, now: float) -> None:
+    def __init__(self, batch: ProducerBatch, template: Template, now: float) -> None:
         self.version = template.version
         records = batch.enter_request(
             now,
@@ -174,7 +175,7 @@ class ProduceRequests:
         self._templates.pop(queue, None)
 
     def make_request(
-        self, batches: Sequence[QueuedBatch], version: int, now: float
+        self, batches: Sequence[ProducerBatch], version: int, now: float
     ) -> MultiBatch | OneBatch:
         """Return the request for the given batches in an API version that the broker supports.
 
@@ -386,7 +387,7 @@ class BatchIds(Protocol):
     def last_error(self) -> KafkaError | None:
         """The last error of the requests without which batches have no identity."""
 
-    def identify(self, queue: PartitionQueue, batch: QueuedBatch, *, by_name: bool) -> bool:
+    def identify(self, queue: PartitionQueue, batch: ProducerBatch, *, by_name: bool) -> bool:
         """Set the identity of a batch that is about to be sent. Return False if it must wait."""
 
 
@@ -498,9 +499,9 @@ class Sender:
                     self._callbacks.soon(self.pump)
                 return
 
-    def _collect_batches(self) -> list[QueuedBatch]:
+    def _collect_batches(self) -> list[ProducerBatch]:
         """Return the batches of the next request, at most one for each partition."""
-        batches: list[QueuedBatch] = []
+        batches: list[ProducerBatch] = []
         total = 0
         until = self._clock.monotonic() + SLICE_S if len(self._ready) > 1 else 0.0
         for queue in list(self._ready):
@@ -522,7 +523,7 @@ class Sender:
                 break
         return batches
 
-    def _next_batch(self, queue: PartitionQueue) -> QueuedBatch | None:
+    def _next_batch(self, queue: PartitionQueue) -> ProducerBatch | None:
         batch = queue.next_batch(not self.in_flight, self._limit)
         if batch is None:
             waiting = queue.open
@@ -538,7 +539,7 @@ class Sender:
         by_name = self._connection.version < IDS_FROM
         return batch if self._ids.identify(queue, batch, by_name=by_name) else None
 
-    def _send_request(self, connection: BrokerConnection, batches: list[QueuedBatch]) -> None:
+    def _send_request(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
         now = self._accumulator.loop.time()
         request = self._requests.make_request(batches, self._connection.version, now)
         self.in_flight += 1
@@ -652,7 +653,7 @@ class TransactionalSender(Sender):
         if self._pausing is not None:
             self._pausing.cancel()
 
-    def _send_request(self, connection: BrokerConnection, batches: list[QueuedBatch]) -> None:
+    def _send_request(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
         if not self._pause.is_used:
             self._pause.on_request_sent(self._clock.monotonic())
             self._is_first = True

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from aiokclient.errors import KafkaError, UnsupportedVersionError
 from aiokclient.policy import Scope
 from aiokclient.producer.batching.accumulator import Accumulator
-from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
+from aiokclient.producer.batching.batch import ProducerBatch
+from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.batching.stages import BatchStage
 from aiokclient.producer.delivery.delivery import settled
 from aiokclient.producer.transaction.requests import TransactionRequests
@@ -53,9 +54,9 @@ class TransactionBatches:
         self._status = status
         self._requests = requests
         self._supervisor = supervisor
-        self._waiting: dict[QueuedBatch, KafkaError] = {}
+        self._waiting: dict[ProducerBatch, KafkaError] = {}
         """The refused batches that wait until the level was read again, with their errors."""
-        self._rechecked: set[QueuedBatch] = set()
+        self._rechecked: set[ProducerBatch] = set()
         """The batches that have waited once. They are not postponed again."""
 
     def forget_batches(self) -> None:
@@ -99,12 +100,12 @@ class TransactionBatches:
         for batch in list(queue.all_batches()):
             self._accumulator.fail_batch(batch, batch.with_partition(raised))
 
-    def _drop_batches(self, error: KafkaError, *, in_flight: bool = False) -> QueuedBatch | None:
+    def _drop_batches(self, error: KafkaError, *, in_flight: bool = False) -> ProducerBatch | None:
         """Fail the batches without an outcome. `in_flight` includes those that are in flight.
 
         Return one that was not failed because it is in flight, or None.
         """
-        waits: QueuedBatch | None = None
+        waits: ProducerBatch | None = None
         for batch in list(self._accumulator.pending):
             if batch.stage is BatchStage.IN_FLIGHT and not in_flight:
                 waits = waits or batch
@@ -114,7 +115,7 @@ class TransactionBatches:
 
     # -- batches that a downgraded cluster has refused
 
-    def postpone_batch(self, batch: QueuedBatch, error: KafkaError) -> bool:
+    def postpone_batch(self, batch: ProducerBatch, error: KafkaError) -> bool:
         """Let a refused batch wait until the level has been read again. Return whether it waits.
 
         After the wait, the batch is sent again if the level is lower, and otherwise fails with

@@ -28,7 +28,8 @@ from aiokclient.errors import (
     error_for,
 )
 from aiokclient.policy import Backoff, Retry, Scope
-from aiokclient.producer.batching.queue import PartitionQueue, QueuedBatch
+from aiokclient.producer.batching.batch import ProducerBatch
+from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.batching.sequences import SequenceState
 from aiokclient.producer.transaction.requests import IMPLICIT, TransactionRequests, blocked
 from aiokclient.producer.transaction.status import CurrentTransaction, TransactionStatus
@@ -94,7 +95,7 @@ class TransactionPartitions:
             for queue in self._added_queues.values()
         )
 
-    def identify(self, queue: PartitionQueue, batch: QueuedBatch, *, by_name: bool) -> bool:
+    def identify(self, queue: PartitionQueue, batch: ProducerBatch, *, by_name: bool) -> bool:
         """Set the identity of a batch that is about to be sent. Return False if it must wait."""
         status = self._status
         if not status.may_send or not self._has_partition(queue):

@@ -152,7 +152,7 @@ def test_written_voids_the_state_when_offsets_go_back() -> None:
     assert not sequences.void
 
 
-class Batch(ProducerBatch[Any]):
+class Batch(ProducerBatch):
     """A queued batch with a name and a number of records, but without content."""
 
     def __init__(self, queue: Any, name: int, count: int) -> None:

@@ -60,7 +60,7 @@ class Hooks:
     calling: ClassVar[dict[Any, None]] = {}
 
 
-def batch_of(count: int = 1) -> ProducerBatch[Any]:
+def batch_of(count: int = 1) -> ProducerBatch:
     builder = RecordBatchBuilder(limit=1 << 20)
     for index in range(count):
         builder.append(index, None, b"v%d" % index, ())
@@ -72,7 +72,7 @@ def batch_of(count: int = 1) -> ProducerBatch[Any]:
     return batch
 
 
-def batch_in(stage: BatchStage) -> ProducerBatch[Any]:
+def batch_in(stage: BatchStage) -> ProducerBatch:
     batch = batch_of()
     for name in PATHS[stage]:
         getattr(batch, name)(**ARGUMENTS.get(name, {}))

@@ -130,7 +130,7 @@ class World:
         for batch in self.batches:
             names = ("done", "moved", "demanded", "unretrieved", "base_offset", "append_time")
             seen.append([getattr(batch, name) for name in names])
-            seen.append([batch.is_retrieved(i) for i in range(6)])
+            seen.append(bytes(batch._retrieved or bytes(6)))
             seen.append([self.batches.index(target) for target in batch.targets])
             seen.append(bool(batch._waiters))
         for delivery in self.deliveries:
