@@ -21,7 +21,6 @@ from aiokclient.cluster.metadata.snapshot import (
     differ,
     partitions_in,
 )
-from aiokclient.cluster.metadata.updater import MetadataUpdater
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.delivery.deserialize import Deserializers
@@ -56,32 +55,7 @@ from aiokclient.types import OffsetAndTimestamp, TopicPartition
 if TYPE_CHECKING:
     from aiokclient.consumer.consumer import Consumer
 
-__all__ = ["AssignedTopics", "ConsumerEngine", "Lookups", "PositionWaits"]
-
-
-class AssignedTopics:
-    """The interest of one consumer in the metadata of topics."""
-
-    def __init__(self, updater: MetadataUpdater, subscription: SubscriptionState) -> None:
-        self._updater = updater
-        self._subscription = subscription
-        self._topics: dict[str, None] = {}
-
-    def want_assigned(self) -> None:
-        """Request the metadata of the topics that are assigned now, and of no others."""
-        topics = dict.fromkeys(tp.topic for tp in self._subscription.partitions)
-        if topics == self._topics:
-            return
-        removed = any(topic not in topics for topic in self._topics)
-        self._topics = topics
-        if removed:
-            self.unwant_all()
-        for topic in topics:
-            self._updater.want_topic(topic, self)
-
-    def unwant_all(self) -> None:
-        """Request no metadata of topics any more."""
-        self._updater.unwant_topics(self)
+__all__ = ["ConsumerEngine", "Lookups", "PositionWaits"]
 
 
 SETTLE_S = 3.0
@@ -96,21 +70,15 @@ class PositionWaits:
     Times are on the loop's clock.
     """
 
-    def __init__(
-        self,
-        engine: ConsumerEngine,
-        subscription: SubscriptionState,
-        source: PartitionSource,
-        config: ConsumerConfig,
-    ) -> None:
+    def __init__(self, engine: ConsumerEngine) -> None:
         self._engine = engine
-        self._subscription = subscription
-        self._source = source
+        self._subscription = engine.subscription
+        self._source = engine.source
         self._reports = engine.reports
         self._over: ClosedError | None = None
         self._moved = Wakeup()
         # This is at most half of `default_api_timeout_ms`, so that a start does not time out.
-        self._settle_s = min(SETTLE_S, config.default_api_timeout_ms / 2000)
+        self._settle_s = min(SETTLE_S, engine.config.default_api_timeout_ms / 2000)
 
     def _has_failed(self) -> bool:
         return self._engine.get_failure() is not None
@@ -193,19 +161,13 @@ class PositionWaits:
 class Lookups:
     """The lookup calls of a consumer. `Consumer` documents them. Timeouts are in seconds."""
 
-    def __init__(
-        self,
-        engine: ConsumerEngine,
-        subscription: SubscriptionState,
-        offsets: OffsetLookup,
-        config: ConsumerConfig,
-    ) -> None:
+    def __init__(self, engine: ConsumerEngine) -> None:
         self._engine = engine
         self._cluster = engine.cluster
         self._positions = engine.positions
-        self._subscription = subscription
-        self._offsets = offsets
-        self._timeout_s = config.default_api_timeout_ms / 1000
+        self._subscription = engine.subscription
+        self._offsets = engine.offsets
+        self._timeout_s = engine.config.default_api_timeout_ms / 1000
 
     async def position(self, tp: TopicPartition, timeout: float) -> int:
         """Return the offset of the next record to be delivered."""
@@ -336,61 +298,47 @@ class ConsumerEngine:
         owner: Anchor[Consumer[Any, Any]],
         events: EventSource,
     ) -> None:
-        self._config = config = for_background(config)
+        self.config = config = for_background(config)
         self._owner = owner
         self._events = events
         self.cluster = cluster
-        self._subscription = subscription
-        self._supervisor = supervisor
-        log = cluster.make_log("consumer", config.group_id)
+        self.subscription = subscription
+        self.supervisor = supervisor
+        self.log = cluster.make_log("consumer", config.group_id)
         membership = "assigned" if config.group_id is None else config.group_protocol
         own_metrics = OwnMetrics(cluster.metrics, "consumer", membership, owner=self)
         own_metrics.before_reading(subscription.settle)
-        subscription.measure(own_metrics, log, cluster.clock)
-        arrived = Wakeup()
+        subscription.measure(own_metrics, self.log, cluster.clock)
+        self.arrived = Wakeup()
+        """A flag that is set when there may be new records for the reader."""
         self.buffer = FetchBuffer(config.fetch_max_bytes)
-        self.reports = Reports(arrived, subscription)
+        self.reports = Reports(self.arrived, subscription)
         self.listener_calls = ListenerCalls()
         self.in_progress = InProgress()
         self.read_lock = ReadLock(self.listener_calls)
         if config.group_id is not None and not config.enable_auto_commit:
             self.read_lock.observe_transactions()
-        offsets = OffsetLookup(cluster, config)
-        self.fetchers = FetchManager(
-            cluster,
-            config,
-            subscription,
-            self.buffer,
-            arrived,
-            self.reports,
-            supervisor,
-        )
-        self._position_resolver = PositionResolver(
-            cluster,
-            config,
-            subscription,
-            offsets,
-            self.fetchers.responses,
-            self.reports,
-            supervisor,
-        )
+        self.offsets = OffsetLookup(cluster, config)
+        self.fetchers = FetchManager(self)
+        self._position_resolver = PositionResolver(self)
         self.group: ConsumerCoordinator | None = None
         self._follower: TopicFollower | None = None
-        self.source = self._make_source(config)
-        self.positions = PositionWaits(self, subscription, self.source, config)
-        self.lookups = Lookups(self, subscription, offsets, config)
-        self._stalls = StallWatch(self, supervisor.callbacks, log)
-        unpacker = Unpacker(self.buffer, deserializers, arrived, supervisor.callbacks, config)
-        self.reader = Reader(self, subscription, unpacker, arrived, self._stalls)
-        self._topics = AssignedTopics(cluster.updater, subscription)
+        self.source = self._make_source()
+        self.positions = PositionWaits(self)
+        self.lookups = Lookups(self)
+        self._stalls = StallWatch(self)
+        callbacks = supervisor.callbacks
+        unpacker = Unpacker(self.buffer, deserializers, self.arrived, callbacks, config)
+        self.reader = Reader(self, unpacker, self._stalls)
+        self._wanted_topics: dict[str, None] = {}
         self._unsubscribe: Callable[[], None] = lambda: None
-        self._gauges = ConsumerGauges(self, subscription, own_metrics, config.group_id)
+        self._gauges = ConsumerGauges(self)
         cluster.metrics.add_owner(own_metrics)
 
     @property
     def metric_attributes(self) -> Labels:
         """The attributes by which an operator recognizes this consumer."""
-        config, group = self._config, self.group
+        config, group = self.config, self.group
         found = {
             "client_rack": config.client_rack,
             "group_id": config.group_id,
@@ -399,26 +347,20 @@ class ConsumerEngine:
         }
         return tuple((name, value) for name, value in found.items() if value)
 
-    def _make_source(self, config: ConsumerConfig) -> PartitionSource:
+    def _make_source(self) -> PartitionSource:
         """Make the object that determines the partitions of the subscription."""
-        if config.group_id is None:
-            self._follower = TopicFollower(
-                self.cluster,
-                config,
-                self._subscription,
-                self.reports,
-                self.listener_calls,
-            )
+        if self.config.group_id is None:
+            self._follower = TopicFollower(self)
             return self._follower
         self.group = ConsumerCoordinator(
             self.cluster,
-            config,
-            self._subscription,
+            self.config,
+            self.subscription,
             self.in_progress,
             self.read_lock,
             reports=self.reports,
             listener_calls=self.listener_calls,
-            supervisor=self._supervisor,
+            supervisor=self.supervisor,
             events=self._events,
         )
         return self.group
@@ -431,18 +373,18 @@ class ConsumerEngine:
         position. Without `wait`, it returns immediately, and the error of the group is raised when
         the application reads.
         """
-        subscription, callbacks = self._subscription, self._supervisor.callbacks
+        subscription, callbacks = self.subscription, self.supervisor.callbacks
         for state in subscription.partitions.values():
             state.begin_again()  # A cancelled start may have changed the state.
         subscription.begin_reading(self.reader, self.source, callbacks)
         self._unsubscribe = self.cluster.updater.subscribe(callbacks.guard(self._observe))
         subscription.listen(self.positions.wake_waiting)
-        subscription.listen(self._topics.want_assigned)
-        self._topics.want_assigned()
+        subscription.listen(self._want_assigned_topics)
+        self._want_assigned_topics()
         self.fetchers.start()
-        self._supervisor.spawn(self._position_resolver.run, name="positions")
+        self.supervisor.spawn(self._position_resolver.run, name="positions")
         if self._follower is not None:
-            self._supervisor.spawn(self._follower.run, name="topics")
+            self.supervisor.spawn(self._follower.run, name="topics")
             if wait:
                 await self.positions.wait_until_followed(self._follower)
         if self.group is not None:
@@ -482,7 +424,7 @@ class ConsumerEngine:
         ends the fetch sessions at the brokers.
         """
         self.reader.stop()
-        self._subscription.own_metrics.keep_attributes()
+        self.subscription.own_metrics.keep_attributes()
         try:
             if self.group is not None and timeout > 0:
                 await self.group.close(timeout, closers if graceful else None)
@@ -491,7 +433,7 @@ class ConsumerEngine:
 
     async def _end(self, timeout: float) -> None:
         self._unsubscribe()
-        self._subscription.end()
+        self.subscription.end()
         self.buffer.clear()
         try:
             await self.fetchers.stop(min(timeout, FAREWELL_S))
@@ -502,12 +444,12 @@ class ConsumerEngine:
         self.read_lock.forget()
         self._stalls.close()
         self._gauges.close()
-        self._subscription.own_metrics.end_owner()
+        self.subscription.own_metrics.end_owner()
         if self._follower is not None:
             self.cluster.updater.unwant_topics(self._follower.topics)
         if self.group is not None:
             self.group.release()
-        self._topics.unwant_all()
+        self.cluster.updater.unwant_topics(self)
         self.cluster.release(self.fetchers)
         self.cluster.release(self.fetchers.second)
 
@@ -519,10 +461,10 @@ class ConsumerEngine:
         errors = self.cluster.updater.errors
         found = [
             f"topic {topic} cannot be read: {errors[topic]}"
-            for topic in self._subscription.subscription.topics
+            for topic in self.subscription.subscription.topics
             if topic in errors
         ]
-        for state in list(self._subscription.partitions.values()):
+        for state in list(self.subscription.partitions.values()):
             if state.retry.trouble is not None:
                 found.append(f"{state.tp} cannot be read: {state.retry.trouble}")
             elif state.leaderless:
@@ -530,8 +472,8 @@ class ConsumerEngine:
             elif (silence := self.fetchers.describe_silence(state)) is not None:
                 found.append(f"{state.tp} cannot be read: {silence}")
         source = self._follower if self.group is None else self.group
-        if source is not None and not self._subscription.partitions:
-            is_current = source.topics.current is self._subscription.subscription
+        if source is not None and not self.subscription.partitions:
+            is_current = source.topics.current is self.subscription.subscription
             if is_current and (nothing := source.topics.describe_trouble()) is not None:
                 found.append(nothing)
         if self.group is not None:
@@ -544,13 +486,23 @@ class ConsumerEngine:
         """Return why no records can be read: problems of the consumer, or else of its client."""
         return self.list_troubles() or self.cluster.list_troubles()
 
+    def _want_assigned_topics(self) -> None:
+        """Request the metadata of the topics that are assigned now, and of no others."""
+        topics = dict.fromkeys(tp.topic for tp in self.subscription.partitions)
+        former, self._wanted_topics = self._wanted_topics, topics
+        if any(topic not in topics for topic in former):
+            self.cluster.updater.unwant_topics(self)
+        if topics != former:
+            for topic in topics:
+                self.cluster.updater.want_topic(topic, self)
+
     def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
         if differ(old.cluster_id, new.cluster_id):
             if self._follower is not None:
                 self._follower.topics.rebase(new)
             if self.group is not None:
                 self.group.on_cluster_replaced(new)
-            self._subscription.discard_positions()
+            self.subscription.discard_positions()
         self.fetchers.observe(new)
         if self._follower is not None:
             self._follower.observe()

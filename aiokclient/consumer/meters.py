@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from aiokclient.consumer.state.partition import FetchState
-from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.metrics import (
     Counter,
     Labels,
@@ -206,15 +205,10 @@ class ConsumerGauges:
     the bytes in the buffer. Only assigned partitions have a lag. Pushes have more.
     """
 
-    def __init__(
-        self,
-        engine: ConsumerEngine,
-        subscription: SubscriptionState,
-        own_metrics: OwnMetrics,
-        group_id: str | None,
-    ) -> None:
+    def __init__(self, engine: ConsumerEngine) -> None:
         self._engine = engine
-        self._subscription = subscription
+        self._subscription = subscription = engine.subscription
+        own_metrics, group_id = subscription.own_metrics, engine.config.group_id
         self._labels = {} if group_id is None else {"group": group_id}
         self._waited = own_metrics.counter("idle.seconds")
         metrics = own_metrics.metrics

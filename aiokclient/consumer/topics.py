@@ -15,20 +15,23 @@ import asyncio
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata.snapshot import ClusterMetadata
 from aiokclient.config.consumer import ConsumerConfig
-from aiokclient.consumer.membership.listener import ListenerCalls, tell
+from aiokclient.consumer.membership.listener import tell
 from aiokclient.consumer.state.offset_reset import EARLIEST, Reset
 from aiokclient.consumer.state.partition import Withheld
-from aiokclient.consumer.state.subscription import Reports, Subscription, SubscriptionState
+from aiokclient.consumer.state.subscription import Reports, Subscription
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import KafkaError, error_for
 from aiokclient.policy import Backoff, Retry, Scope, classify
 from aiokclient.types import TopicPartition, shortened
+
+if TYPE_CHECKING:
+    from aiokclient.consumer.engine import ConsumerEngine
 
 __all__ = ["SubscribedTopics", "TopicFollower", "matching"]
 
@@ -178,19 +181,13 @@ def matching(
 class TopicFollower:
     """A task that assigns all partitions of the subscribed topics."""
 
-    def __init__(
-        self,
-        cluster: ClusterClient,
-        config: ConsumerConfig,
-        subscription: SubscriptionState,
-        reports: Reports,
-        calls: ListenerCalls,
-    ) -> None:
-        self._cluster = cluster
+    def __init__(self, engine: ConsumerEngine) -> None:
+        config, subscription = engine.config, engine.subscription
+        self._cluster = engine.cluster
         self._subscription = subscription
-        self._calls = calls
+        self._calls = engine.listener_calls
         self._fresh = EARLIEST if config.new_partitions == "earliest" else subscription.reset
-        self.topics = SubscribedTopics(cluster, config, reports)
+        self.topics = SubscribedTopics(engine.cluster, config, engine.reports)
         self._wake = Wakeup()
         self.assigned = Wakeup()
         """A flag that is set after each comparison of the assigned partitions with the metadata."""

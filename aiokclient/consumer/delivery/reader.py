@@ -33,7 +33,6 @@ from aiokclient.consumer.meters import ReadMeters
 from aiokclient.consumer.records import Records
 from aiokclient.consumer.state.partition import PartitionState, Phase
 from aiokclient.consumer.state.subscription import SubscriptionState
-from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import CorruptBatchError, DecompressionLimitError
 from aiokclient.types import TopicPartition
 
@@ -218,20 +217,13 @@ YIELD_INTERVAL_S: Final = 0.010
 class Reader:
     """The delivery of one consumer's records to the application."""
 
-    def __init__(
-        self,
-        engine: ConsumerEngine,
-        subscription: SubscriptionState,
-        unpacker: Unpacker,
-        arrived: Wakeup,
-        stalls: StallWatch,
-    ) -> None:
+    def __init__(self, engine: ConsumerEngine, unpacker: Unpacker, stalls: StallWatch) -> None:
         self._engine = engine
         self._group = engine.group
-        self.subscription = subscription
+        self.subscription = subscription = engine.subscription
         self._buffer = engine.buffer
         self._unpacker = unpacker
-        self._arrived = arrived
+        self._arrived = engine.arrived
         self._reports = engine.reports
         self.in_progress = engine.in_progress
         self.read_lock = engine.read_lock

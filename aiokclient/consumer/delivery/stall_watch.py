@@ -17,9 +17,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from aiokclient.cluster.lifecycle.supervisor import Callbacks
-from aiokclient.log.client_log import ClientLog
-
 if TYPE_CHECKING:
     from aiokclient.consumer.engine import ConsumerEngine
 
@@ -35,11 +32,9 @@ NAMED: Final = 3
 class StallWatch:
     """The watch of one consumer's requests for records. All times are on the loop's clock."""
 
-    def __init__(self, engine: ConsumerEngine, callbacks: Callbacks, log: ClientLog) -> None:
+    def __init__(self, engine: ConsumerEngine) -> None:
         self._time = asyncio.get_running_loop().time
         self._engine = engine
-        self._callbacks = callbacks
-        self._log = log
         self._waiting_since: float | None = None
         """`Reader.waiting_since` as of the last look."""
         self._reason_since: float | None = None
@@ -54,7 +49,7 @@ class StallWatch:
         """Watch from now on, because a request for records must wait."""
         self._looked_at = now
         if self._timer is None and not self._closed:
-            self._timer = self._callbacks.later(LOOK_S, self._examine_reasons)
+            self._timer = self._engine.supervisor.callbacks.later(LOOK_S, self._examine_reasons)
 
     def close(self) -> None:
         """End the watch."""
@@ -82,20 +77,20 @@ class StallWatch:
         if is_asked and since is not None and now - since >= STALLED_S and self._told_at is None:
             self._told_at = since
             more = len(reasons) - NAMED
-            self._log.warning(
+            self._engine.log.warning(
                 "No records could be read for %.0f s: %s%s.",
                 now - since,
                 "; ".join(reason.rstrip(".") for reason in reasons[:NAMED]),
                 f"; and {more} more reasons" if more > 0 else "",
                 extra={"event": "reading_stalled", "seconds": now - since, "reasons": reasons},
             )
-        self._timer = self._callbacks.later(LOOK_S, self._examine_reasons)
+        self._timer = self._engine.supervisor.callbacks.later(LOOK_S, self._examine_reasons)
 
     def _end_stall(self, now: float) -> None:
         self._reason_since = None
         since, self._told_at = self._told_at, None
         if since is not None:
-            self._log.warning(
+            self._engine.log.warning(
                 "Records can be read again. None could be read for %.0f s.",
                 now - since,
                 extra={"event": "reading_continues", "seconds": now - since},

@@ -28,8 +28,6 @@ from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from aiokclient.clock import Clock
-from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.lifecycle.supervisor import Supervisor
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.fetching.responses import BrokerResponses, PartitionResponses
 from aiokclient.consumer.fetching.session import FetchOptions, FetchSession, SessionState, Wanted
@@ -42,7 +40,7 @@ from aiokclient.protocol.messages.fetch import FetchRequest, FetchResponse
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.consumer.fetching.manager import FetchManager
+    from aiokclient.consumer.engine import ConsumerEngine
 
 __all__ = ["BrokerFetcher", "EmptyResponses", "MovedPositions", "OversizedFetches"]
 
@@ -159,17 +157,11 @@ LONGEST_S: Final = 1.0
 class MovedPositions:
     """The requests of one fetcher on its second connection."""
 
-    def __init__(
-        self,
-        fetcher: BrokerFetcher,
-        manager: FetchManager,
-        clock: Clock,
-        supervisor: Supervisor,
-    ) -> None:
+    def __init__(self, fetcher: BrokerFetcher, engine: ConsumerEngine) -> None:
         self._fetcher = fetcher
-        self._manager = manager
-        self._clock = clock
-        self._supervisor = supervisor
+        self._manager = engine.fetchers
+        self._clock = engine.cluster.clock
+        self._supervisor = engine.supervisor
         self._wanted = self._running = False
         self.is_sent = False
         """Whether a request is in flight on the second connection."""
@@ -259,18 +251,12 @@ SESSION_MISMATCH: Final = 71
 class BrokerFetcher:
     """The fetch loop of one broker.
 
-    Other objects set `wake` after changes that may affect the next request. `manager` owns the main
-    connection, and `manager.second` that of `MovedPositions`.
+    Other objects set `wake` after changes that may affect the next request. The manager of the
+    fetchers owns the main connection, and its `second` that of `MovedPositions`.
     """
 
-    def __init__(
-        self,
-        node_id: int,
-        cluster: ClusterClient,
-        config: ConsumerConfig,
-        manager: FetchManager,
-        supervisor: Supervisor,
-    ) -> None:
+    def __init__(self, node_id: int, engine: ConsumerEngine) -> None:
+        cluster, config, manager = engine.cluster, engine.config, engine.fetchers
         self.node_id = node_id
         self.wake = Wakeup()
         self.options = options = FetchOptions(
@@ -290,7 +276,7 @@ class BrokerFetcher:
         self._requests = cluster.metrics.counter("consumer.fetch.requests", broker=node_id)
         self.responses = BrokerResponses(self, cluster, manager.responses)
         self._empty = EmptyResponses(cluster.clock, config)
-        self.moved = MovedPositions(self, manager, cluster.clock, supervisor)
+        self.moved = MovedPositions(self, engine)
         self._session = FetchSession(options)
         self._oversized = OversizedFetches(options, manager.responses)
         self._connection: BrokerConnection | None = None

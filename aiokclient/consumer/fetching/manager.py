@@ -14,21 +14,18 @@ import asyncio
 import logging
 import math
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.lifecycle.supervisor import Supervisor
 from aiokclient.cluster.metadata.snapshot import ClusterMetadata
-from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.fetching.broker_fetcher import BrokerFetcher
-from aiokclient.consumer.fetching.buffer import FetchBuffer
 from aiokclient.consumer.fetching.responses import PartitionResponses
 from aiokclient.consumer.fetching.session import NO_TOPIC_ID, Wanted
 from aiokclient.consumer.state.offset_reset import EARLIEST
 from aiokclient.consumer.state.partition import PartitionState, Phase
-from aiokclient.consumer.state.subscription import Reports, SubscriptionState
-from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.consumer.engine import ConsumerEngine
 
 __all__ = ["FetchManager"]
 
@@ -45,27 +42,16 @@ class FetchManager:
     It owns the fetchers' connections, except for those that `second` owns.
     """
 
-    def __init__(
-        self,
-        cluster: ClusterClient,
-        config: ConsumerConfig,
-        subscription: SubscriptionState,
-        buffer: FetchBuffer,
-        arrived: Wakeup,
-        reports: Reports,
-        supervisor: Supervisor,
-    ) -> None:
-        self._cluster = cluster
-        self._config = config
-        self._subscription = subscription
-        self._supervisor = supervisor
+    def __init__(self, engine: ConsumerEngine) -> None:
+        self._engine = engine
+        self._cluster = engine.cluster
+        self._subscription = engine.subscription
+        config = engine.config
         # As in Java's client, the leader may name another replica after that time (KIP-392).
         self._preferred_s = config.metadata_max_age_ms / 1000
         self.is_open = False
         """Whether fetching is permitted."""
-        self.responses = PartitionResponses(
-            cluster, config, subscription, buffer, self, arrived, reports
-        )
+        self.responses = PartitionResponses(engine, self)
         self._fresh = EARLIEST if config.new_partitions == "earliest" else None
         self._fetchers: dict[int, BrokerFetcher] = {}
         self.second = (self, "second connection")
@@ -149,14 +135,8 @@ class FetchManager:
                 fetcher.moved.fetch_moved()
 
     def _begin_fetcher(self, node_id: int) -> None:
-        fetcher = self._fetchers[node_id] = BrokerFetcher(
-            node_id,
-            self._cluster,
-            self._config,
-            self,
-            self._supervisor,
-        )
-        self._supervisor.spawn(self._run, fetcher, name=f"fetch from broker {node_id}")
+        fetcher = self._fetchers[node_id] = BrokerFetcher(node_id, self._engine)
+        self._engine.supervisor.spawn(self._run, fetcher, name=f"fetch from broker {node_id}")
 
     async def _run(self, fetcher: BrokerFetcher) -> None:
         await fetcher.run()
@@ -174,7 +154,7 @@ class FetchManager:
                 return fetch.preferred
             fetch.use_leader()
             # The leader's fetcher may have to be woken or created.
-            self._supervisor.callbacks.soon(self.update_fetchers)
+            self._engine.supervisor.callbacks.soon(self.update_fetchers)
         return fetch.leader
 
     def reads_from(self, node_id: int) -> bool:

@@ -10,24 +10,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.lifecycle.supervisor import Supervisor
 from aiokclient.cluster.requests.per_item import ItemResults, group_by_leader
-from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.fetching.list_offsets import (
     EpochEnd,
     FoundOffset,
     LookupResult,
-    OffsetLookup,
 )
-from aiokclient.consumer.fetching.responses import PartitionResponses
 from aiokclient.consumer.state.offset_reset import EARLIEST, LATEST, LATEST_TIMESTAMP
 from aiokclient.consumer.state.partition import PartitionState, Phase
-from aiokclient.consumer.state.subscription import Reports, SubscriptionState
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import KafkaError, LeaderNotAvailableError
 from aiokclient.policy import Decision, Scope
+
+if TYPE_CHECKING:
+    from aiokclient.consumer.engine import ConsumerEngine
 
 __all__ = ["PositionResolver"]
 
@@ -37,27 +35,19 @@ NOWHERE = -1
 class PositionResolver:
     """A task that finds positions."""
 
-    def __init__(
-        self,
-        cluster: ClusterClient,
-        config: ConsumerConfig,
-        subscription: SubscriptionState,
-        offsets: OffsetLookup,
-        responses: PartitionResponses,
-        reports: Reports,
-        supervisor: Supervisor,
-    ) -> None:
-        self._cluster = cluster
-        self._subscription = subscription
-        self._offsets = offsets
-        self._responses = responses
-        self._reports = reports
-        self._supervisor = supervisor
+    def __init__(self, engine: ConsumerEngine) -> None:
+        config = engine.config
+        self._cluster = engine.cluster
+        self._subscription = engine.subscription
+        self._offsets = engine.offsets
+        self._responses = engine.fetchers.responses
+        self._reports = engine.reports
+        self._supervisor = engine.supervisor
         self._timeout_s = config.request_timeout_ms / 1000
         self._fresh = EARLIEST if config.new_partitions == "earliest" else LATEST
-        self._backoff = responses.backoff
+        self._backoff = self._responses.backoff
         self._wake = Wakeup()
-        subscription.listen(self._wake.set)
+        engine.subscription.listen(self._wake.set)
 
     async def run(self) -> None:
         """Look up and validate positions that are due. Run until the task is cancelled."""

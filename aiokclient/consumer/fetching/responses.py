@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
-from aiokclient.config.consumer import ConsumerConfig
-from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch, read_batches
+from aiokclient.consumer.fetching.buffer import Damage, PartitionFetch, read_batches
 from aiokclient.consumer.fetching.session import Answer, Wanted
 from aiokclient.consumer.meters import FetchedPartition, FetchMeters
 from aiokclient.consumer.state.offset_reset import NONE
 from aiokclient.consumer.state.partition import PartitionState
-from aiokclient.consumer.state.subscription import PartitionBackoff, Reports, SubscriptionState
-from aiokclient.consumer.state.wakeup import Wakeup
+from aiokclient.consumer.state.subscription import PartitionBackoff
 from aiokclient.errors import (
     KafkaError,
     LogTruncationError,
@@ -36,6 +34,7 @@ from aiokclient.protocol.messages.fetch import FetchResponse, PartitionData
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
+    from aiokclient.consumer.engine import ConsumerEngine
     from aiokclient.consumer.fetching.broker_fetcher import BrokerFetcher
     from aiokclient.consumer.fetching.manager import FetchManager
 
@@ -43,29 +42,17 @@ __all__ = ["EVENTS", "BrokerResponses", "FetchEvent", "PartitionResponses", "Slo
 
 
 class PartitionResponses:
-    """The methods that apply fetch responses to the partitions of one consumer.
+    """The methods that apply fetch responses to the partitions of one consumer."""
 
-    `arrived` is set when there may be new records for the reader.
-    """
-
-    def __init__(
-        self,
-        cluster: ClusterClient,
-        config: ConsumerConfig,
-        subscription: SubscriptionState,
-        buffer: FetchBuffer,
-        manager: FetchManager,
-        arrived: Wakeup,
-        reports: Reports,
-    ) -> None:
-        self._cluster = cluster
-        self._subscription = subscription
-        self._buffer = buffer
+    def __init__(self, engine: ConsumerEngine, manager: FetchManager) -> None:
+        self._cluster = cluster = engine.cluster
+        self._subscription = subscription = engine.subscription
+        self._buffer = engine.buffer
         self._manager = manager
-        self._reports = reports
-        self.arrived = arrived
+        self._reports = engine.reports
+        self.arrived = engine.arrived
         self.meters = FetchMeters(subscription.own_metrics)
-        self.backoff = PartitionBackoff(cluster.clock, config, subscription)
+        self.backoff = PartitionBackoff(cluster.clock, engine.config, subscription)
         self.obstructed: set[TopicPartition] = set()
         """Partitions whose next batch was too large to be received; perhaps it no longer is."""
 
