@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import aiokclient.network.diagnosis as diagnosis
 from aiokclient import threads
@@ -91,7 +91,7 @@ async def authenticate(
         nonlocal step
         number = next(numbers)
         message = f", message {number} of {sasl.mechanism}" if number else f" for {sasl.mechanism}"
-        step = f"{_api_of(request)}{message}"
+        step = f"{request.api_key.api_name}{message}"
         progress.awaited = f"the SASL authentication ({step})"
         return await _ask(requests, request, version)
 
@@ -100,7 +100,11 @@ async def authenticate(
         async with asyncio.timeout(timeout_s):
             return await _converse(ask, broker, requests.versions, sasl, login)
     except TimeoutError:
-        raise _too_slow(broker, timeout_s, step) from None
+        raise diagnosis.NotConnectedError(
+            f"{broker.address} accepted the connection, but did not complete the SASL "
+            f"authentication within {timeout_s:.1f} s. It has not answered {step}.",
+            broker=broker.node_id,
+        ) from None
 
 
 async def authenticate_again(
@@ -132,18 +136,6 @@ async def authenticate_again(
         sasl.on_outcome(login, None)
         broker.renew_session(lifetime_ms)
         connection.resume()
-
-
-def _too_slow(broker: ConnectedBroker, timeout_s: float, step: str) -> diagnosis.NotConnectedError:
-    return diagnosis.NotConnectedError(
-        f"{broker.address} accepted the connection, but did not complete the SASL authentication "
-        f"within {timeout_s:.1f} s. It has not answered {step}.",
-        broker=broker.node_id,
-    )
-
-
-def _api_of(request: Request[Any]) -> str:
-    return request.api_key.api_name
 
 
 async def _converse(
@@ -242,7 +234,7 @@ def _refusal(
 
 
 async def _ask(requests: SetupRequests, request: Request[R], version: int) -> R:
-    broker, api = requests.broker, _api_of(request)
+    broker, api = requests.broker, request.api_key.api_name
     try:
         return await requests.ask(request, version)
     except DisconnectedError as error:

@@ -32,7 +32,6 @@ __all__ = [
 ]
 
 SIGNATURES: tuple[tuple[bytes, str], ...] = (
-    (b"\x15\x03", "a TLS port, but the client uses plaintext. {use_tls}."),
     (b"HTTP", "an HTTP server, not a Kafka broker. Check the port in bootstrap_servers."),
     (b"<!DO", "an HTTP server, not a Kafka broker. Check the port in bootstrap_servers."),
     (b"SSH-", "an SSH server, not a Kafka broker. Check the port in bootstrap_servers."),
@@ -123,9 +122,11 @@ The key is whether the client has a certificate, or None if that is not known.""
 
 def not_kafka(address: str, head: bytes) -> ConnectionSetupError:
     """Return the error for a response that is not a frame of Kafka and begins with `head`."""
+    if head.startswith(b"\x15\x03"):  # An alert of TLS.
+        return tls_port(address)
     for signature, meaning in SIGNATURES:
         if head.startswith(signature):
-            return ConnectionSetupError(f"{address} is {meaning.format(use_tls=USE_TLS)}")
+            return ConnectionSetupError(f"{address} is {meaning}")
     return ConnectionSetupError(
         f"{address} is not a Kafka broker: its answer begins with {head[:16]!r}. "
         "Check host and port in bootstrap_servers."
