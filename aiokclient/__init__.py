@@ -50,14 +50,14 @@ if TYPE_CHECKING:
     )
     from aiokclient.config.security.oidc import OidcClientCredentials, OidcJwtBearer
     from aiokclient.consumer import Consumer, Records
-    from aiokclient.consumer.assignors import (
+    from aiokclient.consumer.assignors.assignor import (
         AssignmentCluster,
         Assignor,
-        CoPartitioned,
         MemberAssignment,
         MemberSubscription,
-        Redundant,
     )
+    from aiokclient.consumer.assignors.co_partitioned import CoPartitioned
+    from aiokclient.consumer.assignors.redundant import Redundant
     from aiokclient.errors import KafkaError
     from aiokclient.group.generation import GroupProtocol
     from aiokclient.group.member import GroupMember
@@ -164,14 +164,14 @@ _MODULES = {
     "AclResourceType": "admin",
     "Admin": "admin",
     "AnyBroker": "cluster.targets",
-    "AssignmentCluster": "consumer.assignors",
-    "Assignor": "consumer.assignors",
+    "AssignmentCluster": "consumer.assignors.assignor",
+    "Assignor": "consumer.assignors.assignor",
     "Broker": "cluster.targets",
     "Client": "client",
     "ClientQuotaEntity": "admin",
     "ClientQuotaFilter": "admin",
     "ClientQuotaName": "admin",
-    "CoPartitioned": "consumer.assignors",
+    "CoPartitioned": "consumer.assignors.co_partitioned",
     "ConfigResource": "admin",
     "Consumer": "consumer",
     "ConsumerRecord": "types",
@@ -185,8 +185,8 @@ _MODULES = {
     "Headers": "types",
     "KafkaError": "errors",
     "Leader": "cluster.targets",
-    "MemberAssignment": "consumer.assignors",
-    "MemberSubscription": "consumer.assignors",
+    "MemberAssignment": "consumer.assignors.assignor",
+    "MemberSubscription": "consumer.assignors.assignor",
     "NewPartitions": "admin",
     "NewTopic": "admin",
     "OAuthToken": "config.security",
@@ -200,7 +200,7 @@ _MODULES = {
     "ProducerRecord": "types",
     "RecordMetadata": "types",
     "Records": "consumer",
-    "Redundant": "consumer.assignors",
+    "Redundant": "consumer.assignors.redundant",
     "ResourcePattern": "admin",
     "ResourcePatternFilter": "admin",
     "SKIP": "types",

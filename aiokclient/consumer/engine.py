@@ -392,7 +392,7 @@ class ConsumerEngine:
         if not wait:
             return
         await self.positions.wait_until_settled(self.group)
-        refusal = None if self.group is None else self.group.find_refusal()
+        refusal = None if self.group is None else self.group.health.find_refusal()
         if refusal is not None:
             self.reports.clear()
             raise refusal
@@ -404,7 +404,7 @@ class ConsumerEngine:
         if self._follower is not None:
             self._follower.assigned.set()
         if self.group is not None:
-            self.group.wake_commits()
+            self.group.commits.wake_commits()
 
     def get_failure(self, *, raised: bool = False) -> BaseException | None:
         """Return the error with which the consumer has failed, or None if it has not failed.

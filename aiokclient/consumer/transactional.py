@@ -161,7 +161,7 @@ class TransactionalReads:
         self._subscription.return_to_committed(
             {state: self._find_fallback(state) for state in states}
         )
-        self._group.commits.told_of_loss(self._forget_taken())
+        self._group.released.mark_told(self._forget_taken())
         self._rewound = states
 
     async def wait_until_offsets_are_found(self, timeout: float) -> None:

@@ -2,10 +2,19 @@
 
 One task, `run`, repeatedly executes the step of the present state and then the transition in the
 table. Events during a step (a response to a heartbeat, a pause) are queued. If the table has a row
-for such an event, it ends the step early. Heartbeats have a task of their own (`heartbeats`).
-`join` builds JoinGroup and SyncGroup, and `coordinator_connection` sends them. The small classes
-before the engine have what it remembers between the steps: whether the member shall be in its
-group, why it joins again, when it may, and by when its handler must have released its work.
+for such an event, it ends the step early. Heartbeats have a task of their own.
+`join` sends JoinGroup and SyncGroup. `RejoinBackoff` says when the member may join again.
+
+A heartbeat is sent `heartbeat_interval_ms` after the previous one, on a connection that only
+heartbeats and commits use, so that neither a waiting JoinGroup nor the throttling of other
+connections delays it. Heartbeats continue while the member joins: a response shows that the
+coordinator is alive, and that it is still the broker at which the JoinGroup waits.
+
+Each heartbeat that the coordinator receives restarts the session. So the session cannot end before
+`session_timeout_ms` have passed since a heartbeat with a response was *sent*. `confirmed` follows
+from that: a member that cannot reach its group stops before the group assigns its partitions to
+another member. `confirmed` is computed at each call, so that it is also correct after the process
+was suspended.
 """
 
 from __future__ import annotations
@@ -19,15 +28,16 @@ import anyio
 
 from aiokclient.background import loop_ends
 from aiokclient.cluster.metadata.snapshot import differ
-from aiokclient.errors import FencedInstanceIdError
-from aiokclient.group.coordinator_connection import CoordinatorConnection
+from aiokclient.cluster.targets import Coordinator
+from aiokclient.errors import FencedInstanceIdError, KafkaError
+from aiokclient.group import requests
 from aiokclient.group.handler import GroupHandler, GroupSettings
-from aiokclient.group.heartbeats import Heartbeats
 from aiokclient.group.join import GroupJoin
 from aiokclient.group.meters import GroupMeters
-from aiokclient.group.states import TABLE, MemberEffect, MemberEvent, MemberState, Transition
+from aiokclient.group.states import CODES, TABLE, MemberEffect, MemberEvent, MemberState, Transition
 from aiokclient.metrics import Labels, OwnMetrics
-from aiokclient.policy import Backoff, Retry
+from aiokclient.network.pool import Purpose
+from aiokclient.policy import Backoff, Decision, Retry, Scope, classify
 from aiokclient.types import GroupMetadata
 
 if TYPE_CHECKING:
@@ -36,7 +46,7 @@ if TYPE_CHECKING:
     from aiokclient.cluster.metadata.snapshot import ClusterMetadata
     from aiokclient.network.event_hub import EventSource
 
-__all__ = ["GroupEngine"]
+__all__ = ["GroupEngine", "Heartbeats"]
 
 ID_S = 5.0
 """Seconds for which a member that is about to leave waits for the member id that it has requested.
@@ -56,84 +66,11 @@ FREE = 5
 """Number of consecutive times that a member joins again without a delay."""
 
 
-class Participation:
-    """The decision whether the member shall be in its group.
+PATIENCE = 0.5
+"""Fraction of the session timeout after which an unanswered heartbeat is sent again.
 
-    `reason` says why it shall not be. After `close`, the member never joins again.
-    """
-
-    __slots__ = ("_changed", "closed", "reason", "wanted")
-
-    def __init__(self) -> None:
-        self.wanted = True
-        self.reason = ""
-        self.closed = False
-        self._changed = asyncio.Event()
-
-    def pause(self, reason: str) -> None:
-        """Keep the member out of the group until `resume`."""
-        self.wanted = False
-        self.reason = reason
-
-    def resume(self) -> None:
-        """Let the member join again, unless it is closed."""
-        if not self.closed:
-            self.wanted = True
-            self._changed.set()
-
-    def close(self) -> None:
-        """Ignore `resume` from now on."""
-        self.closed = True
-
-    async def until_wanted(self) -> None:
-        """Wait until the member shall be in its group."""
-        while not self.wanted:
-            self._changed.clear()
-            await self._changed.wait()
-
-
-class RejoinRequest:
-    """The request of a member that joins again, with a reason, which the brokers log (KIP-800).
-
-    `reason` is None if there is no request. `new_generation` is true if JoinGroup must lead to a
-    new generation, and `reassigns` if the leader must call `assign` again.
-    """
-
-    __slots__ = ("new_generation", "reason", "reassigns")
-
-    def __init__(self) -> None:
-        self.reason: str | None = None
-        self.new_generation = False
-        self.reassigns = False
-
-    def add(self, reason: str | None, *, new_generation: bool = False) -> None:
-        """Request to join again. A reason that is already set remains."""
-        self.reason = self.reason or reason
-        self.new_generation = self.new_generation or new_generation
-
-    def add_assignment(self, reason: str) -> None:
-        """Request another assignment by the leader. A reason that is already set remains."""
-        self.reason = self.reason or reason
-        self.reassigns = True
-
-    def replace_reason(self, reason: str) -> None:
-        """Set the reason, and replace any earlier one."""
-        self.reason = reason
-
-    def take(self) -> tuple[str | None, bool]:
-        """Remove and return the reason, and whether a new generation was requested."""
-        taken = self.reason, self.new_generation
-        self.reason, self.new_generation = None, False
-        return taken
-
-    def take_assignment(self) -> bool:
-        """Remove the request for another assignment, and return whether there was one."""
-        taken, self.reassigns = self.reassigns, False
-        return taken
-
-    def clear_reason(self) -> None:
-        """Remove the reason, because the member rejoins."""
-        self.reason = None
+It is then sent on a new connection.
+"""
 
 
 class RejoinBackoff:
@@ -177,42 +114,116 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-class RebalanceTimes:
-    """The times of a rebalance, on the loop's clock.
+class Heartbeats:
+    """The heartbeats of a member. The engine owns their connection and hears of each response."""
 
-    `since` is when the member began to wait for the next generation, or None. `deadline` is when
-    `before_rejoin` has to return, or infinity while that is not known.
-    """
+    def __init__(self, engine: GroupEngine) -> None:
+        settings = engine.settings
+        self.member = GroupMetadata(settings.group_id)
+        self.last_answer_at = -math.inf
+        """The time of the last request whose response confirmed the membership."""
+        self.last_stable_at = -math.inf
+        """The time of the last request that confirmed the membership outside of a rebalance."""
+        self._engine = engine
+        self._cluster = engine.cluster
+        self._handler = engine.handler
+        self._interval_s = settings.heartbeat_interval_ms / 1000
+        self._session_s = settings.session_timeout_ms / 1000
+        self._due = asyncio.Event()
+        self._was_confirmed = False
+        self._timer: asyncio.TimerHandle | None = None
 
-    __slots__ = ("_timeout_s", "deadline", "since")
+    @property
+    def confirmed(self) -> bool:
+        """Whether the coordinator certainly keeps this member at this moment."""
+        if self.member.generation_id < 0:
+            return False
+        return self._cluster.clock.monotonic() < self.last_answer_at + self._session_s
 
-    def __init__(self, timeout_ms: int) -> None:
-        self.since: float | None = None
-        self.deadline = math.inf
-        self._timeout_s = timeout_ms / 1000
+    def send_for(self, member: GroupMetadata, sent_at: float | None = None) -> None:
+        """Send the heartbeats of this member from now on, the first one immediately. Synchronous.
 
-    def set_waiting(self, waiting: bool) -> None:
-        """Record whether the member waits for the next generation."""
-        if not waiting:
-            self.since = None
-        elif self.since is None:
-            self.since = asyncio.get_running_loop().time()
-
-    def began_after(self, stable_at: float) -> None:
-        """Set the deadline for a rebalance that began after `stable_at`.
-
-        A deadline that is already set and earlier remains.
+        No heartbeats are sent for a member without an id. `sent_at` is the time at which the
+        JoinGroup of the member's generation was sent, or None for a member without a generation.
         """
-        self.deadline = min(self.deadline, stable_at + self._timeout_s)
+        if sent_at is None or member.member_id != self.member.member_id:
+            self.last_answer_at = self.last_stable_at = -math.inf
+        self.member = member
+        self._due.set()
+        if sent_at is None:
+            self._update_confirmed()
+        else:
+            self.on_answer(sent_at)
 
-    def begin_rebalance(self) -> None:
-        """Set the deadline for a rebalance that begins now, unless a deadline is already set."""
-        if self.deadline == math.inf:
-            self.deadline = asyncio.get_running_loop().time() + self._timeout_s
+    def on_answer(self, sent_at: float, *, stable: bool = True) -> None:
+        """Record that the coordinator has answered a request sent at that time. Synchronous."""
+        self.last_answer_at = max(self.last_answer_at, sent_at)
+        if stable:
+            self.last_stable_at = max(self.last_stable_at, sent_at)
+        self._update_confirmed()
 
-    def end_rebalance(self) -> None:
-        """Remove the deadline, because the next generation has begun."""
-        self.deadline = math.inf
+    def _update_confirmed(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        confirmed = self.confirmed
+        if confirmed:
+            # The coordinator's session begins when the request arrives, which is not before it was
+            # sent.
+            when = self.last_answer_at + self._session_s
+            self._timer = self._engine.callbacks.at(when, self._update_confirmed)
+        if confirmed is not self._was_confirmed:
+            self._was_confirmed = confirmed
+            self._handler.on_confirmed_changed(confirmed)
+
+    async def run(self) -> None:
+        """Send heartbeats. Run until the task is cancelled."""
+        clock = self._cluster.clock
+        while True:
+            self._due.clear()
+            if not self.member.member_id:
+                await self._due.wait()
+                continue
+            sent_at, member = clock.monotonic(), self.member
+            await self._send(member, sent_at)
+            if member == self.member:
+                await self._pause(sent_at + self._interval_s)
+
+    async def _pause(self, until: float) -> None:
+        try:
+            async with asyncio.timeout_at(until):
+                await self._due.wait()
+        except TimeoutError:
+            return
+
+    async def _send(self, member: GroupMetadata, sent_at: float) -> None:
+        self._engine.meters.on_heartbeat_sent(sent_at)
+        try:
+            response = await self._cluster.request(
+                requests.heartbeat(member),
+                Coordinator("group", member.group_id),
+                # `sent_at` precedes all attempts. So a response after the session timeout would
+                # confirm nothing.
+                timeout=self._session_s,
+                attempt_timeout=self._session_s * PATIENCE,
+                scope=Scope.GROUP,
+                check=requests.unexpected,
+                purpose=Purpose.GROUP,
+                owner=self._engine,
+            )
+        except KafkaError as error:
+            # What the policy does not retry lasts until the application resolves its cause.
+            if member == self.member and classify(error, Scope.GROUP) is Decision.FAIL:
+                self._handler.report_error(error)
+            return
+        self._engine.meters.on_heartbeat_answered(sent_at)
+        if member != self.member:
+            return
+        event = CODES.get(response.error_code)
+        # REBALANCE_IN_PROGRESS extends the session as well: the coordinator has the member.
+        if event in (None, MemberEvent.REBALANCE):
+            self.on_answer(sent_at, stable=event is None)
+        self._engine.on_heartbeat(member, event)
 
 
 class GroupEngine:
@@ -233,32 +244,35 @@ class GroupEngine:
     ) -> None:
         self.settings = settings
         self.state = MemberState.OUT
-        self._cluster = cluster
-        self._callbacks = supervisor.callbacks
+        self.cluster = cluster
+        self.callbacks = supervisor.callbacks
+        self.handler = handler
+        self.meters = GroupMeters(own_metrics, cluster.clock)
+        self.rebalancing_since: float | None = None
+        """The time, on the loop's clock, at which the wait for a generation began.
+
+        None if the member does not wait."""
+        self.rebalance_deadline = math.inf
+        """The time, on the loop's clock, by which `before_rejoin` has to return."""
         self._log = cluster.make_log("group", settings.group_id)
-        self._handler = handler
         self._events = events
-        self._meters = GroupMeters(own_metrics, cluster.clock)
-        self._heartbeats = Heartbeats(
-            cluster, settings, handler, self, callbacks=self._callbacks, meters=self._meters
-        )
-        supervisor.spawn(self._heartbeats.run, name="heartbeats")
-        retry = Retry(math.inf, Backoff.of(cluster.config), cluster.clock)
-        self._backoff = RejoinBackoff(retry)
-        self._times = RebalanceTimes(settings.rebalance_timeout_ms)
-        self._connection = CoordinatorConnection(cluster, settings, owner=self)
-        self._group_join = GroupJoin(
-            cluster,
-            settings,
-            handler,
-            self,
-            connection=self._connection,
-            heartbeats=self._heartbeats,
-            callbacks=self._callbacks,
-            meters=self._meters,
-        )
-        self._participation = Participation()
-        self._request = RejoinRequest()
+        self.heartbeats = Heartbeats(self)
+        supervisor.spawn(self.heartbeats.run, name="heartbeats")
+        self._backoff = RejoinBackoff(Retry(math.inf, Backoff.of(cluster.config), cluster.clock))
+        self._group_join = GroupJoin(self)
+        self._wanted = asyncio.Event()
+        """An event that is set while the member shall be in its group."""
+        self._wanted.set()
+        self._absence_reason = ""
+        """The reason why the member shall not be in its group."""
+        self._is_closed = False
+        """Whether the member never joins again."""
+        self._rejoin_reason: str | None = None
+        """The reason for joining again, which the brokers log (KIP-800). None: no need to join."""
+        self._needs_generation = False
+        """Whether JoinGroup must lead to a new generation."""
+        self._reassigns = False
+        """Whether the leader must call `assign` again."""
         self._leaving_member = self._group_join.no_member
         self._cut_off: GroupMetadata | None = None
         """The identity with which `leave` must still leave the group; None if it need not.
@@ -268,6 +282,7 @@ class GroupEngine:
         self._renews = False
         self._posted: list[tuple[GroupMetadata | None, MemberEvent]] = []
         self._step: anyio.CancelScope | None = None
+        self._task: asyncio.Task[Any] | None = None
         self._idle = asyncio.Event()
         """An event that is set while `run` is not running."""
         self._idle.set()
@@ -289,37 +304,15 @@ class GroupEngine:
     @property
     def joins(self) -> bool:
         """Whether this is a member or tries to become one. False if it is paused or was refused."""
-        return self._participation.wanted and self.state is not MemberState.FENCED
-
-    @property
-    def confirmed(self) -> bool:
-        """Whether the coordinator certainly keeps this member at this moment."""
-        return self._heartbeats.confirmed
-
-    @property
-    def last_answer_at(self) -> float:
-        """The time, on the loop's clock, at which the last request with a response was sent."""
-        return self._heartbeats.last_answer_at
-
-    @property
-    def rebalancing_since(self) -> float | None:
-        """The time, on the loop's clock, at which the wait for a generation began.
-
-        None if the member does not wait.
-        """
-        return self._times.since
-
-    @property
-    def rebalance_deadline(self) -> float:
-        """The time, on the loop's clock, by which `before_rejoin` has to return."""
-        return self._times.deadline
+        return self._wanted.is_set() and self.state is not MemberState.FENCED
 
     def rejoin(self, reason: str) -> None:
         """Request a new generation. Synchronous.
 
         If a generation is about to begin, another one follows it.
         """
-        self._request.add(reason, new_generation=True)
+        self._rejoin_reason = self._rejoin_reason or reason
+        self._needs_generation = True
         self._post_event(MemberEvent.REBALANCE, only_in=MemberState.STABLE)
 
     def reassign(self, reason: str) -> None:
@@ -328,9 +321,10 @@ class GroupEngine:
         It happens in the same generation if the coordinator supports that. Otherwise, and on other
         members, this is the same as `rejoin`. Synchronous.
         """
-        if not (self._group_join.generation.is_leader and self._connection.resyncs):
+        if not (self._group_join.generation.is_leader and self._group_join.resyncs):
             return self.rejoin(reason)
-        self._request.add_assignment(reason)
+        self._rejoin_reason = self._rejoin_reason or reason
+        self._reassigns = True
         self._post_event(MemberEvent.REBALANCE, only_in=MemberState.STABLE)
 
     def pause(self, reason: str) -> None:
@@ -340,7 +334,7 @@ class GroupEngine:
         lost. A static member sends no LeaveGroup and remains in the group for the session timeout
         (KIP-345).
         """
-        self._participation.pause(reason)
+        self._withhold_member(reason)
         self._post_event(MemberEvent.PAUSED)
 
     def withdraw(self, reason: str, *, at_once: bool) -> None:
@@ -351,12 +345,12 @@ class GroupEngine:
         true. Otherwise it may still be answered for a few seconds, because no commit is possible
         any more once the group has begun a generation without this member.
         """
-        self._participation.pause(reason)
+        self._withhold_member(reason)
         if self.state is MemberState.STABLE:
             self._post_event(MemberEvent.WITHDRAWN)
         elif self.state is MemberState.JOINING and self._step is not None:
             wait_s = 0.0 if at_once and not self._asks_for_id() else ID_S
-            self._step.deadline = asyncio.get_running_loop().time() + wait_s
+            self._step.deadline = _now() + wait_s
 
     def renew_generation(self) -> None:
         """Let the handler begin the present generation once more. Synchronous.
@@ -371,19 +365,29 @@ class GroupEngine:
 
         After `withdraw`, a member that has not left yet stays in the group.
         """
-        self._participation.resume()
+        if not self._is_closed:
+            self._wanted.set()
         if self._step is not None and not self._posted:
             self._step.deadline = math.inf  # `withdraw` may have limited the step.
+
+    def is_current_task(self) -> bool:
+        """Return whether the current task is the one of `run`."""
+        return self._task is not None and asyncio.current_task() is self._task
+
+    def _withhold_member(self, reason: str) -> None:
+        """Keep the member out of the group until `resume`."""
+        self._wanted.clear()
+        self._absence_reason = reason
 
     def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
         """Join as a new member if the client has moved to another cluster."""
         if differ(old.cluster_id, new.cluster_id):
-            self._connection.close_join_connection()
+            self._group_join.close_connection()
             self._post_event(MemberEvent.UNKNOWN_MEMBER)
 
     async def leave(self, reason: str, timeout: float) -> None:
         """Leave the group permanently and end `run`; wait for that at most `timeout` seconds."""
-        self._participation.close()
+        self._is_closed = True
         self.pause(reason)
         try:
             with anyio.move_on_after(timeout):
@@ -394,12 +398,13 @@ class GroupEngine:
             self._leave_is_over = True
             if self._cut_off is not None:
                 self._cut_off = None
-                self._connection.release()
+                self._group_join.release()
 
     async def run(self) -> None:
         """Stay in the group until `leave` or fencing. Raises exceptions of the handler."""
+        self._task = asyncio.current_task()
         self._idle.clear()
-        unsubscribe = self._cluster.updater.subscribe(self._callbacks.guard(self._observe))
+        unsubscribe = self.cluster.updater.subscribe(self.callbacks.guard(self._observe))
         try:
             while not self._has_ended():
                 await self._take_turn()
@@ -411,21 +416,21 @@ class GroupEngine:
         except Exception:
             # The handler has failed, and the client fails with it. The group must not wait for it.
             member = self._member
-            self._group_join.reset_generation(self._group_join.no_member)
+            self._group_join.reset_generation()
             with anyio.move_on_after(LEAVING_S):
                 await self._leave_group(member, "the member has failed")
             raise
         finally:
             unsubscribe()
-            self._group_join.reset_generation(self._group_join.no_member)
+            self._group_join.reset_generation()
             if self._cut_off is None:
-                self._connection.release()
+                self._group_join.release()
             self._idle.set()
 
     # -- executing the table ----------------------------------------------------------------
 
     def _has_ended(self) -> bool:
-        out = self.state is MemberState.OUT and self._participation.closed
+        out = self.state is MemberState.OUT and self._is_closed
         return out or self.state is MemberState.FENCED
 
     async def _take_turn(self) -> None:
@@ -459,30 +464,43 @@ class GroupEngine:
             row.state.value,
             extra={"event": "group_state"},
         )
-        since = self._times.since
-        if event is MemberEvent.SYNCED:
-            self._meters.on_rebalanced(since)
-        elif MemberEffect.LOSE in row.effects and since is not None:
-            self._meters.count_failed_rebalance()
-        self._times.set_waiting(row.state in WAITING)
+        effects, since = row.effects, self.rebalancing_since
+        if row.state not in WAITING:
+            self.rebalancing_since = None
+        elif since is None:
+            self.rebalancing_since = _now()
         if row.state is MemberState.LEAVING and before is not MemberState.LEAVING:
             self._leaving_member = self._member
-            self._group_join.reset_generation(self._group_join.no_member)
-        reason = REASONS.get(event, event.value)
+            self._group_join.reset_generation()
+        group_id, reason = self.settings.group_id, REASONS.get(event, event.value)
         if event is MemberEvent.SYNCED:
-            self._cluster.metrics.counter("group.generations", group=self._id).add()
+            self.meters.on_rebalanced(since)
+            self.cluster.metrics.counter("group.generations", group=group_id).add()
             if self._events is not None:
-                self._events.emit("Rebalanced", group_id=self._id)
-        if MemberEffect.LOSE in row.effects:
-            self._request.replace_reason(reason)
-            self._cluster.metrics.counter("group.losses", group=self._id).add()
+                self._events.emit("Rebalanced", group_id=group_id)
+        elif MemberEffect.LOSE in effects:
+            if since is not None:
+                self.meters.count_failed_rebalance()
+            self._rejoin_reason = reason
+            self.cluster.metrics.counter("group.losses", group=group_id).add()
         if event is MemberEvent.REFUSED:
-            self._participation.pause(reason)
+            self._withhold_member(reason)
         if event is MemberEvent.FENCED:
-            self._handler.report_error(FencedInstanceIdError(resource=f"group {self._id}"))
-        for effect in EFFECTS:
-            if effect in row.effects:
-                await EFFECTS[effect](self, reason)
+            self.handler.report_error(FencedInstanceIdError(resource=f"group {group_id}"))
+        if MemberEffect.TAKE_ID in effects:
+            self.heartbeats.send_for(self._member)
+        if MemberEffect.FORGET_GENERATION in effects:
+            self._group_join.reset_generation(self._member._replace(generation_id=-1))
+        if MemberEffect.FORGET_ID in effects:
+            self._group_join.reset_generation()
+        if MemberEffect.LOSE in effects:
+            await self.handler.on_lost_membership(reason)
+        # The step of the next state waits for the backoff, because an event can end a step early,
+        # but not an effect.
+        if MemberEffect.BACK_OFF in effects:
+            self._backoff.delay()
+        if MemberEffect.BACK_OFF_REPEATED in effects:
+            self._backoff.delay_if_repeated()
 
     def _post_event(
         self,
@@ -499,7 +517,7 @@ class GroupEngine:
         if event is MemberEvent.PAUSED and self._asks_for_id():
             # Wait for the id, because LeaveGroup needs it. Without LeaveGroup, the next rebalance
             # would wait for this member.
-            self._step.deadline = asyncio.get_running_loop().time() + ID_S
+            self._step.deadline = _now() + ID_S
         else:
             self._step.cancel()
 
@@ -509,13 +527,13 @@ class GroupEngine:
             self.state is MemberState.JOINING
             and not self._member.member_id
             and self._member.group_instance_id is None
-            and bool(self._connection.brokers_holding_requests())
+            and bool(self._group_join.brokers_holding_requests())
         )
 
     def on_heartbeat(self, member: GroupMetadata, event: MemberEvent | None) -> None:
         """Handle the response to a heartbeat."""
         waiting = self.state in (MemberState.JOINING, MemberState.SYNCING)
-        if waiting and self._connection.waits_at_former_coordinator():
+        if waiting and self._group_join.waits_at_former_coordinator():
             self._post_event(MemberEvent.MOVED)
         elif event is None or self.state is MemberState.JOINING:
             # While the member joins, the response to a heartbeat may be about an ended generation.
@@ -524,117 +542,100 @@ class GroupEngine:
         elif event is not MemberEvent.REBALANCE:
             self._post_event(event, member)
         elif not waiting:
-            self._times.began_after(self._heartbeats.last_stable_at)
-            self._request.add("the group rebalances")
+            self._limit_rebalance(self.heartbeats.last_stable_at)
+            self._rejoin_reason = self._rejoin_reason or "the group rebalances"
             self._post_event(event, member)
 
-    @property
-    def _id(self) -> str:
-        return self.settings.group_id
+    def _limit_rebalance(self, since: float) -> None:
+        """Set the deadline of a rebalance that began after `since`, unless it is set already."""
+        deadline = since + self.settings.rebalance_timeout_ms / 1000
+        self.rebalance_deadline = min(self.rebalance_deadline, deadline)
 
     @property
     def _member(self) -> GroupMetadata:
         """The identity of this member, which may have an id outside of a generation, too."""
         return self._group_join.generation.metadata
 
-    # -- effects ----------------------------------------------------------------------------
-
-    async def _forget_generation(self, reason: str) -> None:
-        self._group_join.reset_generation(self._member._replace(generation_id=-1))
-
-    async def _forget_id(self, reason: str) -> None:
-        self._group_join.reset_generation(self._group_join.no_member)
-
-    async def _take_id(self, reason: str) -> None:
-        self._heartbeats.send_for(self._member)
-
-    async def _lose(self, reason: str) -> None:
-        await self._handler.on_lost_membership(reason)
-
-    async def _back_off(self, reason: str) -> None:
-        # The step of the next state waits for the backoff, because an event can end a step early,
-        # but not an effect.
-        self._backoff.delay()
-
-    async def _back_off_repeated(self, reason: str) -> None:
-        self._backoff.delay_if_repeated()
-
     # -- steps ------------------------------------------------------------------------------
 
     async def _wait_out(self) -> MemberEvent:
-        await self._participation.until_wanted()
-        self._request.take()
+        while not self._wanted.is_set():
+            await self._wanted.wait()
+        self._rejoin_reason, self._needs_generation = None, False
         return MemberEvent.RESUMED
 
     async def _join(self) -> MemberEvent:
-        if not self._participation.wanted:
+        if not self._wanted.is_set():
             return MemberEvent.WITHDRAWN
         await self._backoff.wait()
-        reason, again = self._request.take()
+        reason, again = self._rejoin_reason, self._needs_generation
+        self._rejoin_reason, self._needs_generation = None, False
         event = None
         try:
             event = await self._group_join.join(reason or "the member starts", again=again)
         finally:
             if event is not MemberEvent.JOINED:
                 # Keep the request for the next JoinGroup.
-                self._request.add(reason, new_generation=again)
+                self._rejoin_reason = self._rejoin_reason or reason
+                self._needs_generation = self._needs_generation or again
         return event
 
     async def _sync(self) -> MemberEvent:
         event = await self._group_join.sync()
         if event in (MemberEvent.SYNCED, MemberEvent.UNASSIGNED):
             self._backoff.on_synced()
-            self._times.end_rebalance()
+            self.rebalance_deadline = math.inf
         return event
 
     async def _begin_generation(self) -> MemberEvent:
         self._renews = False
-        await self._handler.on_generation(self._group_join.generation)
+        await self.handler.on_generation(self._group_join.generation)
         return MemberEvent.BEGAN
 
     async def _stay_in_group(self) -> MemberEvent:
-        if not self._participation.wanted:
+        if not self._wanted.is_set():
             return MemberEvent.WITHDRAWN
-        if self._request.reason is not None:
+        if self._rejoin_reason is not None:
             return MemberEvent.REBALANCE
         if not self._renews:
             await anyio.sleep_forever()
         return MemberEvent.RENEWED
 
     async def _prepare(self) -> MemberEvent:
-        self._times.begin_rebalance()
-        reason = self._request.reason or "the group rebalances"
+        self._limit_rebalance(_now())
+        reason = self._rejoin_reason or "the group rebalances"
         try:
-            async with asyncio.timeout_at(self._times.deadline) as bound:
-                await self._handler.before_rejoin(reason)
+            async with asyncio.timeout_at(self.rebalance_deadline) as bound:
+                await self.handler.before_rejoin(reason)
         except TimeoutError:
             if not bound.expired():
                 raise
             return MemberEvent.LATE
-        if not self._participation.wanted:
+        if not self._wanted.is_set():
             return MemberEvent.RELEASED
         # Kafka's coordinators take one assignment in each generation. Others announce the feature
         # "group.resync".
-        if self._request.new_generation or not self._connection.resyncs:
+        if self._needs_generation or not self._group_join.resyncs:
             return MemberEvent.PREPARED
         if self._group_join.generation.is_leader:
-            if not self._request.take_assignment():
+            reassigns, self._reassigns = self._reassigns, False
+            if not reassigns:
                 return MemberEvent.PREPARED
             self._group_join.request_assignment()
-        self._request.clear_reason()
+        self._rejoin_reason = None
         return MemberEvent.RESYNCING
 
     async def _leave(self) -> MemberEvent:
         member, self._leaving_member = self._leaving_member, self._group_join.no_member
-        await self._leave_group(member, self._participation.reason)
-        await self._handler.on_lost_membership(self._participation.reason)
+        await self._leave_group(member, self._absence_reason)
+        await self.handler.on_lost_membership(self._absence_reason)
         return MemberEvent.LEFT
 
     async def _leave_group(self, member: GroupMetadata, reason: str) -> None:
         # A static member keeps its partitions until its session times out, so that it can return
         # without a rebalance (KIP-345).
         if member.member_id and member.group_instance_id is None:
-            await self._connection.leave(member, reason)
+            await self._group_join.leave(member, reason)
 
 
 STEPS: Mapping[MemberState, Callable[[GroupEngine], Coroutine[Any, Any, MemberEvent]]] = {
@@ -645,15 +646,6 @@ STEPS: Mapping[MemberState, Callable[[GroupEngine], Coroutine[Any, Any, MemberEv
     MemberState.STABLE: GroupEngine._stay_in_group,
     MemberState.PREPARING: GroupEngine._prepare,
     MemberState.LEAVING: GroupEngine._leave,
-}
-
-EFFECTS: Mapping[MemberEffect, Callable[[GroupEngine, str], Coroutine[Any, Any, None]]] = {
-    MemberEffect.TAKE_ID: GroupEngine._take_id,
-    MemberEffect.FORGET_GENERATION: GroupEngine._forget_generation,
-    MemberEffect.FORGET_ID: GroupEngine._forget_id,
-    MemberEffect.LOSE: GroupEngine._lose,
-    MemberEffect.BACK_OFF: GroupEngine._back_off,
-    MemberEffect.BACK_OFF_REPEATED: GroupEngine._back_off_repeated,
 }
 
 REASONS: Mapping[MemberEvent, str] = {

@@ -1,5 +1,9 @@
 """The steps by which a member enters a generation: JoinGroup, assignment on the leader, SyncGroup.
 
+JoinGroup and SyncGroup have a connection of their own. It is closed when such a request is
+abandoned, because the broker would answer later requests only after that one. It is also closed
+when the generation begins, because it is not needed until the next rebalance.
+
 If a follower joins again with unchanged metadata, the coordinator returns the present generation.
 A follower that needs a new generation therefore offers an additional protocol with a unique name,
 which the group can never choose.
@@ -18,7 +22,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.cluster.lifecycle.public_calls import own_cancellation
-from aiokclient.cluster.lifecycle.supervisor import Callbacks
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import (
     AssignmentFailedError,
@@ -26,13 +29,14 @@ from aiokclient.errors import (
     InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
     KafkaError,
+    UnsupportedVersionError,
     error_for,
 )
 from aiokclient.group import requests
-from aiokclient.group.handler import Generation, GroupHandler, GroupSettings, MemberInfo
-from aiokclient.group.meters import GroupMeters
+from aiokclient.group.handler import Generation, MemberInfo
 from aiokclient.group.states import CODES, MemberEvent
 from aiokclient.log.limited_log import LimitedLog
+from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Decision, Retry, Scope, classify
 from aiokclient.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -43,9 +47,7 @@ from aiokclient.types import GroupMetadata
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.group.coordinator_connection import CoordinatorConnection
     from aiokclient.group.engine import GroupEngine
-    from aiokclient.group.heartbeats import Heartbeats
     from aiokclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 __all__ = ["GroupJoin", "describe_group"]
@@ -57,37 +59,35 @@ FAILED_ASSIGNMENTS = 10
 """The longest delay after a failed assignment, in units of `retry_backoff_max_ms`. Each attempt
 costs the whole group a rebalance."""
 
+RESYNC = "group.resync"
+"""The feature by which the embedded cluster announces that it accepts a second assignment in one
+generation. Kafka has no such feature."""
+
+MARGIN_S = 5.0
+"""Seconds after the rebalance timeout until a response to JoinGroup counts as lost."""
+
 DESCRIBING_S = 3.0
-"""Seconds within which the coordinator has to describe the group."""
+"""Seconds within which the coordinator has to describe the group, if nothing else is given."""
 
 
 class GroupJoin:
     """The generation of a member, and the requests that lead to the next one."""
 
-    def __init__(
-        self,
-        cluster: ClusterClient,
-        settings: GroupSettings,
-        handler: GroupHandler,
-        engine: GroupEngine,
-        *,
-        connection: CoordinatorConnection,
-        heartbeats: Heartbeats,
-        callbacks: Callbacks,
-        meters: GroupMeters,
-    ) -> None:
+    def __init__(self, engine: GroupEngine) -> None:
+        cluster, settings = engine.cluster, engine.settings
         self.no_member = GroupMetadata(
             settings.group_id, group_instance_id=settings.group_instance_id
         )
         self.generation = Generation(self.no_member, "", "", b"")
+        self._engine = engine
         self._cluster = cluster
         self._settings = settings
-        self._handler = handler
-        self._connection = connection
-        self._heartbeats = heartbeats
-        self._engine = engine
-        self._callbacks = callbacks
-        self._meters = meters
+        self._handler = engine.handler
+        self._heartbeats = engine.heartbeats
+        self._meters = engine.meters
+        self._target = Coordinator("group", settings.group_id)
+        self._request_s = cluster.config.request_timeout_ms / 1000
+        self._rebalance_s = settings.rebalance_timeout_ms / 1000
         backoff = Backoff.of(cluster.config)
         backoff = backoff._replace(maximum_s=backoff.maximum_s * FAILED_ASSIGNMENTS)
         self._assigning = Retry(math.inf, backoff, cluster.clock)
@@ -96,8 +96,9 @@ class GroupJoin:
         self._offered: list[tuple[str, bytes]] = []
         self._assignments: dict[str, bytes] | None = None
 
-    def reset_generation(self, member: GroupMetadata) -> None:
-        """Leave the generation and continue with this identity. Synchronous."""
+    def reset_generation(self, member: GroupMetadata | None = None) -> None:
+        """Leave the generation and continue with this identity, or with none. Synchronous."""
+        member = member or self.no_member
         self.generation = Generation(member, "", "", b"")
         self._assignments = None
         self._cancel_retry()
@@ -127,7 +128,8 @@ class GroupJoin:
             reason,
         )
         sent_at = self._cluster.clock.monotonic()
-        answer = await self._send_long(self._connection.join, request)
+        # The response may take as long as a whole rebalance.
+        answer = await self._send_long(request, max(self._rebalance_s + MARGIN_S, self._request_s))
         if isinstance(answer, MemberEvent):
             return answer
         event = CODES.get(answer.error_code)
@@ -183,12 +185,12 @@ class GroupJoin:
         if self._assignments is None:
             self._assignments = await self._assign(generation)
         sent_at = self._cluster.clock.monotonic()
-        answer = await self._send_long(
-            self._connection.sync,
-            requests.sync(
-                generation.metadata, protocol_type, generation.protocol, self._assignments
-            ),
+        request = requests.sync(
+            generation.metadata, protocol_type, generation.protocol, self._assignments
         )
+        # The response waits only for the leader's assignment. The request is sent again after the
+        # request timeout, so that a lost response on an open connection costs no more time.
+        answer = await self._send_long(request, self._request_s)
         if isinstance(answer, MemberEvent):
             return answer
         event = CODES.get(answer.error_code)
@@ -199,7 +201,7 @@ class GroupJoin:
             return self._report_refusal(error)
         # Only JoinGroup and SyncGroup, which wait at the broker, need a connection of their own.
         # The next ones may be hours away.
-        self._connection.close_join_connection()
+        self.close_connection()
         self._meters.on_synced(sent_at)
         self._heartbeats.on_answer(sent_at)
         return self._take_assignment(bytes(answer.assignment))
@@ -232,7 +234,7 @@ class GroupJoin:
 
     async def _call_assign(self, generation: Generation) -> Mapping[str, bytes]:
         """Call the handler's `assign` within the rebalance timeout."""
-        limit_s = self._settings.rebalance_timeout_ms / 1000
+        limit_s = self._rebalance_s
         try:
             async with asyncio.timeout(limit_s) as bound:
                 with own_cancellation("assign()", AssignmentFailedError):
@@ -250,7 +252,7 @@ class GroupJoin:
     def _retry_later(self) -> None:
         self._cancel_retry()
         delay_s = self._assigning.pause_s()
-        self._retry = self._callbacks.later(
+        self._retry = self._engine.callbacks.later(
             delay_s, self._engine.rejoin, "the last assignment failed"
         )
 
@@ -259,12 +261,27 @@ class GroupJoin:
             self._retry.cancel()
             self._retry = None
 
-    # -- failures of requests ---------------------------------------------------------------
+    # -- requests that the coordinator may hold ---------------------------------------------
 
-    async def _send_long(self, send: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
-        """Return the response to a request, or the event for its failure."""
+    async def _send_long(self, request: Any, timeout_s: float) -> Any:
+        """Return the response to a request, or the event for its failure.
+
+        It is repeated after retriable errors. A failure or cancellation closes the connection.
+        """
+        answered = False
         try:
-            return await send(request)
+            answer = await self._cluster.request(
+                request,
+                self._target,
+                timeout=math.inf,
+                attempt_timeout=timeout_s,
+                scope=Scope.GROUP,
+                check=requests.unexpected,
+                purpose=Purpose.JOIN,
+                owner=self,
+            )
+            answered = True
+            return answer
         except KafkaError as error:
             if classify(error, Scope.GROUP) is Decision.FAIL:
                 await explain(self._cluster, request, error)
@@ -272,10 +289,73 @@ class GroupJoin:
             text, extra = "Joining the group failed: %s", {"event": "group_join_failed"}
             self._log.write(logging.INFO, ("join", type(error)), text, error, extra=extra)
             return MemberEvent.FAULT
+        finally:
+            # The broker may hold the request until the rebalance ends, and reads nothing after it
+            # on this connection before that.
+            if not answered:
+                self.close_connection()
 
     def _report_refusal(self, error: KafkaError) -> MemberEvent:
         self._handler.report_error(error)
         return MemberEvent.REFUSED
+
+    # -- the coordinator ------------------------------------------------------------------
+
+    @property
+    def resyncs(self) -> bool:
+        """Whether the coordinator accepts several assignments by the leader in one generation."""
+        known = self._cluster.coordinators.find_cached("group", self._settings.group_id)
+        if known is None:
+            return False
+        connection = self._cluster.connected(known, Purpose.GROUP, self._engine)
+        return connection is not None and connection.broker.features.get(RESYNC, 0) > 0
+
+    def waits_at_former_coordinator(self) -> bool:
+        """Return whether a request waits at a broker that is no longer the coordinator."""
+        known = self._cluster.coordinators.find_cached("group", self._settings.group_id)
+        holding = self.brokers_holding_requests()
+        return known is not None and bool(holding) and known not in holding
+
+    def brokers_holding_requests(self) -> list[int]:
+        """Return the brokers that have not yet answered a JoinGroup or SyncGroup."""
+        return [
+            node_id
+            for node_id in self._cluster.metadata.brokers
+            if (connection := self._cluster.connected(node_id, Purpose.JOIN, self))
+            and connection.in_flight
+        ]
+
+    async def leave(self, member: GroupMetadata, reason: str) -> None:
+        """Send LeaveGroup for a member. A failure is only logged."""
+        # Brokers before 2.4 do not know a list of members to remove (LeaveGroup 3, KIP-345).
+        for batched in (True, False):
+            try:
+                await self._cluster.request(
+                    requests.leave(member, reason, batched=batched),
+                    self._target,
+                    timeout=min(self._settings.session_timeout_ms / 1000, self._request_s),
+                    scope=Scope.GROUP,
+                    check=requests.left,
+                    purpose=Purpose.GROUP,
+                    owner=self._engine,
+                )
+                return
+            except UnsupportedVersionError:
+                continue
+            except Exception as error:
+                # Leaving is optional: the session timeout removes the member anyway.
+                text, extra = "Could not leave the group: %s", {"event": "group_leave_failed"}
+                self._log.write(logging.INFO, "leave", text, error, extra=extra)
+                return
+
+    def close_connection(self) -> None:
+        """Close the connection of JoinGroup and SyncGroup. Synchronous."""
+        self._cluster.release(self)
+
+    def release(self) -> None:
+        """Close all connections of the member. Synchronous."""
+        self.close_connection()
+        self._cluster.release(self._engine)
 
 
 async def explain(cluster: ClusterClient, request: Any, error: KafkaError) -> None:
@@ -299,8 +379,10 @@ async def _protocols(cluster: ClusterClient, request: JoinGroupRequest) -> str:
     return f"The group of type {group.protocol_type!r} uses {group.protocol_data!r}. {mine}"
 
 
-async def describe_group(cluster: ClusterClient, group_id: str) -> DescribedGroup:
-    """Return the coordinator's description of a group, within DESCRIBING_S."""
+async def describe_group(
+    cluster: ClusterClient, group_id: str, timeout_s: float = DESCRIBING_S
+) -> DescribedGroup:
+    """Return the coordinator's description of a group."""
 
     def refusal(response: DescribeGroupsResponse) -> KafkaError | None:
         return error_for(response.groups[0].error_code) if response.groups else None
@@ -308,7 +390,7 @@ async def describe_group(cluster: ClusterClient, group_id: str) -> DescribedGrou
     response = await cluster.request(
         DescribeGroupsRequest(groups=[group_id]),
         Coordinator("group", group_id),
-        timeout=DESCRIBING_S,
+        timeout=timeout_s,
         scope=Scope.ADMIN,
         check=refusal,
     )

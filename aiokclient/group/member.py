@@ -42,30 +42,17 @@ LEAVING_S = 1.0
 """Seconds of a close that are reserved for leaving the group."""
 
 
-class MembershipTask:
-    """The task of a member. It has no strong reference to the `MemberLifecycle`."""
+async def keep_membership(
+    engine: GroupEngine, handler: MemberHandler, anchor: Anchor[Lifecycle]
+) -> None:
+    """Stay in the group until the member leaves or is fenced. Fencing fails the member.
 
-    def __init__(
-        self, engine: GroupEngine, handler: MemberHandler, member: Anchor[Lifecycle]
-    ) -> None:
-        self._engine = engine
-        self._handler = handler
-        self._member = member
-        self._task: asyncio.Task[Any] | None = None
-
-    def is_current_task(self) -> bool:
-        """Return whether the current task is the task of this member."""
-        return self._task is not None and asyncio.current_task() is self._task
-
-    async def run(self) -> None:
-        """Stay in the group until the member leaves or is fenced. Fencing fails the member."""
-        self._task = asyncio.current_task()
-        await self._engine.run()
-        error = self._handler.last_error
-        if self._engine.state is MemberState.FENCED and error is not None:
-            member = self._member.get()
-            if member is not None:
-                member._fail(error)
+    The task has no strong reference to the member.
+    """
+    await engine.run()
+    member, error = anchor.get(), handler.last_error
+    if engine.state is MemberState.FENCED and member is not None and error is not None:
+        member._fail(error)
 
 
 class MemberLifecycle(Lifecycle):
@@ -79,7 +66,6 @@ class MemberLifecycle(Lifecycle):
         super().__init__(config, client)
         self._handler: MemberHandler | None = None
         self._engine: GroupEngine | None = None
-        self._membership: MembershipTask | None = None
         self._own_metrics: OwnMetrics | None = None
 
     def _make_handler(self) -> MemberHandler:
@@ -110,8 +96,9 @@ class MemberLifecycle(Lifecycle):
         own_metrics.owner = self._engine
         self._cluster.metrics.add_owner(own_metrics)
         self._unsubscribe.append(own_metrics.end_owner)
-        self._membership = MembershipTask(self._engine, handler, self._anchor)
-        self._supervisor.spawn(self._membership.run, name="membership")
+        self._supervisor.spawn(
+            keep_membership, self._engine, handler, self._anchor, name="membership"
+        )
         watch = LoopWatch(self._cluster.metrics, self._config.group_id, self._config.client_id)
         self._supervisor.spawn(watch.run, name="watch over the loop")
 
@@ -128,7 +115,7 @@ class MemberLifecycle(Lifecycle):
         await self._engine.leave("the member is closed", max(deadline - clock.monotonic(), 0.0))
 
     def _waits_for_caller(self) -> str:
-        called_back = self._membership is not None and self._membership.is_current_task()
+        called_back = self._engine is not None and self._engine.is_current_task()
         return "assign()" if called_back else ""
 
     def _on_failure(self, error: BaseException) -> None:
@@ -156,7 +143,7 @@ class MemberLifecycle(Lifecycle):
         if (
             engine.state is not MemberState.OUT
             and engine.metadata.member_id
-            and not engine.confirmed
+            and not engine.heartbeats.confirmed
         ):
             found.append(f"the coordinator of the group {group} does not answer")
         return found

@@ -264,7 +264,7 @@ class Candidate(MemberLifecycle):
             raise self.not_writer_error()
 
     def _find_last_answer_time(self) -> float:
-        return -math.inf if self._engine is None else self._engine.last_answer_at
+        return -math.inf if self._engine is None else self._engine.heartbeats.last_answer_at
 
     def not_writer_error(self) -> NotWriterError:
         """Return the error to raise when this member is no longer the writer."""

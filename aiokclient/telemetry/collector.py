@@ -17,6 +17,7 @@ the calls of `take_metrics` and `restart` belong to the next time span.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import math
 from collections import Counter as Count
@@ -135,7 +136,7 @@ class ClientCollector:
             max(self._taken_at - self._began, SHORTEST_S),
             self._lag.value,
             wanted,
-            partitions=partitions,
+            partitions,
         )
         gone = self._metrics.take_ended_topics()
         return Collected(points, application, points.most + len(application), gone)
@@ -299,6 +300,7 @@ def rows_of_partitions(kind: str) -> int:
     return sum("partition" in row.labels for row in ROWS[kind])
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class ClientPoints:
     """The points of one client at one moment.
 
@@ -307,50 +309,39 @@ class ClientPoints:
     whether the series of partitions are included.
     """
 
-    def __init__(
-        self,
-        connections: Sample,
-        children: Sequence[Sample],
-        before: dict[int, Sample],
-        seconds: float,
-        lag: HistogramValue,
-        wanted: Container[str],
-        *,
-        partitions: bool,
-    ) -> None:
-        self._connections = connections
-        self._children = children
-        self._before = before
-        self._seconds = seconds
-        self._lag = lag
-        self._wanted = wanted
-        self._partitions = partitions
-        self.further = 0
-        """The number of series without the label `partition`, after the points were computed."""
+    connections: Sample
+    children: Sequence[Sample]
+    before: dict[int, Sample]
+    seconds: float
+    lag: HistogramValue
+    wanted: Container[str]
+    partitions: bool
+    further: int = 0
+    """The number of series without the label `partition`, after the points were computed."""
 
     @property
     def most(self) -> int:
         """An upper estimate of the number of points."""
         found = 0
-        for (kind, membership), count in Count(map(_sort, self._children)).items():
-            rows = rows_of(kind, membership, self._partitions)
-            wanted = [row for row in rows if row.name in self._wanted]
+        for (kind, membership), count in Count(map(_sort, self.children)).items():
+            rows = rows_of(kind, membership, self.partitions)
+            wanted = [row for row in rows if row.name in self.wanted]
             found += count * sum(MANY if row.labels else 1 for row in wanted)
-        for kind in {child.kind for child in self._children}:
-            found += sum(row.name in self._wanted for row in SHARED_ROWS[kind])
+        for kind in {child.kind for child in self.children}:
+            found += sum(row.name in self.wanted for row in SHARED_ROWS[kind])
         return found
 
     def compute_points(self) -> list[Point]:
         """Compute the points. Call it once, in any thread."""
         points: list[Point] = []
         series = further = 0
-        counts = COUNT in self._wanted
+        counts = COUNT in self.wanted
         for sample, rows, resource in self._sample_rows():
             for row in rows:
                 if row.name == COUNT:
                     continue
                 before = len(points)
-                if row.name in self._wanted:
+                if row.name in self.wanted:
                     points += self._points_of(sample, row, resource)
                     count = len(points) - before
                 else:
@@ -359,18 +350,18 @@ class ClientPoints:
                 further += 0 if "partition" in row.labels else count
         self.further = further
         if counts:
-            for _, resource in _sharers(self._children):
-                number = self._connections.number
+            for _, resource in _sharers(self.children):
+                number = self.connections.number
                 points.append(Point(COUNT, PointKind.GAUGE, float(series), (), resource, number))
         return points
 
     def _sample_rows(self) -> Iterator[tuple[Sample, Sequence[Row], Labels]]:
         """Yield all samples, with their rows and attributes."""
-        for child in self._children:
-            rows = rows_of(child.kind, child.membership, self._partitions)
+        for child in self.children:
+            rows = rows_of(child.kind, child.membership, self.partitions)
             yield child, rows, child.resource
-        for kind, resource in _sharers(self._children):
-            yield self._connections, SHARED_ROWS[kind], resource
+        for kind, resource in _sharers(self.children):
+            yield self.connections, SHARED_ROWS[kind], resource
 
     def _points_of(self, sample: Sample, row: Row, resource: Labels) -> Iterator[Point]:
         kind = KINDS.get(row.way, PointKind.GAUGE)
@@ -381,13 +372,13 @@ class ClientPoints:
         self, sample: Sample, row: Row
     ) -> Iterator[tuple[Labels, float | HistogramValue]]:
         if row.way is Way.HISTOGRAM:
-            yield (), self._lag
+            yield (), self.lag
             return
         divisors: dict[Labels, Change] = {}
         if row.divisor:
             divisors = dict(self._read_changes(sample, row.divisor, row.labels))
         for labels, change in self._read_changes(sample, row.key, row.labels):
-            yield labels, compute(row, change, divisors.get(labels), self._seconds)
+            yield labels, compute(row, change, divisors.get(labels), self.seconds)
 
     def _read_changes(
         self, sample: Sample, key: str, names: tuple[str, ...]
@@ -396,8 +387,8 @@ class ClientPoints:
 
         If the object does not measure the key, the changes are those of the connections.
         """
-        source = sample if sample.has_key(key) else self._connections
-        found = changes(source, self._before.get(source.number), key)
+        source = sample if sample.has_key(key) else self.connections
+        found = changes(source, self.before.get(source.number), key)
         return found if found or names else [((), NOTHING)]
 
 

@@ -50,8 +50,7 @@ from aiokclient.telemetry.subscription import DEFAULT_INTERVAL_S, Subscription, 
 
 if TYPE_CHECKING:
     from aiokclient.telemetry.collector import ClientCollector
-    from aiokclient.telemetry.payload import Payload
-    from aiokclient.telemetry.pushes import Pushes
+    from aiokclient.telemetry.pushes import Payload, Pushes
 
 __all__ = ["LAST_PUSH_S", "ReportingClient", "Reporter"]
 
@@ -470,13 +469,14 @@ class Reporter:
 
         Returns None if the client is closed meanwhile, unless this is for the last push.
         """
-        encoding = self._pushes.take_metrics(subscription)
-        if not encoding.takes_long:
-            return self._pushes.add_payloads(encoding.encode_metrics())
-        thread = threads.run(encoding.encode_metrics)
+        pushes = self._pushes
+        collected = pushes.take_metrics(subscription)
+        if not pushes.takes_long(collected):
+            return pushes.add_payloads(pushes.encode_metrics(collected, subscription))
+        thread = threads.run(pushes.encode_metrics, collected, subscription)
         if not await self._wait_for_future(thread, at_least_s=math.inf if last else 0.0):
             return None
-        return self._pushes.add_payloads(thread.result())
+        return pushes.add_payloads(thread.result())
 
     async def _exchange_messages(
         self, message: Request[R], at_least_s: float

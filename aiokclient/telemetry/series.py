@@ -18,15 +18,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from aiokclient.errors.local import ArgumentTypeError
-from aiokclient.log.client_log import ClientLog
 from aiokclient.metrics import Labels, Metrics, MetricValue, OwnMetrics
-from aiokclient.telemetry.application import ApplicationMetric, ApplicationMetrics
 from aiokclient.telemetry.bridged import NAMESPACE, PUSHED, largest_counts
 from aiokclient.telemetry.points import HistogramValue, PointKind
 
 if TYPE_CHECKING:
-    from aiokclient.config.client import ClientConfig
     from aiokclient.telemetry.collector import ClientCollector
+    from aiokclient.telemetry.otel.metrics import MetricBridge
 
 __all__ = ["CLIENT_ID", "ClientSeries", "MeasuredClient", "Series", "SeriesOfClients"]
 
@@ -44,21 +42,6 @@ KINDS: Final = {
 }
 
 Value = float | HistogramValue
-Registered = Callable[[ClientLog, ApplicationMetric], None]
-"""A function that is called for each metric that the application registers with a client."""
-
-
-class MeasuredCluster(Protocol):
-    """The part of a client that measures. Several producers, consumers, and admins may share it."""
-
-    @property
-    def config(self) -> ClientConfig: ...
-    @property
-    def metrics(self) -> Metrics: ...
-    @property
-    def application_metrics(self) -> ApplicationMetrics: ...
-    def make_collector(self) -> ClientCollector: ...
-    def make_log(self, part: str, /) -> ClientLog: ...
 
 
 class MeasuredClient(Protocol):
@@ -84,24 +67,25 @@ class Series(NamedTuple):
 class ClientSeries:
     """The series of one client. Objects that share a client have the same series.
 
-    `registered` is called for each metric that the application registers with one of these objects.
+    `bridge` hears of each metric that the application registers with one of these objects.
     """
 
-    def __init__(self, client: MeasuredClient, registered: Registered | None = None) -> None:
+    def __init__(self, client: MeasuredClient, bridge: MetricBridge | None = None) -> None:
         if isinstance(client, type) or not callable(getattr(client, "_observe_with", None)):
             raise ArgumentTypeError(
                 f"{client!r} has no metrics. Pass a Client, Producer, Consumer, or Admin."
             )
         self._client = weakref.ref(client)
-        self._registered = registered
+        self._bridge = bridge
         self._unwatch: Callable[[], None] | None = None
         self._cluster: tuple[Metrics, ClientCollector] | None = None
-        self._client_id = ""
+        self.client_id = ""
         self._known: dict[OwnMetrics, None] = {}
         """The objects that were measured last time."""
         self._ended: dict[tuple[str, Labels], float] = {}
         """The sums of objects that were measured before, and have ended."""
-        self._last: list[Series] = []
+        self.last: list[Series] = []
+        """The series that `take_series` has taken last, without the label `client_id`."""
         # After the end of the loop, any thread may take series. No call waits for this lock: taking
         # calls functions of the application, which may read the series themselves.
         self._taking = threading.Lock()
@@ -119,15 +103,6 @@ class ClientSeries:
         All objects that share a client have the same source.
         """
         return self._cluster and self._cluster[0]
-
-    @property
-    def client_id(self) -> str:
-        return self._client_id
-
-    @property
-    def last(self) -> list[Series]:
-        """The series that `take_series` has taken last, without the label `client_id`."""
-        return self._last
 
     def take_series(self) -> threading.Event | None:
         """Take the series. If the event loop runs in another thread, let that thread take them.
@@ -167,27 +142,27 @@ class ClientSeries:
             return  # The reader gets the series that were taken last.
         try:
             if self._cluster is not None:
-                self._last = self._read_series(*self._cluster, in_loop=in_loop)
+                self.last = self._read_series(*self._cluster, in_loop=in_loop)
         except Exception:  # A client that is failing or closing may not be able to measure.
             return
         finally:
             self._taking.release()
 
-    def _on_cluster(self, cluster: MeasuredCluster) -> None:
-        """Read the metrics of this cluster client from now on, even after it is closed."""
-        self._cluster = cluster.metrics, cluster.make_collector()
-        self._client_id = cluster.config.client_id
-        self._known, self._ended = {}, {}
-        self._watch_application(cluster)
+    def _on_cluster(self, cluster: Any) -> None:
+        """Read the metrics of this `ClusterClient` from now on, even after it is closed.
 
-    def _watch_application(self, cluster: MeasuredCluster) -> None:
-        registered, log = self._registered, cluster.make_log("telemetry")
-        if registered is not None:
-            self._unwatch = cluster.application_metrics.watch_metrics(partial(registered, log))
+        Several producers, consumers, and admins may share it.
+        """
+        self._cluster = cluster.metrics, cluster.make_collector()
+        self.client_id = cluster.config.client_id
+        self._known, self._ended = {}, {}
+        if self._bridge is not None:
+            on_registered = partial(self._bridge.on_registered, cluster.make_log("telemetry"))
+            self._unwatch = cluster.application_metrics.watch_metrics(on_registered)
 
     def end_watch(self) -> None:
         """Stop following the metrics of the application. Synchronous, idempotent."""
-        self._registered = None
+        self._bridge = None
         if self._unwatch is not None:
             self._unwatch()
 
@@ -271,10 +246,10 @@ class SeriesOfClients:
         self._names: dict[ClientSeries, tuple[str, int]] = {}
 
     def add_client(
-        self, client: MeasuredClient, registered: Registered | None = None
+        self, client: MeasuredClient, bridge: MetricBridge | None = None
     ) -> ClientSeries:
-        """Read the series of this client from now on. See `ClientSeries` for `registered`."""
-        series = ClientSeries(client, registered)
+        """Read the series of this client from now on. See `ClientSeries` for `bridge`."""
+        series = ClientSeries(client, bridge)
         with self._lock:
             self._clients[series] = None
         return series

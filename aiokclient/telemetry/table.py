@@ -30,7 +30,6 @@ __all__ = [
 PREFIX = "org.apache.kafka."
 PREFIXES = {"producer": "producer.", "consumer": "consumer.", "admin": "admin.client."}
 """The prefix that the names of the connections' metrics have for each kind of client."""
-OWN_PREFIXES = {kind: f"{kind}.aiokclient." for kind in PREFIXES}
 
 COUNT = f"{PREFIX}kafka.count.count"
 """The number of series, which the collector itself counts."""
@@ -257,14 +256,10 @@ def _named(prefix: str, rows: Iterable[Row]) -> tuple[Row, ...]:
     return tuple(row._replace(name=f"{PREFIX}{prefix}{row.name}") for row in rows)
 
 
-_SINGLE = {
-    "producer": (("producer.", PRODUCER), ("producer.aiokclient.", OWN_PRODUCER)),
-    "consumer": (("consumer.", CONSUMER), ("consumer.aiokclient.", OWN_CONSUMER)),
+ROWS: dict[str, tuple[Row, ...]] = {
+    "producer": (*_named("producer.", PRODUCER), *_named("producer.aiokclient.", OWN_PRODUCER)),
+    "consumer": (*_named("consumer.", CONSUMER), *_named("consumer.aiokclient.", OWN_CONSUMER)),
     "admin": (),
-}
-ROWS = {
-    kind: tuple(row for prefix, rows in parts for row in _named(prefix, rows))
-    for kind, parts in _SINGLE.items()
 }
 """The rows of one object, by its kind, with complete names."""
 
@@ -272,7 +267,7 @@ SHARED_ROWS = {
     kind: (
         *_named("", COMMON),
         *_named(prefix, NETWORK),
-        *_named(OWN_PREFIXES[kind], OWN),
+        *_named(f"{kind}.aiokclient.", OWN),
     )
     for kind, prefix in PREFIXES.items()
 }

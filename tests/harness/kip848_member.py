@@ -9,7 +9,6 @@ from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.targets import AnyBroker, Broker
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.consumer import ConsumerConfig
-from aiokclient.consumer.membership.base import MembershipParts
 from aiokclient.consumer.membership.kip848.membership import Kip848Membership
 from aiokclient.consumer.state.offset_reset import EARLIEST
 from aiokclient.consumer.state.subscription import Reports, Subscription, SubscriptionState
@@ -109,8 +108,11 @@ class Member:
         self.reading = Reading(name, owners)
         self.reports: list[Exception] = []
         self.changes = 0
-        self._state = SubscriptionState(EARLIEST)
-        self._topics = SubscribedTopics(self.cluster, self.config, Reports(Wakeup(), self._state))
+        self.group_id = self.config.group_id
+        self.rebalancer = self.reading
+        self.subscription = SubscriptionState(EARLIEST)
+        reports = Reports(Wakeup(), self.subscription)
+        self.topics = SubscribedTopics(self.cluster, self.config, reports)
         self._subscription: Subscription | None = None
         self._running = False
         owners.reads[name] = self._reads
@@ -120,18 +122,8 @@ class Member:
 
     async def __aenter__(self) -> "Member":
         await self.cluster.start()
-        reading, coordinator = cast(Any, self.reading), cast(Any, self)
-        self.membership = Kip848Membership(
-            MembershipParts(
-                cluster=self.cluster,
-                config=self.config,
-                subscription=self._state,
-                topics=self._topics,
-                reconciler=reading,
-                coordinator=coordinator,
-                supervisor=self.cluster.supervisor,
-            )
-        )
+        self.supervisor = self.cluster.supervisor
+        self.membership = Kip848Membership(cast(Any, self))
         self.cluster.supervisor.spawn(self.membership.run, name="membership")
         self._running = True
         return self
@@ -170,8 +162,8 @@ class Member:
         wanted = topics[0] if topics and not isinstance(topics[0], str) else topics
         subscription = Subscription(wanted)
         self._subscription = subscription
-        self._state.subscribe(subscription)
-        await self._topics.follow_topics(subscription)
+        self.subscription.subscribe(subscription)
+        await self.topics.follow_topics(subscription)
         self.membership.on_subscription_changed()
 
     @property

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aiokclient import Consumer, State, TopicPartition
-from aiokclient.consumer.assignors import decode_assignment
+from aiokclient.consumer.assignors.wire import decode_assignment
 from aiokclient.errors import ConcurrentReadError, IllegalStateError, ProtocolError
 from aiokclient.testing import EmbeddedCluster
 from aiokclient.testing.simulation.network import Weather

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from aiokclient import Consumer, Producer, threads
-from aiokclient.consumer.assignors import Range
+from aiokclient.consumer.assignors.strategy import Range
 from aiokclient.errors import AssignmentFailedError
 from aiokclient.testing import EmbeddedCluster
 

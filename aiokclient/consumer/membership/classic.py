@@ -27,21 +27,22 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from aiokclient import threads
 from aiokclient.cluster.lifecycle.ownership import Anchor
-from aiokclient.consumer.assignors import (
-    BUILT_IN,
+from aiokclient.consumer.assignors.assignor import (
     AssignmentCluster,
     MemberAssignment,
     MemberSubscription,
     RebalanceProtocol,
+    rebalance_protocol,
+)
+from aiokclient.consumer.assignors.strategy import BUILT_IN, make_assignors
+from aiokclient.consumer.assignors.validation import validate
+from aiokclient.consumer.assignors.wire import (
     decode_assignment,
     decode_members,
     decode_subscription,
     encode_assignment,
     encode_subscription,
-    make_assignors,
-    rebalance_protocol,
 )
-from aiokclient.consumer.assignors.validation import validate
 from aiokclient.consumer.membership.rewind import requests as rewind_requests
 from aiokclient.errors import (
     AssignmentFailedError,
@@ -62,8 +63,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from aiokclient.cluster.metadata.snapshot import ClusterMetadata
-    from aiokclient.consumer.assignors import Assignor
-    from aiokclient.consumer.membership.base import MembershipParts
+    from aiokclient.consumer.assignors.assignor import Assignor
+    from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
     from aiokclient.protocol.messages.describe_groups import DescribedGroup
     from aiokclient.types import GroupMetadata
 
@@ -90,15 +91,15 @@ class ClassicMembership:
 
     protocol_type = "consumer"
 
-    def __init__(self, parts: MembershipParts) -> None:
-        config = parts.config
-        assert config.group_id is not None
-        self._parts = parts
-        self._rebalances = parts.cluster.metrics.counter(
-            "consumer.rebalances", group=config.group_id
-        )
-        self._reconciler = parts.reconciler
-        self._subscription = parts.subscription
+    def __init__(self, coordinator: ConsumerCoordinator) -> None:
+        cluster, config = coordinator.cluster, coordinator.config
+        group_id = coordinator.group_id
+        self._coordinator = coordinator
+        self._cluster = cluster
+        self._rebalances = cluster.metrics.counter("consumer.rebalances", group=group_id)
+        self._reconciler = coordinator.rebalancer
+        self._rewinder = coordinator.rewinder
+        self._subscription = coordinator.subscription
         self._session_s = config.session_timeout_ms / 1000
         self._rebalance_s = config.max_poll_interval_ms / 1000
         given: list[Any] = [
@@ -114,23 +115,21 @@ class ClassicMembership:
                 self._assignors[assignor.name].hold(assignor)
         self._protocol = rebalance_protocol(assignors)
         settings = GroupSettings(
-            config.group_id,
+            group_id,
             config.group_instance_id,
             config.session_timeout_ms,
             config.max_poll_interval_ms,
             config.heartbeat_interval_ms,
         )
         self._engine = GroupEngine(
-            parts.cluster,
+            cluster,
             settings,
             self,
-            parts.supervisor,
-            own_metrics=parts.subscription.own_metrics,
+            coordinator.supervisor,
+            own_metrics=coordinator.subscription.own_metrics,
         )
-        self._watch = TopicWatch(self, parts)
-        self._log = LimitedLog(
-            parts.cluster.make_log("consumer", config.group_id), parts.cluster.clock
-        )
+        self._watch = TopicWatch(self, coordinator)
+        self._log = LimitedLog(cluster.make_log("consumer", group_id), cluster.clock)
         self._owned_in = -1
         self._begun: Generation | None = None
         self._asked: tuple[str, ...] = ()
@@ -162,7 +161,7 @@ class ClassicMembership:
     @property
     def confirmed_until(self) -> float:
         """The time until which the coordinator certainly keeps this member."""
-        return self._engine.last_answer_at + self._session_s
+        return self._engine.heartbeats.last_answer_at + self._session_s
 
     @property
     def joins(self) -> bool:
@@ -177,7 +176,7 @@ class ClassicMembership:
     @property
     def answered_at(self) -> float:
         """The time of the last request whose response confirmed the membership."""
-        return self._engine.last_answer_at
+        return self._engine.heartbeats.last_answer_at
 
     @property
     def settled(self) -> bool:
@@ -194,7 +193,7 @@ class ClassicMembership:
         finally:
             self._watch.stop()
         if self._engine.state is MemberState.FENCED:
-            raise FencedInstanceIdError(resource=f"group {self._parts.config.group_id}")
+            raise FencedInstanceIdError(resource=f"group {self._coordinator.group_id}")
 
     def on_subscription_changed(self) -> None:
         """Use a new subscription. Synchronous."""
@@ -250,8 +249,6 @@ class ClassicMembership:
         """Return the subscription of this member, for each strategy."""
         topics = self._asked = tuple(self._watch.find_topics())
         owned = tuple(self._reconciler.list_owned())
-        rewinder = self._parts.rewinder
-        wanted = {} if rewinder is None else rewinder.wanted
         offered = []
         for name in self._assignors:
             wish = MemberSubscription(
@@ -262,9 +259,10 @@ class ClassicMembership:
                 # by now (KIP-792).
                 self._owned_in if owned else -1,
                 # For assignors that place partitions near their replicas (KIP-881).
-                self._parts.config.client_rack,
+                self._coordinator.config.client_rack,
             )
-            offered.append((name, rewind_requests.append(encode_subscription(wish), wanted)))
+            data = encode_subscription(wish)
+            offered.append((name, rewind_requests.append(data, self._rewinder.wanted)))
         return offered
 
     async def before_return(self) -> None:
@@ -276,7 +274,7 @@ class ClassicMembership:
         settings, asked = self._engine.settings, frozenset(self._watch.find_topics())
         self._has_assigned = False
         try:
-            group = await describe_group(self._parts.cluster, settings.group_id)
+            group = await describe_group(self._cluster, settings.group_id)
         except KafkaError as error:
             if classify(error, Scope.ADMIN) is not Decision.FAIL:
                 self._fits = False  # Nothing is known, so that the group must assign anew.
@@ -310,7 +308,7 @@ class ClassicMembership:
         wishes = decode_members(members)
         topics = sorted({topic for wish in wishes.values() for topic in wish.topics})
         await self._refresh_metadata(topics)
-        cluster = assignable(self._parts.cluster.metadata, topics)
+        cluster = assignable(self._cluster.metadata, topics)
         self._has_assigned = True
         self._watch.on_leading(topics)
         wanted = rewind_requests.merged(member.metadata for member in members)
@@ -359,8 +357,9 @@ class ClassicMembership:
         if is_new:
             self._rebalances.add()
             self._watch_topics(generation)
-            self._tell_assignor(generation, assignment)
-            self._parts.coordinator.on_identity_changed()
+            assignor = self._find_assignor(generation.protocol)
+            assignor.on_assignment(assignment, generation.metadata)
+            self._coordinator.on_identity_changed()
         assigned = dict.fromkeys(assignment.partitions)
         deadline = asyncio.get_running_loop().time() + self._rebalance_s - MARGIN_S
         revoked = await self._release_partitions(
@@ -378,12 +377,12 @@ class ClassicMembership:
         if is_new and not self._fits:
             self._fits = True
             self._engine.rejoin("the assignment was made for other topics or partitions")
-        if is_new and self._parts.rewinder is not None:
-            self._parts.rewinder.execute_requests(rewind_requests.read(generation.assignment))
+        if is_new:
+            self._rewinder.execute_requests(rewind_requests.read(generation.assignment))
 
     async def on_lost_membership(self, reason: str) -> None:
         """Lose all partitions that this member owns."""
-        self._parts.coordinator.on_identity_changed()
+        self._coordinator.on_identity_changed()
         if owned := self._reconciler.list_owned():
             text, extra = "This member lost its partitions: %s", {"event": "group_lost"}
             self._log.write(logging.WARNING, ("lost", reason), text, reason, extra=extra)
@@ -391,11 +390,11 @@ class ClassicMembership:
 
     def on_confirmed_changed(self, confirmed: bool) -> None:
         """Check again until when records may be delivered. Synchronous."""
-        self._parts.coordinator.on_identity_changed()
+        self._coordinator.on_identity_changed()
 
     def report_error(self, error: Exception) -> None:
         """Make the next request for records raise an error of the group. Synchronous."""
-        self._parts.coordinator.on_group_error(error)
+        self._coordinator.on_group_error(error)
 
     # -- steps
 
@@ -419,7 +418,7 @@ class ClassicMembership:
             topics |= former.group_topics if former is not None else frozenset()
             self._watch.on_leading(sorted(topics))
         if former is not None:
-            cluster = assignable(self._parts.cluster.metadata, sorted(topics))
+            cluster = assignable(self._cluster.metadata, sorted(topics))
             existing = {tp for topic in topics for tp in cluster.partitions(topic)}
             self._fits = self._fits and existing <= former.group_owns
 
@@ -448,17 +447,13 @@ class ClassicMembership:
             raise ClosedError("This Consumer was dropped without close().")
         return assignor
 
-    def _tell_assignor(self, generation: Generation, assignment: MemberAssignment) -> None:
-        assignor = self._find_assignor(generation.protocol)
-        assignor.on_assignment(assignment, generation.metadata)
-
     def _is_wanted(self, tp: TopicPartition) -> bool:
         return self._subscription.is_wanted(tp)
 
     async def _refresh_metadata(self, topics: Sequence[str] | None) -> None:
         """Refresh the metadata of topics (None for all); if that fails, use the old metadata."""
         try:
-            await self._parts.cluster.updater.refresh(topics, timeout=LOOK_S)
+            await self._cluster.updater.refresh(topics, timeout=LOOK_S)
         except Exception as error:  # The other members wait, even if this client has failed.
             text, extra = "A rebalance uses older metadata: %s", {"event": "metadata_outdated"}
             self._log.write(logging.INFO, "look", text, error, extra=extra)
@@ -467,18 +462,18 @@ class ClassicMembership:
 class TopicWatch:
     """A watch that tells the membership when the group needs new assignments."""
 
-    def __init__(self, membership: ClassicMembership, parts: MembershipParts) -> None:
+    def __init__(self, membership: ClassicMembership, coordinator: ConsumerCoordinator) -> None:
         self._membership = membership
-        self._cluster = parts.cluster
-        self._topics = parts.topics
-        self._callbacks = parts.supervisor.callbacks
+        self._cluster = coordinator.cluster
+        self._topics = coordinator.topics
+        self._callbacks = coordinator.supervisor.callbacks
         self._matched: list[str] | None = None
         self._assigned: Layout | None = None
         self._seen: tuple[object, object] | None = None
         self._first = 0.0
         self._timer: asyncio.TimerHandle | None = None
         observe = self._callbacks.guard(self._on_metadata)
-        self._unsubscribe = parts.cluster.updater.subscribe(observe)
+        self._unsubscribe = self._cluster.updater.subscribe(observe)
 
     def stop(self) -> None:
         """Stop watching. Synchronous."""

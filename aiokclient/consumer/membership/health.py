@@ -27,8 +27,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiokclient.cluster.targets import Coordinator
-from aiokclient.consumer.assignors import decode_assignment
+from aiokclient.consumer.assignors.wire import decode_assignment
 from aiokclient.errors import KafkaError, error_for
+from aiokclient.group.join import describe_group
 from aiokclient.group.loop_watch import LoopWatch
 from aiokclient.policy import Backoff, Scope
 from aiokclient.protocol.api import ApiKey
@@ -36,19 +37,11 @@ from aiokclient.protocol.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
 )
-from aiokclient.protocol.messages.describe_groups import DescribeGroupsRequest
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.lifecycle.supervisor import Supervisor
-    from aiokclient.config.consumer import ConsumerConfig
-    from aiokclient.consumer.delivery.in_progress import InProgress
-    from aiokclient.consumer.delivery.read_lock import ReadLock
-    from aiokclient.consumer.membership.base import Membership
     from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
-    from aiokclient.consumer.state.subscription import SubscriptionState
-    from aiokclient.protocol.schema import Request
 
 __all__ = ["SHOWN_S", "MembershipHealth", "PollIntervalWatch", "RebalanceWatch", "named"]
 
@@ -74,27 +67,17 @@ SYNCING: Final = "CompletingRebalance"
 class MembershipHealth:
     """The watches of one membership, and the last refusal by the group."""
 
-    def __init__(
-        self,
-        coordinator: ConsumerCoordinator,
-        cluster: ClusterClient,
-        config: ConsumerConfig,
-        subscription: SubscriptionState,
-        in_progress: InProgress,
-        read_lock: ReadLock,
-    ) -> None:
-        assert config.group_id is not None
-        self._clock = cluster.clock
-        self._group_id = config.group_id
+    def __init__(self, coordinator: ConsumerCoordinator) -> None:
+        config = coordinator.config
+        self._clock = coordinator.cluster.clock
+        self._group_id = coordinator.group_id
         self._membership = coordinator.membership
         self._reconciler = coordinator.rebalancer
-        self._poll_watch = PollIntervalWatch(
-            coordinator, read_lock, in_progress, config.max_poll_interval_ms / 1000
+        self._poll_watch = PollIntervalWatch(coordinator)
+        self._loop_watch = LoopWatch(
+            coordinator.cluster.metrics, coordinator.group_id, config.client_id
         )
-        self._loop_watch = LoopWatch(cluster.metrics, config.group_id, config.client_id)
-        self._rebalance_watch = RebalanceWatch(
-            cluster, config, subscription, coordinator.membership
-        )
+        self._rebalance_watch = RebalanceWatch(coordinator)
         self._refusal: tuple[Exception, float] | None = None
 
     def start(self, supervisor: Supervisor) -> None:
@@ -135,17 +118,11 @@ class MembershipHealth:
 class PollIntervalWatch:
     """A task that tells the coordinator once each time that the poll interval is exceeded."""
 
-    def __init__(
-        self,
-        coordinator: ConsumerCoordinator,
-        read_lock: ReadLock,
-        in_progress: InProgress,
-        interval_s: float,
-    ) -> None:
+    def __init__(self, coordinator: ConsumerCoordinator) -> None:
         self._coordinator = coordinator
-        self._read_lock = read_lock
-        self._in_progress = in_progress
-        self._interval_s = interval_s
+        self._read_lock = coordinator.read_lock
+        self._in_progress = coordinator.in_progress
+        self._interval_s = coordinator.config.max_poll_interval_ms / 1000
         self._told = -math.inf
         self._said = ""
 
@@ -207,21 +184,14 @@ class RebalanceWatch:
     It does not use the connection of the heartbeats, because nothing may delay heartbeats.
     """
 
-    def __init__(
-        self,
-        cluster: ClusterClient,
-        config: ConsumerConfig,
-        subscription: SubscriptionState,
-        membership: Membership,
-    ) -> None:
-        assert config.group_id is not None
-        self._cluster = cluster
-        self._group_id = config.group_id
-        self._membership = membership
-        self._subscription = subscription
+    def __init__(self, coordinator: ConsumerCoordinator) -> None:
+        config = coordinator.config
+        self._cluster = coordinator.cluster
+        self._group_id = coordinator.group_id
+        self._membership = coordinator.membership
+        self._subscription = coordinator.subscription
         self._timeout_s = config.request_timeout_ms / 1000
         self._newer = config.group_protocol != "classic"
-        self._describe = self._describe_newer if self._newer else self._describe_classic
         self._generation = -1
         self._began = math.inf
         self._stable = False
@@ -291,7 +261,8 @@ class RebalanceWatch:
                 self._asking_since = self._cluster.clock.monotonic()
                 await self._describe_group()
                 self._asking_since = None
-                self._next = self._cluster.clock.monotonic() + self._pause_s()
+                clock = self._cluster.clock
+                self._next = clock.monotonic() + ASKING.delay(self._asked, clock.rng)
                 self._asked += 1
             await asyncio.sleep(LOOK_S)
 
@@ -304,7 +275,8 @@ class RebalanceWatch:
             return
         self._not_found = None
         try:
-            self._on_description(await self._describe())
+            describe = self._describe_newer if self._newer else self._describe_classic
+            self._on_description(await describe())
             self._unanswered = None
         except KafkaError as error:
             # A refusal, such as a missing permission, is no reason for the rebalance.
@@ -336,9 +308,6 @@ class RebalanceWatch:
                 self._next = min(self._next, since + SHOWN_S)
         return now >= self._next
 
-    def _pause_s(self) -> float:
-        return ASKING.delay(self._asked, self._cluster.clock.rng)
-
     def _on_description(self, group: GroupSnapshot) -> None:
         me = self._membership.metadata.member_id
         others = {key: other for key, other in group.members.items() if key != me}
@@ -360,7 +329,7 @@ class RebalanceWatch:
     # -- requests
 
     async def _describe_classic(self) -> GroupSnapshot:
-        group = await self._request_description(DescribeGroupsRequest(groups=[self._group_id]))
+        group = await describe_group(self._cluster, self._group_id, self._timeout_s)
         members = {}
         for each in group.members:
             data = bytes(each.member_assignment)
@@ -369,9 +338,14 @@ class RebalanceWatch:
         return GroupSnapshot(group.group_state, members)
 
     async def _describe_newer(self) -> GroupSnapshot:
-        group = await self._request_description(
-            ConsumerGroupDescribeRequest(group_ids=[self._group_id])
+        response = await self._cluster.request(
+            ConsumerGroupDescribeRequest(group_ids=[self._group_id]),
+            Coordinator("group", self._group_id),
+            timeout=self._timeout_s,
+            scope=Scope.ADMIN,
+            check=_refusal,
         )
+        group = response.groups[0]
         members = {}
         for each in group.members:
             owned, wanted = _partitions(each.assignment), _partitions(each.target_assignment)
@@ -380,16 +354,6 @@ class RebalanceWatch:
             label = _label(each, each.instance_id)
             members[each.member_id] = MemberSnapshot(label, list(owned), missing, late)
         return GroupSnapshot(group.group_state, members)
-
-    async def _request_description(self, request: Request[Any]) -> Any:
-        response = await self._cluster.request(
-            request,
-            Coordinator("group", self._group_id),
-            timeout=self._timeout_s,
-            scope=Scope.ADMIN,
-            check=_refusal,
-        )
-        return response.groups[0]
 
 
 def _refusal(response: Any) -> KafkaError | None:

@@ -27,7 +27,7 @@ import anyio
 
 from aiokclient.cluster.lifecycle.ownership import Weakly
 from aiokclient.consumer.membership.health import SHOWN_S, named
-from aiokclient.consumer.membership.listener import ListenerCalls, tell
+from aiokclient.consumer.membership.listener import tell
 from aiokclient.consumer.state.partition import PartitionState, Withheld
 from aiokclient.errors import KafkaError
 from aiokclient.log.limited_log import LimitedLog
@@ -35,12 +35,7 @@ from aiokclient.policy import Decision, Scope, classify
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.cluster.client import ClusterClient
-    from aiokclient.consumer.delivery.in_progress import InProgress
     from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
-    from aiokclient.consumer.membership.offsets.auto_commit import AutoCommit
-    from aiokclient.consumer.state.subscription import SubscriptionState
-    from aiokclient.network.event_hub import EventSource
 
 __all__ = ["PartitionReconciler"]
 
@@ -53,33 +48,18 @@ class PartitionReconciler:
     """The object that takes and releases partitions for a membership.
 
     The membership makes one call at a time. The calls raise the errors of the listener. The
-    membership must not catch these errors, because they fail the consumer. `calls` marks the calls
-    of the listener.
+    membership must not catch these errors, because they fail the consumer.
     """
 
     _told_idle = Weakly()
     """The listener that was told that no partitions are owned; `self` if no listener was told."""
 
-    def __init__(
-        self,
-        cluster: ClusterClient,
-        subscription: SubscriptionState,
-        in_progress: InProgress,
-        auto_commit: AutoCommit,
-        coordinator: ConsumerCoordinator,
-        *,
-        calls: ListenerCalls,
-        events: EventSource,
-        group_id: str,
-    ) -> None:
+    def __init__(self, coordinator: ConsumerCoordinator) -> None:
+        cluster, subscription = coordinator.cluster, coordinator.subscription
         self._cluster = cluster
         self._subscription = subscription
-        self._in_progress = in_progress
-        self._auto_commit = auto_commit
+        self._in_progress = coordinator.in_progress
         self._coordinator = coordinator
-        self._calls = calls
-        self._events = events
-        self._group_id = group_id
         self._log = LimitedLog(subscription.client_log, cluster.clock)
         self._turn = asyncio.Lock()
         self._bound = math.inf
@@ -139,7 +119,7 @@ class PartitionReconciler:
                 )
             # The group waits until the partitions are revoked. A commit that waited for the group
             # would wait for itself.
-            with self._auto_commit.without_waiting():
+            with self._coordinator.commits.without_waiting():
                 is_member = await self._commit(states, deadline)
                 await self._release_partitions(states, "revoked" if is_member else "lost")
 
@@ -211,7 +191,7 @@ class PartitionReconciler:
         text = "Partitions were %s: %s"
         self._log.write(logging.INFO, (how, names), text, how, names, extra={"event": event})
         changes = {how: frozenset(tps)}
-        self._events.emit("Rebalanced", group_id=self._group_id, **changes)
+        self._coordinator.events.emit("Rebalanced", group_id=self._coordinator.group_id, **changes)
 
     def _withhold_partitions(self, tps: Collection[TopicPartition]) -> list[PartitionState]:
         owned = dict.fromkeys(self.list_owned())
@@ -240,7 +220,7 @@ class PartitionReconciler:
         """Commit processed records; return whether this consumer is still a member."""
         timeout = deadline - asyncio.get_running_loop().time()
         try:
-            refused = await self._auto_commit.commit(states, timeout)
+            refused = await self._coordinator.auto_commit.commit(states, timeout)
         except KafkaError as failure:
             text = "Processed records could not be committed: %s"
             key, extra = ("commit", type(failure)), {"event": "commit_failed"}
@@ -256,7 +236,7 @@ class PartitionReconciler:
         self._log.write(logging.WARNING, key, text, tp, error, extra=extra)
         decision = classify(error, Scope.OFFSET_COMMIT)
         if decision is Decision.FAIL:
-            self._coordinator.report_error(error)
+            self._coordinator.reports.add(error)
         return decision is not Decision.RECOVER
 
     async def _release_partitions(self, states: Sequence[PartitionState], how: str) -> None:
@@ -301,7 +281,7 @@ class PartitionReconciler:
             return
         time = asyncio.get_running_loop().time
         self._calling = method, (began := time())
-        with self._calls.enter_call():
+        with self._coordinator.listener_calls.enter_call():
             try:
                 await tell(listener, method, tps)
             except Exception:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from aiokclient.errors import IllegalStateError
 from aiokclient.errors.local import ArgumentTypeError
@@ -31,9 +31,9 @@ except ImportError as error:
     ) from error
 
 from aiokclient.telemetry.otel.classes import is_instrumented, with_methods
-from aiokclient.telemetry.otel.consuming import ConsumerTracing, TracedConsumer
+from aiokclient.telemetry.otel.consuming import ConsumerTracing
 from aiokclient.telemetry.otel.metrics import bridge_to
-from aiokclient.telemetry.otel.producing import ProducerTracing, TracedProducer
+from aiokclient.telemetry.otel.producing import ProducerTracing
 from aiokclient.telemetry.otel.spans import Spans
 
 if TYPE_CHECKING:
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 __all__ = ["Instrumentation", "instrument"]
 
 SCOPE = "aiokclient"
-
-Method = Callable[..., Any]
 
 
 class Instrumentation:
@@ -104,17 +102,15 @@ def instrument(
     bridge = bridge_to(get_meter_provider() if meter_provider is None else meter_provider)
     client: Any = x
     spans = Spans(get_tracer(SCOPE, tracer_provider=tracer_provider), client._config)
-    kind: Any = type(x)
-    methods: dict[str, Method] = {}
     tracing: ProducerTracing | ConsumerTracing | None = None
-    if hasattr(kind, "send_many"):
-        tracing = ProducerTracing(spans, cast(type[TracedProducer], kind))
-    elif hasattr(kind, "tracked"):
-        tracing = ConsumerTracing(spans, cast(type[TracedConsumer], kind))
-    undo: list[Callable[[], None]] = [bridge.add_client(x)]
-    if tracing is not None:
-        methods |= tracing.make_methods()
-    undo.append(with_methods(x, methods))
+    if hasattr(type(x), "send_many"):
+        tracing = ProducerTracing(spans, type(x))
+    elif hasattr(type(x), "tracked"):
+        tracing = ConsumerTracing(spans, type(x))
+    undo = [
+        bridge.add_client(x),
+        with_methods(x, {} if tracing is None else tracing.make_methods()),
+    ]
     if tracing is not None:
         tracing.on_open(client)
         undo.append(tracing.undo_tracing)

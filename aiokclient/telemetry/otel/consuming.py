@@ -43,7 +43,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from time import time_ns
 from types import CodeType, FrameType
-from typing import Any, Final, NamedTuple, Protocol, Self
+from typing import Any, Final, NamedTuple, Self
 
 from opentelemetry import context as current_context
 from opentelemetry.context import Context, create_key, get_value, set_value
@@ -58,10 +58,10 @@ from aiokclient.telemetry.otel.headers import (
     links_to,
     with_processed,
 )
-from aiokclient.telemetry.otel.spans import COMMIT, COUNT, POLL, PROCESS, Spans, being, fail
-from aiokclient.types import ConsumerRecord, TopicPartition
+from aiokclient.telemetry.otel.spans import COMMIT, COUNT, POLL, PROCESS, Spans, being, ended, fail
+from aiokclient.types import ConsumerRecord
 
-__all__ = ["ConsumerTracing", "TracedConsumer"]
+__all__ = ["ConsumerTracing"]
 
 PROCESSING: Final = create_key("aiokclient-processing")
 """The key under which a context has the `Processing` that made the context current."""
@@ -119,21 +119,21 @@ class Processing:
 class TracedIterator:
     """An iterator for one loop, which yields the results of another iterator.
 
-    `method` is the name of the consumer's method that has returned the other iterator.
+    `tracked` says whether that is an iterator of `Consumer.tracked`.
     """
 
-    __slots__ = ("__weakref__", "_code", "_inner", "_method", "_present", "_tracing")
+    __slots__ = ("__weakref__", "_code", "_inner", "_present", "_tracing", "_tracked")
 
-    def __init__(self, inner: Any, method: str, tracing: ConsumerTracing) -> None:
+    def __init__(self, inner: Any, tracing: ConsumerTracing, *, tracked: bool) -> None:
         self._inner = inner
-        self._method = method
+        self._tracked = tracked
         self._tracing = tracing
         self._present: Processing | None = None
         self._code: CodeType | None = None
         """The code of the function with the loop."""
 
     def __aiter__(self) -> Self:
-        return type(self)(self._inner, self._method, self._tracing)
+        return type(self)(self._inner, self._tracing, tracked=self._tracked)
 
     async def __anext__(self) -> Any:
         self._leave()
@@ -146,7 +146,7 @@ class TracedIterator:
         except BaseException as error:
             self._tracing.on_request_failed(error, began_ns)
             raise
-        self._present = self._tracing.begin_processing(self._method, taken, began_ns)
+        self._present = self._tracing.begin_processing(taken, began_ns, tracked=self._tracked)
         return taken
 
     def _leave(self) -> None:
@@ -249,24 +249,6 @@ Method = Callable[..., Any]
 Record = ConsumerRecord[Any, Any]
 
 
-class TracedConsumer(Protocol):
-    """A consumer that can be traced."""
-
-    _engine: Any
-
-    def __aiter__(self) -> Any: ...
-    def until_end(self) -> Any: ...
-    def batches(self, *args: Any, **named: Any) -> Any: ...
-    def tracked(self, *args: Any, **named: Any) -> Any: ...
-    def arrow_batches(self, *args: Any, **named: Any) -> Any: ...
-    def done(self, record: Record) -> None: ...
-    def mark_processed(self) -> None: ...
-    def assignment(self) -> set[TopicPartition]: ...
-    async def poll(self, *args: Any, **named: Any) -> Any: ...
-    async def get(self, *args: Any, **named: Any) -> Any: ...
-    async def commit(self, *args: Any, **named: Any) -> None: ...
-
-
 class Read(NamedTuple):
     """The attributes of the delivered records in the spans of a request and of the processing."""
 
@@ -278,9 +260,9 @@ class Read(NamedTuple):
 class ConsumerTracing:
     """The traced methods of one consumer."""
 
-    def __init__(self, spans: Spans, kind: type[TracedConsumer]) -> None:
+    def __init__(self, spans: Spans, kind: Any) -> None:
         self._spans = spans
-        self._kind: Any = kind
+        self._kind = kind
         self._tracked: dict[tuple[str, int, int], Span] = {}
         """The spans of records of `tracked` that are not done."""
         self._undo: Callable[[], None] | None = None
@@ -298,8 +280,9 @@ class ConsumerTracing:
         def iteration(name: str) -> Method:
             original = getattr(self._kind, name)
 
-            def traced(consumer: TracedConsumer, *args: Any, **named: Any) -> TracedIterator:
-                return TracedIterator(original(consumer, *args, **named), name, self)
+            def traced(consumer: Any, *args: Any, **named: Any) -> TracedIterator:
+                inner = original(consumer, *args, **named)
+                return TracedIterator(inner, self, tracked=name == "tracked")
 
             return traced
 
@@ -310,7 +293,7 @@ class ConsumerTracing:
         def request(name: str) -> Method:
             original = getattr(self._kind, name)
 
-            async def traced(consumer: TracedConsumer, *args: Any, **named: Any) -> Any:
+            async def traced(consumer: Any, *args: Any, **named: Any) -> Any:
                 began_ns = time_ns()
                 try:
                     found = await original(consumer, *args, **named)
@@ -327,21 +310,21 @@ class ConsumerTracing:
     def _end_methods(self) -> dict[str, Method]:
         kind = self._kind
 
-        def done(consumer: TracedConsumer, record: Record) -> None:
+        def done(consumer: Any, record: Record) -> None:
             kind.done(consumer, record)
             self._done(record)
 
-        def mark_processed(consumer: TracedConsumer) -> None:
+        def mark_processed(consumer: Any) -> None:
             self._end_tracked()
             kind.mark_processed(consumer)
 
-        async def _close(consumer: TracedConsumer, *, graceful: bool, timeout: float) -> None:
+        async def _close(consumer: Any, *, graceful: bool, timeout: float) -> None:
             try:
                 await kind._close(consumer, graceful=graceful, timeout=timeout)
             finally:
                 self._end_tracked()
 
-        async def _open(consumer: TracedConsumer, wait: bool) -> None:
+        async def _open(consumer: Any, wait: bool) -> None:
             await kind._open(consumer, wait)
             self.on_open(consumer)
 
@@ -352,7 +335,7 @@ class ConsumerTracing:
             "_open": _open,
         }
 
-    def on_open(self, consumer: TracedConsumer) -> None:
+    def on_open(self, consumer: Any) -> None:
         """Trace the commits by the consumer itself, once it is started."""
         if self._undo is not None:
             self._undo()
@@ -372,33 +355,28 @@ class ConsumerTracing:
 
     # -- processing
 
-    def begin_processing(self, method: str, taken: Any, began_ns: int) -> Processing | None:
-        """Begin to process what the iterator of a method has returned.
+    def begin_processing(self, taken: Any, began_ns: int, *, tracked: bool) -> Processing | None:
+        """Begin to process a record, a list of records, or an Arrow record batch.
 
-        It was requested at `began_ns`, in nanoseconds since the epoch.
+        With `tracked`, the span of the record ends with `done`. `began_ns` is the time of the
+        request. Return None if no spans are made.
         """
         if not self._spans.is_active:
             return None
-        if method == "tracked":
-            return self._begin_tracked(taken)
-        if method == "batches":
+        if isinstance(taken, list):
             return self._process_many(_read(taken), began_ns)
-        if method == "arrow_batches":
+        if not isinstance(taken, ConsumerRecord):
             return self._process_many(_read_table(taken), began_ns)
         span, context = self._start(taken)
-        return Processing(span, context)
-
-    def _begin_tracked(self, record: Record) -> Processing:
-        """Begin to process one record of `tracked`, whose span ends with `done`."""
-        span, context = self._start(record)
-        key = record.topic, record.partition, record.offset
-        earlier = self._tracked.pop(key, None)
-        if earlier is not None:
-            earlier.end()  # The record was delivered again.
-        self._tracked[key] = span
-        if len(self._tracked) > MOST_TRACKED:
-            self._tracked.pop(next(iter(self._tracked))).end()
-        return Processing(span, context, ends=False)
+        if tracked:
+            key = taken.topic, taken.partition, taken.offset
+            earlier = self._tracked.pop(key, None)
+            if earlier is not None:
+                earlier.end()  # The record was delivered again.
+            self._tracked[key] = span
+            if len(self._tracked) > MOST_TRACKED:
+                self._tracked.pop(next(iter(self._tracked))).end()
+        return Processing(span, context, ends=not tracked)
 
     def _start(self, record: Record) -> tuple[Span, Context]:
         before = current_context.get_current()
@@ -412,7 +390,6 @@ class ConsumerTracing:
         return span, with_processed(set_span_in_context(span, before), links)
 
     def _process_many(self, read: Read, began_ns: int) -> Processing:
-        """Begin to process the records of a list or an Arrow record batch."""
         parent = set_span_in_context(self._record_poll(read, began_ns))
         span = self._spans.start(
             PROCESS, read.topics, read.attributes, context=parent, links=read.links
@@ -461,19 +438,13 @@ class ConsumerTracing:
     def _commit(self) -> Method:
         kind, spans = self._kind, self._spans
 
-        async def commit(consumer: TracedConsumer, what: Any = None, timeout: Any = None) -> None:
+        async def commit(consumer: Any, what: Any = None, timeout: Any = None) -> None:
             if not spans.is_active:
                 await kind.commit(consumer, what, timeout)
                 return
             span = spans.start(COMMIT, _topics(consumer))
-            try:
-                with being(set_value(COMMITTING, True, set_span_in_context(span))):
-                    await kind.commit(consumer, what, timeout)
-            except BaseException as error:
-                fail(span, error)
-                raise
-            finally:
-                span.end()
+            with ended(span), being(set_value(COMMITTING, True, set_span_in_context(span))):
+                await kind.commit(consumer, what, timeout)
 
         return commit
 
@@ -484,22 +455,17 @@ class ConsumerTracing:
             if not offsets or not spans.is_active or get_value(COMMITTING):
                 return await original(commits, offsets, *args, **named)
             span = spans.start(COMMIT, (tp.topic for tp in offsets), context=Context())
-            try:
+            with ended(span):
                 refused = await original(commits, offsets, *args, **named)
                 for error in refused.values():
                     fail(span, error)
                     break
-            except BaseException as error:
-                fail(span, error)
-                raise
-            finally:
-                span.end()
             return refused
 
         return store
 
 
-def _topics(consumer: TracedConsumer) -> set[str]:
+def _topics(consumer: Any) -> set[str]:
     try:
         return {tp.topic for tp in consumer.assignment()}
     except KafkaError:
@@ -521,14 +487,6 @@ def _as_headers(found: Any) -> Sequence[tuple[str, Any]]:
     return [(each["key"], each["value"]) for each in found or ()]
 
 
-def _read_table(table: Any) -> Read:
-    """Return the attributes of an Arrow record batch, which is of one partition."""
-    topic, partition = (table.column(name)[0].as_py() for name in ("topic", "partition"))
-    attributes = {COUNT: table.num_rows, "messaging.destination.partition.id": str(partition)}
-    headers = table.column("headers").to_pylist() if table.column("headers").nbytes else []
-    return Read([topic], attributes, links_to(injected(_as_headers(each)) for each in headers))
-
-
 def _read(records: Sequence[Record]) -> Read:
     attributes: dict[str, Any] = {COUNT: len(records)}
     partitions = {(record.topic, record.partition) for record in records}
@@ -537,3 +495,11 @@ def _read(records: Sequence[Record]) -> Read:
         attributes["messaging.destination.partition.id"] = str(partition)
     links = links_to(injected(record.headers) for record in records)
     return Read([topic for topic, _ in partitions], attributes, links)
+
+
+def _read_table(table: Any) -> Read:
+    """Return the attributes of an Arrow record batch, which is of one partition."""
+    topic, partition = (table.column(name)[0].as_py() for name in ("topic", "partition"))
+    attributes = {COUNT: table.num_rows, "messaging.destination.partition.id": str(partition)}
+    headers = table.column("headers").to_pylist() if table.column("headers").nbytes else []
+    return Read([topic], attributes, links_to(injected(_as_headers(each)) for each in headers))

@@ -58,10 +58,10 @@ class MetricBridge:
         """Observe the metrics of a client from now on. Return a function that ends that."""
         for name, description in DESCRIPTIONS.items():
             self._make_instruments(name, description)
-        series = self._series.add_client(client, self._on_registered)
+        series = self._series.add_client(client, self)
         return partial(self._series.remove_series, series)
 
-    def _on_registered(self, log: ClientLog, metric: ApplicationMetric) -> None:
+    def on_registered(self, log: ClientLog, metric: ApplicationMetric) -> None:
         """Make the instruments of an application's metric. Log a warning if the SDK refuses it."""
         try:
             self._make_instruments(metric.name, _described(metric))

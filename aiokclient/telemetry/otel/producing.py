@@ -10,103 +10,60 @@ from __future__ import annotations
 import contextvars
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from opentelemetry.trace import Link, Span, set_span_in_context
 
 from aiokclient.telemetry.otel.classes import with_methods
 from aiokclient.telemetry.otel.headers import ArrowHeaders, Carried, injected, links_to
-from aiokclient.telemetry.otel.spans import COMMIT, COUNT, SEND, Spans, being, fail, located
+from aiokclient.telemetry.otel.spans import COMMIT, COUNT, SEND, Spans, being, ended, fail, located
 from aiokclient.types import Headers, ProducerRecord
 
-__all__ = ["ProducerTracing", "TracedProducer"]
+__all__ = ["ProducerTracing"]
 
 Method = Callable[..., Any]
-
-
-class SentBatch(Protocol):
-    """A batch of records, as a delivery refers to it."""
-
-    @property
-    def error(self) -> Exception | None: ...
-
-
-class SentRecord(Protocol):
-    """The delivery of a record."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def partition(self) -> int | None: ...
-    @property
-    def offset(self) -> int: ...
-    def located(self) -> tuple[SentBatch, int]: ...
-    def done(self) -> bool: ...
-    def add_done_callback(
-        self, callback: Callable[[Any], Any], *, context: contextvars.Context | None = None
-    ) -> None: ...
-
-
-class TracedProducer(Protocol):
-    """A producer that can be traced."""
-
-    _engine: Any
-    _own_cluster: Any
-    _client: Any
-
-    def send(self, topic: str, *args: Any, **named: Any) -> SentRecord: ...
-    def send_many(self, topic: str, values: Sequence[Any]) -> Sequence[SentRecord]: ...
-    def send_arrow(self, topic: str | None, batch: Any) -> Sequence[SentRecord]: ...
-    def transaction(self) -> Any: ...
 
 
 class ProducerTracing:
     """The traced methods of one producer."""
 
-    def __init__(self, spans: Spans, kind: type[TracedProducer]) -> None:
+    def __init__(self, spans: Spans, kind: Any) -> None:
         self._spans = spans
-        self._send = kind.send
-        self._send_many = kind.send_many
-        self._send_arrow = kind.send_arrow
-        self._open: Method = kind._open  # type: ignore[attr-defined]
+        self._kind = kind
+        """The class of the producer, which has the methods that are traced."""
         self._context = contextvars.Context()
         """An empty context in which spans end, so that none keeps the context of the send alive."""
         self._undo: Callable[[], None] | None = None
 
     def make_methods(self) -> dict[str, Method]:
         """Return the methods that replace those of the producer."""
-        tracing = self
 
         def send(
-            producer: TracedProducer,
+            producer: Any,
             topic: str,
             value: Any = None,
             key: Any = None,
             partition: int | None = None,
             timestamp: int | None = None,
             headers: Headers = (),
-        ) -> SentRecord:
+        ) -> Any:
             record = ProducerRecord(topic, value, key, partition, timestamp, headers)
-            return tracing.send(producer, record)
+            return self.send(producer, record)
 
-        def send_many(
-            producer: TracedProducer, topic: str, values: Sequence[Any]
-        ) -> Sequence[SentRecord]:
-            return tracing.send_many(producer, topic, values)
+        def send_many(producer: Any, topic: str, values: Sequence[Any]) -> Any:
+            return self.send_many(producer, topic, values)
 
-        def send_arrow(
-            producer: TracedProducer, topic: str | None, batch: Any
-        ) -> Sequence[SentRecord]:
-            return tracing.send_arrow(producer, topic, batch)
+        def send_arrow(producer: Any, topic: str | None, batch: Any) -> Any:
+            return self.send_arrow(producer, topic, batch)
 
-        async def _open(producer: TracedProducer, wait: bool) -> None:
-            await tracing._open(producer, wait)
-            tracing.on_open(producer)
+        async def _open(producer: Any, wait: bool) -> None:
+            await self._kind._open(producer, wait)
+            self.on_open(producer)
 
         sends: dict[str, Method] = {"send": send, "send_many": send_many, "send_arrow": send_arrow}
         return {**sends, "_open": _open}
 
-    def on_open(self, producer: TracedProducer) -> None:
+    def on_open(self, producer: Any) -> None:
         """Trace the transactions of a producer, which must be started."""
         self.undo_tracing()
         transactions = None if producer._engine is None else producer._engine.transactions
@@ -122,45 +79,41 @@ class ProducerTracing:
 
     # -- sends
 
-    def send(self, producer: TracedProducer, record: ProducerRecord) -> SentRecord:
+    def send(self, producer: Any, record: ProducerRecord) -> Any:
         attributes = {} if record.value is not None else {"messaging.kafka.message.tombstone": True}
         span, carried = self._start(record.topic, [record], attributes)
         try:
-            delivery = self._send(producer, *_with_context(carried, record))
+            delivery = self._kind.send(producer, *_with_context(carried, record))
         except BaseException as error:
             self._end(span, error)
             raise
         self._follow(span, [delivery], _addresses(producer))
         return delivery
 
-    def send_many(
-        self, producer: TracedProducer, topic: str, values: Sequence[Any]
-    ) -> Sequence[SentRecord]:
+    def send_many(self, producer: Any, topic: str, values: Sequence[Any]) -> Any:
         if not isinstance(values, Sequence) or not values:
-            return self._send_many(producer, topic, values)
+            return self._kind.send_many(producer, topic, values)
         records = [_as_record(topic, item) for item in values]
         span, carried = self._start(topic, records, {COUNT: len(records)})
         try:
             sent = [_with_context(carried, record) for record in records]
-            deliveries = self._send_many(producer, topic, sent)
+            deliveries = self._kind.send_many(producer, topic, sent)
         except BaseException as error:
             self._end(span, error)
             raise
         self._follow(span, deliveries, None)
         return deliveries
 
-    def send_arrow(
-        self, producer: TracedProducer, topic: str | None, batch: Any
-    ) -> Sequence[SentRecord]:
+    def send_arrow(self, producer: Any, topic: str | None, batch: Any) -> Any:
         if not getattr(batch, "num_rows", 0):
-            return self._send_arrow(producer, topic, batch)
+            return self._kind.send_arrow(producer, topic, batch)
         headers = ArrowHeaders(batch)
         topics = headers.topics if topic is None else {str(topic)}
         links = links_to(map(injected, headers.rows))
         span = self._spans.start(SEND, topics, {COUNT: batch.num_rows}, links=links)
         try:
             carried = Carried(set_span_in_context(span))
-            deliveries = self._send_arrow(producer, topic, headers.with_context(carried))
+            deliveries = self._kind.send_arrow(producer, topic, headers.with_context(carried))
         except BaseException as error:
             self._end(span, error)
             raise
@@ -180,8 +133,8 @@ class ProducerTracing:
     def _follow(
         self,
         span: Span,
-        deliveries: Sequence[SentRecord],
-        address: Callable[[SentRecord], Any] | None,
+        deliveries: Sequence[Any],
+        address: Callable[[Any], Any] | None,
         index: int = 0,
         error: Exception | None = None,
     ) -> None:
@@ -218,14 +171,8 @@ class ProducerTracing:
                 await original(ends, *args, **named)
                 return
             span = spans.start(COMMIT, ())
-            try:
-                with being(set_span_in_context(span)):
-                    await original(ends, *args, **named)
-            except BaseException as error:
-                fail(span, error)
-                raise
-            finally:
-                span.end()
+            with ended(span), being(set_span_in_context(span)):
+                await original(ends, *args, **named)
 
         return commit
 
@@ -254,14 +201,14 @@ def _with_context(carried: Carried, record: ProducerRecord) -> ProducerRecord:
         return record  # The send refuses these headers.
 
 
-def _addresses(producer: TracedProducer) -> Callable[[SentRecord], Any]:
+def _addresses(producer: Any) -> Callable[[Any], Any]:
     """Return a function that takes a delivery, and returns the present leader of its partition.
 
     The function returns None if there is no leader.
     """
     cluster = producer._own_cluster if producer._client is None else producer._client.cluster
 
-    def address(delivery: SentRecord) -> Any:
+    def address(delivery: Any) -> Any:
         metadata, partition = cluster.metadata, delivery.partition
         leader = -1 if partition is None else metadata.leader(delivery.topic, partition)
         return metadata.brokers.get(leader)

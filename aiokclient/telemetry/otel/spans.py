@@ -27,6 +27,7 @@ __all__ = [
     "SEND",
     "Spans",
     "being",
+    "ended",
     "fail",
     "located",
 ]
@@ -138,6 +139,18 @@ def _qualified(error: BaseException) -> str:
     if kind.__module__ == "builtins":
         return kind.__qualname__
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+@contextmanager
+def ended(span: Span) -> Iterator[None]:
+    """End a span after the body of a `with` statement. An exception there fails the span."""
+    try:
+        yield
+    except BaseException as error:
+        fail(span, error)
+        raise
+    finally:
+        span.end()
 
 
 @contextmanager

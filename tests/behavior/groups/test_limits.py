@@ -10,7 +10,7 @@ from group_world import Diary, committed, fill, member
 from world import World, simulate
 
 from aiokclient import Assignor, Consumer, State, TopicPartition
-from aiokclient.consumer.assignors import MemberAssignment
+from aiokclient.consumer.assignors.assignor import MemberAssignment
 from aiokclient.errors import (
     AssignmentFailedError,
     ConfigError,

@@ -12,12 +12,12 @@ import pytest
 from sharing import Sharing
 
 from aiokclient import Assignor, Consumer, GroupMember, Producer, TopicPartition
-from aiokclient.consumer.assignors import (
+from aiokclient.consumer.assignors.assignor import (
     AssignmentCluster,
     MemberAssignment,
     MemberSubscription,
-    Range,
 )
+from aiokclient.consumer.assignors.strategy import Range
 from aiokclient.errors import (
     AssignmentFailedError,
     CommitFailedError,

@@ -189,11 +189,11 @@ def test_state_and_health_follow_the_membership() -> None:
             engine = one.member._engine
             assert engine is not None
             assert engine.state is MemberState.STABLE
-            assert engine.confirmed
-            assert world.now - engine.last_answer_at < 10
+            assert engine.heartbeats.confirmed
+            assert world.now - engine.heartbeats.last_answer_at < 10
             world.network.part({"client"}, {world.address(b) for b in world.cluster.brokers})
             await one.until(lambda life: life.now is None)
-            assert not engine.confirmed
+            assert not engine.heartbeats.confirmed
             assert one.member.state is State.DEGRADED
             assert any("does not answer" in reason for reason in one.member.health().reasons)
             world.network.heal()

@@ -12,7 +12,7 @@ from owned import until
 from world import World, simulate
 
 from aiokclient import GroupMember, GroupProtocol, State
-from aiokclient.consumer.assignors.round_robin import RoundRobin
+from aiokclient.consumer.assignors.strategy import RoundRobin
 from aiokclient.errors import AssignmentFailedError, IllegalStateError
 
 

@@ -109,7 +109,7 @@ def check_bounds(reporter: Any) -> None:
         assert len(subscription.names._prefixes) <= 10_000
         assert all(len(each) <= 1_000 for each in subscription.names._prefixes)
     assert len(reporter._warned) <= 10
-    assert reporter._pushes._accumulation.series <= 1
+    assert len(reporter._pushes._accumulation._accepted) <= 1
 
 
 def work(

@@ -15,8 +15,7 @@ from aiokclient.consumer.delivery.unpack import Unpacker
 from aiokclient.consumer.fetching.manager import FetchManager
 from aiokclient.consumer.membership.classic import TopicWatch
 from aiokclient.consumer.state.subscription import SubscriptionState
-from aiokclient.group.engine import GroupEngine
-from aiokclient.group.heartbeats import Heartbeats
+from aiokclient.group.engine import GroupEngine, Heartbeats
 
 
 class BugError(Exception):

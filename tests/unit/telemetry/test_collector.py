@@ -10,10 +10,10 @@ import pytest
 
 from aiokclient.log.client_log import ClientLog
 from aiokclient.metrics import EMPTY, Counter, Gauge, Histogram, Labels, Metrics, OwnMetrics
-from aiokclient.telemetry.accumulation import AcceptedValues, Accumulation
 from aiokclient.telemetry.application import ApplicationMetrics
 from aiokclient.telemetry.collector import ClientCollector
 from aiokclient.telemetry.points import HistogramValue, Point, PointKind
+from aiokclient.telemetry.pushes import AcceptedValues, Accumulation
 from aiokclient.telemetry.subscription import NamePrefixes
 
 P = "org.apache.kafka."

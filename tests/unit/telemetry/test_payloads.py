@@ -10,10 +10,15 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 from aiokclient.config.codecs import Compression
 from aiokclient.metrics import Labels
 from aiokclient.record.compression import decompress
-from aiokclient.telemetry import accumulation
-from aiokclient.telemetry.accumulation import AcceptedValues, Accumulation, Measurement
-from aiokclient.telemetry.payload import Payloads, make_payloads
+from aiokclient.telemetry import pushes
 from aiokclient.telemetry.points import HistogramValue, Point, PointKind
+from aiokclient.telemetry.pushes import (
+    AcceptedValues,
+    Accumulation,
+    Measurement,
+    Payloads,
+    make_payloads,
+)
 
 TOPIC: Labels = (("topic", "t"),)
 PARTITION: Labels = (*TOPIC, ("partition", "3"))
@@ -34,7 +39,7 @@ def measured(points: Sequence[Point]) -> list[Measurement]:
 
 def made(points: list[Point], *, delta: bool = True, **more: Any) -> Payloads:
     options: dict[str, Any] = {"max_bytes": 10**6, "codec": Compression.NONE, **more}
-    return make_payloads(points, measured, 7_000, delta=delta, **options)
+    return make_payloads(measured(points), 7_000, delta=delta, **options)
 
 
 def test_deltas_count_from_the_last_accepted_push() -> None:
@@ -83,12 +88,12 @@ def test_deltas_of_histograms() -> None:
 
 
 def test_number_of_kept_series_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accumulation, "MOST_SERIES", 10)
+    monkeypatch.setattr(pushes, "MOST_SERIES", 10)
     sums = Accumulation(0)
     sums.follow_temporality(True)
     for turn in range(5):
         sums.accept_values(AcceptedValues([sum_of(1, name=f"{turn} {n}") for n in range(5)], 1))
-    assert sums.series == 10
+    assert len(sums._accepted) == 10
     assert [
         m.value for m in sums.measure_points([sum_of(1, name="4 0"), sum_of(1, name="0 0")])
     ] == [0, 1]

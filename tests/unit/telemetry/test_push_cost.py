@@ -186,9 +186,8 @@ class Pushing:
         for topic in self.topics():
             self.child.counter("topic.records", topic=topic).add(1)
             self.child.spread("topic.fetches", topic=topic).observe(1)
-        payload = self.pushes.add_payloads(
-            self.pushes.take_metrics(self.subscription).encode_metrics()
-        )
+        collected = self.pushes.take_metrics(self.subscription)
+        payload = self.pushes.add_payloads(self.pushes.encode_metrics(collected, self.subscription))
         if self.accepted:
             self.pushes.on_accepted()
         else:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from uuid import UUID
 
 from aiokclient.cluster.targets import AnyBroker
-from aiokclient.consumer.membership.kip848.member import JOIN_EPOCH
+from aiokclient.consumer.membership.kip848.states import JOIN_EPOCH
 from aiokclient.errors import KafkaError, error_for
 from aiokclient.policy import Backoff, Scope
 from aiokclient.protocol.messages.consumer_group_heartbeat import (
@@ -41,8 +41,7 @@ from aiokclient.types import GroupMetadata, text_problem
 if TYPE_CHECKING:
     from aiokclient.clock import Clock
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.consumer.membership.base import MembershipParts
-    from aiokclient.consumer.state.wakeup import Wakeup
+    from aiokclient.config.consumer import ConsumerConfig
 
 __all__ = [
     "LEAVE",
@@ -52,11 +51,10 @@ __all__ = [
     "HeartbeatSchedule",
     "TopicIdPartition",
     "TopicIdPartitions",
-    "MemberSettings",
     "HeartbeatSubscription",
-    "SessionTimeoutWatch",
     "expression",
     "partitions_of",
+    "session_timeout_ms",
 ]
 
 LEAVE = -1
@@ -84,24 +82,14 @@ class HeartbeatSubscription(NamedTuple):
     regex: str = ""
 
 
-class MemberSettings(NamedTuple):
-    """The properties of a member that never change."""
-
-    group_id: str
-    instance_id: str | None
-    rack: str | None
-    rebalance_timeout_ms: int
-    assignor: str | None
-
-
 class HeartbeatBuilder:
     """A builder of one member's heartbeats, which remembers the fields that were sent last."""
 
-    def __init__(self, settings: MemberSettings) -> None:
-        self._settings = settings
+    def __init__(self, config: ConsumerConfig) -> None:
+        self._config = config
         self._wanted: HeartbeatSubscription | None = None
         self._owned: TopicIdPartitions | None = None
-        self._regex_is_known = settings.instance_id is not None
+        self._regex_is_known = config.group_instance_id is not None
         """Whether the coordinator may know a regular expression of this member.
 
         It is true even if no response has confirmed one, and for a static member, because the
@@ -129,7 +117,7 @@ class HeartbeatBuilder:
 
         `version` is the version of the request in which it will be sent.
         """
-        settings = self._settings
+        config = self._config
         request = self._build_bare(member.member_id, member.generation_id)
         if member.generation_id == JOIN_EPOCH:
             self.forget_sent()
@@ -137,9 +125,9 @@ class HeartbeatBuilder:
         full = self._wanted is None or self._owned is None
         before = self._wanted or HeartbeatSubscription()
         if full:
-            request.rack_id = settings.rack
-            request.rebalance_timeout_ms = settings.rebalance_timeout_ms
-            request.server_assignor = settings.assignor
+            request.rack_id = config.client_rack or None
+            request.rebalance_timeout_ms = config.max_poll_interval_ms
+            request.server_assignor = config.group_remote_assignor
         # Fields that have not changed are null in a heartbeat (KIP-848). The coordinator keeps
         # their last values.
         if full or wanted.topics != before.topics:
@@ -160,15 +148,15 @@ class HeartbeatBuilder:
         self.forget_sent()
         # With epoch -2, the coordinator keeps the partitions of a static member until its session
         # ends. With -1, the member is removed at once (KIP-848).
-        static = self._settings.instance_id is not None
+        static = self._config.group_instance_id is not None
         return self._build_bare(member_id, LEAVE_FOR_A_WHILE if static else LEAVE)
 
     def _build_bare(self, member_id: str, epoch: int) -> ConsumerGroupHeartbeatRequest:
         return ConsumerGroupHeartbeatRequest(
-            group_id=self._settings.group_id,
+            group_id=self._config.group_id or "",
             member_id=member_id,
             member_epoch=epoch,
-            instance_id=self._settings.instance_id,
+            instance_id=self._config.group_instance_id,
         )
 
 
@@ -218,6 +206,7 @@ It is then sent on a new connection.
 """
 
 GROUP = 32
+"""The type of resource that KIP-848 has added for the configs of groups."""
 NAME = "consumer.session.timeout.ms"
 PATIENCE_S = 5.0
 """The longest time in seconds for a lookup. No records are delivered during the first lookup."""
@@ -278,40 +267,6 @@ class HeartbeatSchedule:
         if wanted_ms <= 0:
             return self._usual_s
         return max(min(wanted_ms / 1000, self.session_s * PATIENCE), SHORTEST_S)
-
-
-class SessionTimeoutWatch:
-    """A task that passes the group's session timeout to the schedule of heartbeats.
-
-    It looks the timeout up at the start, each time that `ended` is set, and, if the brokers have
-    returned it, every `metadata_max_age_ms`, because the timeout may change.
-    """
-
-    def __init__(
-        self, parts: MembershipParts, schedule: HeartbeatSchedule, *, ended: Wakeup
-    ) -> None:
-        assert parts.config.group_id is not None
-        self._group_id = parts.config.group_id
-        self._parts = parts
-        self._schedule = schedule
-        self._ended = ended
-        self._stopped = False
-
-    def stop(self) -> None:
-        """End `run`. Synchronous."""
-        self._stopped = True
-        self._ended.set()
-
-    async def run(self) -> None:
-        """Look the session timeout up repeatedly, until `stop` is called."""
-        cluster = self._parts.cluster
-        max_age_s = self._parts.config.metadata_max_age_ms / 1000
-        while not self._stopped:
-            found_ms = await session_timeout_ms(cluster, self._group_id)
-            known = found_ms is not None
-            self._schedule.set_session(found_ms / 1000 if found_ms is not None else None)
-            self._parts.coordinator.on_identity_changed()
-            await self._ended.wait(cluster.clock.monotonic() + max_age_s if known else math.inf)
 
 
 async def session_timeout_ms(cluster: ClusterClient, group_id: str) -> int | None:

@@ -1,15 +1,23 @@
 """Membership in a group of the newer consumer protocol (KIP-848), in which brokers assign.
 
-`states` has the table of states with its theory of operation, `member` has the present state, and
-`schedule` has the times of heartbeats. Heartbeats and commits share a connection that no other
-requests use, so that nothing delays them; one heartbeat is sent at a time. A failed heartbeat is
-not repeated unchanged: the next one contains the whole state of the member. This module executes
+`states` has the table of states with its theory of operation, and the present state. `heartbeat`
+has the contents and the times of heartbeats. Heartbeats and commits share a connection that no
+other requests use, so that nothing delays them; one heartbeat is sent at a time. A failed heartbeat
+is not repeated unchanged: the next one contains the whole state of the member. This module executes
 the effects of the table in three tasks: `run` sends heartbeats, `Reconciliation` revokes and takes
-partitions, and `SessionTimeoutWatch` looks up the session timeout.
+partitions, and `_watch_session` looks up the session timeout.
 
 The brokers evaluate a pattern with RE2, against the whole name, as Python's `fullmatch` does. In
 two cases the client itself matches the pattern against the topics in the metadata: if the brokers
 accept only names (the early access before Kafka 4.0), and if the pattern has re.VERBOSE.
+
+`Reconciliation` has a task of its own, because a revocation may have to wait for the application
+while heartbeats continue. Each of its steps depends on the state of the member, and reports its end
+as an event.
+
+The group identifies topics by id, and the consumer by name. The metadata maps ids to names. If an
+id has no name, the coordinator knows a topic that this client does not know yet; the client
+requests metadata until the name is found.
 """
 
 from __future__ import annotations
@@ -17,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -29,27 +37,24 @@ from aiokclient.consumer.membership.kip848.heartbeat import (
     HeartbeatBuilder,
     HeartbeatSchedule,
     HeartbeatSubscription,
-    MemberSettings,
-    SessionTimeoutWatch,
+    TopicIdPartition,
+    TopicIdPartitions,
     expression,
     partitions_of,
-)
-from aiokclient.consumer.membership.kip848.member import Kip848Member
-from aiokclient.consumer.membership.kip848.reconciliation import (
-    PartitionAssignment,
-    Reconciliation,
+    session_timeout_ms,
 )
 from aiokclient.consumer.membership.kip848.states import (
     CODES,
     PERMISSION_CODES,
     Kip848Effect,
     Kip848Event,
+    Kip848Member,
     Kip848State,
     event_of,
 )
-from aiokclient.consumer.state.subscription import Subscription
+from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
 from aiokclient.consumer.state.wakeup import Wakeup
-from aiokclient.errors import IllegalStateError, KafkaError, UnsupportedVersionError, error_for
+from aiokclient.errors import KafkaError, UnsupportedVersionError, error_for
 from aiokclient.group.meters import GroupMeters
 from aiokclient.log.limited_log import LimitedLog
 from aiokclient.network.pool import Purpose
@@ -59,12 +64,12 @@ from aiokclient.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from aiokclient.types import GroupMetadata
+from aiokclient.types import GroupMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.metadata.snapshot import ClusterMetadata
-    from aiokclient.consumer.membership.base import MembershipParts
+    from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
     from aiokclient.network.connection import BrokerConnection
 
 __all__ = ["Kip848Membership"]
@@ -92,39 +97,245 @@ ADVICE = (
 )
 
 
+OWNING = (Kip848State.STABLE, Kip848State.RECONCILING, Kip848State.ACKNOWLEDGING)
+"""The states in which the member keeps its partitions. In LEAVING it revokes them."""
+
+
+class PartitionAssignment:
+    """The target that the coordinator has set for a member, and the partitions that are owned."""
+
+    def __init__(
+        self, cluster: ClusterClient, subscription: SubscriptionState, *, hide: bool
+    ) -> None:
+        self._target: TopicIdPartitions = frozenset()
+        self._owned: dict[TopicIdPartition, TopicPartition] = {}
+        self.assigned_at = -math.inf
+        """The send time of the heartbeat whose response contained the target."""
+        self.must_report = False
+        """Whether partitions that were never owned have left the target.
+
+        The coordinator waits for a report without them before it assigns others, but releasing
+        them changes nothing in what is owned.
+        """
+        self._cluster = cluster
+        self._subscription = subscription
+        self._hide = hide
+        self._basis: tuple[object, ...] = ()
+        self._found: tuple[dict[TopicIdPartition, TopicPartition], list[TopicIdPartition]] = (
+            {},
+            [],
+        )
+
+    @property
+    def owned(self) -> Mapping[TopicIdPartition, TopicPartition]:
+        return self._owned
+
+    def set_target(self, target: TopicIdPartitions, sent_at: float) -> bool:
+        """Store the target of a response; return whether it differs from the previous one."""
+        if target == self._target:
+            return False
+        self.must_report = not self._owned.keys() >= self._target - target
+        self._target, self.assigned_at = target, sent_at
+        return True
+
+    def forget_target(self) -> None:
+        """Reset the target to no partitions, because the membership has ended."""
+        self._target = frozenset()
+
+    def add_partitions(self, added: Mapping[TopicIdPartition, TopicPartition]) -> None:
+        """Record that these partitions are owned."""
+        self._owned.update(added)
+
+    def remove_partitions(self, gone: Iterable[TopicIdPartition]) -> None:
+        """Record that these partitions are no longer owned."""
+        for partition in gone:
+            self._owned.pop(partition, None)
+
+    def report_owned(self) -> TopicIdPartitions:
+        """Return the owned partitions for a heartbeat."""
+        return frozenset(self._owned)
+
+    def is_different(self) -> bool:
+        """Return whether there are partitions to revoke or to take."""
+        known, unknown = self._find_wanted()
+        return bool(unknown or self.to_revoke()) or known.keys() != self._owned.keys()
+
+    def to_revoke(self) -> dict[TopicIdPartition, TopicPartition]:
+        """Return the owned partitions that are not in the target or that were given up."""
+        known, _ = self._find_wanted()
+        relinquished = self._subscription.is_relinquished
+        return {
+            each: tp for each, tp in self._owned.items() if each not in known or relinquished(tp)
+        }
+
+    def to_take(self) -> dict[TopicIdPartition, TopicPartition]:
+        """Return the partitions that are in the target and not owned, if their names are known."""
+        known, _ = self._find_wanted()
+        # If a topic was deleted and created again, partitions of its old id are revoked first.
+        have = set(self._owned.values())
+        return {
+            each: tp for each, tp in known.items() if each not in self._owned and tp not in have
+        }
+
+    def has_unknown_topics(self) -> bool:
+        """Return whether the target has topic ids whose names are not known."""
+        return bool(self._find_wanted()[1])
+
+    def _find_wanted(self) -> tuple[dict[TopicIdPartition, TopicPartition], list[TopicIdPartition]]:
+        """Return the target by name, and the partitions in it whose topics have no known name.
+
+        The target may belong to an earlier subscription, so this method omits the partitions of
+        topics that are no longer subscribed to. Brokers match a pattern against internal topics as
+        well. Unless the application wants internal topics, this method omits their partitions, as
+        the client does when it matches the pattern itself. For the coordinator, they remain
+        assigned to this member.
+        """
+        metadata, wanted = self._cluster.metadata, self._subscription.subscription
+        basis = (self._target, metadata.version, wanted, len(self._owned))
+        if basis != self._basis:
+            # The result is cached between heartbeats, because there may be very many partitions.
+            self._basis = basis
+            self._found = self._name_partitions(metadata, self._hide and wanted.pattern is not None)
+        return self._found
+
+    def _name_partitions(
+        self, metadata: ClusterMetadata, hide: bool
+    ) -> tuple[dict[TopicIdPartition, TopicPartition], list[TopicIdPartition]]:
+        known: dict[TopicIdPartition, TopicPartition] = {}
+        unknown: list[TopicIdPartition] = []
+        for partition in sorted(self._target):
+            name = metadata.names.get(partition.topic_id)
+            info = None if name is None else metadata.topic(name)
+            if name is None or info is None:
+                # A deleted topic is owned until the coordinator removes it from the target.
+                owned = self._owned.get(partition)
+                if owned is None:
+                    unknown.append(partition)
+                elif not self._subscription.subscription or self._subscription.is_wanted(owned):
+                    known[partition] = owned
+            elif not (hide and info.internal):
+                tp = TopicPartition(name, partition.partition)
+                # Without any subscription the member leaves, and revokes everything.
+                if not self._subscription.subscription or self._subscription.is_wanted(tp):
+                    known[partition] = tp
+        return known, unknown
+
+
+class Reconciliation:
+    """A task that revokes, loses, and takes partitions for one member.
+
+    It reports events to the membership. Other objects set `partitions_due` of the membership when
+    there may be a step to do, and the task sets `heartbeat_due` after each step.
+    """
+
+    def __init__(self, membership: Kip848Membership) -> None:
+        self._membership = membership
+        self._coordinator = membership.coordinator
+        self._reconciler = membership.coordinator.rebalancer
+        self._config = membership.coordinator.config
+        self._member = membership.member
+        self._assignment = membership.assignment
+        self._wake = membership.partitions_due
+        self._done = membership.heartbeat_due
+        self._log = LimitedLog(
+            self._coordinator.cluster.make_log("consumer", self._coordinator.group_id),
+            self._coordinator.cluster.clock,
+        )
+        self._clock = membership.coordinator.cluster.clock
+        self._moved = False
+        """Whether partitions were revoked or taken since the last acknowledgment."""
+
+    async def run(self) -> None:
+        """Execute steps until the member is closed."""
+        while not self._member.is_closed:
+            until = await self._take_step()
+            if until > self._clock.monotonic():
+                await self._wake.wait(until)
+
+    async def _take_step(self) -> float:
+        """Execute the next step; return the time by which to check for another one."""
+        state = self._member.state
+        if state is Kip848State.RECONCILING:
+            return await self._move_partitions()
+        if state is Kip848State.LEAVING:
+            await self._revoke_all()
+        elif state not in OWNING:
+            await self._lose_all()
+        else:
+            await self._reconciler.conclude_rebalance()
+        self._done.set()
+        return math.inf
+
+    async def _move_partitions(self) -> float:
+        assignment = self._assignment
+        if revoked := assignment.to_revoke():
+            await self._revoke_partitions(revoked, assignment.assigned_at)
+            return -math.inf
+        if added := assignment.to_take():
+            self._moved = True
+            await self._reconciler.take_partitions(list(added.values()))
+            assignment.add_partitions(added)
+            return -math.inf
+        if self._moved or not assignment.has_unknown_topics():
+            self._moved = False
+            self._membership.apply_event(Kip848Event.RECONCILED)
+            return math.inf
+        self._coordinator.cluster.updater.request_update()
+        return self._clock.monotonic() + self._config.retry_backoff_max_ms / 1000
+
+    async def _revoke_all(self) -> None:
+        """Revoke all partitions, so that the member can leave."""
+        if self._assignment.owned:
+            await self._revoke_partitions(dict(self._assignment.owned), self._clock.monotonic())
+        if not self._member.must_leave:
+            self._membership.apply_event(Kip848Event.RELEASED)
+
+    async def _lose_all(self) -> None:
+        """Lose the partitions of an earlier membership, so that a fenced member can join again."""
+        assignment, reason = self._assignment, self._member.lost_by
+        if assignment.owned:
+            text, extra = "This member lost its partitions: %s", {"event": "group_lost"}
+            self._log.write(logging.WARNING, ("lost", reason), text, reason, extra=extra)
+            await self._reconciler.lose_partitions(list(assignment.owned.values()))
+            assignment.remove_partitions(list(assignment.owned))
+        if self._member.state is Kip848State.FENCED:
+            self._membership.apply_event(Kip848Event.RELEASED)
+        elif self._member.is_settled:
+            await self._reconciler.conclude_rebalance()
+
+    async def _revoke_partitions(
+        self, gone: Mapping[TopicIdPartition, TopicPartition], since: float
+    ) -> None:
+        deadline = since + self._config.max_poll_interval_ms / 1000
+        self._moved = True
+        await self._reconciler.revoke_partitions(list(gone.values()), deadline=deadline)
+        self._assignment.remove_partitions(gone)
+
+
 class Kip848Membership:
     """A `Membership` by the newer consumer protocol (KIP-848).
 
     Its heartbeats and the commits share one connection.
     """
 
-    def __init__(self, parts: MembershipParts) -> None:
-        cluster, config = parts.cluster, parts.config
-        if config.group_id is None:
-            raise IllegalStateError("A membership needs a group_id.")
-        self._parts = parts
+    def __init__(self, coordinator: ConsumerCoordinator) -> None:
+        cluster, config = coordinator.cluster, coordinator.config
+        subscription, group_id = coordinator.subscription, coordinator.group_id
+        self.coordinator = coordinator
         self._clock = cluster.clock
-        self._group_id = config.group_id
-        self._plain_log = cluster.make_log("consumer", config.group_id)
+        self._group_id = group_id
+        self._plain_log = cluster.make_log("consumer", group_id)
         self._log = LimitedLog(self._plain_log, self._clock)
-        self._rebalances = cluster.metrics.counter("consumer.rebalances", group=config.group_id)
+        self._rebalances = cluster.metrics.counter("consumer.rebalances", group=group_id)
         # From ConsumerGroupHeartbeat 1 on, the member makes its own id, so that a lost response to
         # the first heartbeat leaves no second member (KIP-1082).
         member_id = str(UUID(int=self._clock.rng.getrandbits(128), version=4))
-        self._member = Kip848Member(config.group_id, member_id, config.group_instance_id)
-        self._assignment = PartitionAssignment(
-            cluster, parts.subscription, hide=config.exclude_internal_topics
+        self.member = Kip848Member(group_id, member_id, config.group_instance_id)
+        self.assignment = PartitionAssignment(
+            cluster, subscription, hide=config.exclude_internal_topics
         )
-        self._builder = HeartbeatBuilder(
-            MemberSettings(
-                group_id=config.group_id,
-                instance_id=config.group_instance_id,
-                rack=config.client_rack or None,
-                rebalance_timeout_ms=config.max_poll_interval_ms,
-                assignor=config.group_remote_assignor,
-            )
-        )
-        self._connection = HeartbeatConnection(cluster, config.group_id, parts.coordinator)
+        self._builder = HeartbeatBuilder(config)
+        self._connection = HeartbeatConnection(cluster, group_id, coordinator)
         usual_s, session_s = config.heartbeat_interval_ms / 1000, config.session_timeout_ms / 1000
         self._schedule = HeartbeatSchedule(usual_s, session_s, Backoff.of(config), self._clock)
         self._version = REGEX_FROM
@@ -134,37 +345,24 @@ class Kip848Membership:
         """The subscription in heartbeats. A member that is about to leave keeps its old one."""
         self._is_unanswered = False
         """Whether the coordinator may have executed a heartbeat of which no response has come."""
+        self._has_ended = False
         self._leaving = asyncio.Lock()
-        self._heartbeat_due = Wakeup()
-        self._partitions_due = Wakeup()
-        self._ended = Wakeup()
-        """Set when a membership has ended."""
-        self._reconciliation = Reconciliation(
-            self,
-            parts,
-            self._member,
-            self._assignment,
-            wake=self._partitions_due,
-            done=self._heartbeat_due,
-            log=self._log,
-        )
-        self._meters = GroupMeters(parts.subscription.own_metrics, self._clock)
-        self._session_watch = SessionTimeoutWatch(parts, self._schedule, ended=self._ended)
+        self.heartbeat_due = Wakeup()
+        self.partitions_due = Wakeup()
+        self._session_due = Wakeup()
+        """Set when a membership has ended, so that the session timeout is looked up again."""
+        self._reconciliation = Reconciliation(self)
+        self._meters = GroupMeters(subscription.own_metrics, self._clock)
 
     # -- what it is
 
     @property
-    def state(self) -> Kip848State:
-        """The state of the member, for tests and logs."""
-        return self._member.state
-
-    @property
     def connection_owner(self) -> Hashable:
-        return self._parts.coordinator
+        return self.coordinator
 
     @property
     def metadata(self) -> GroupMetadata:
-        return self._member.metadata
+        return self.member.metadata
 
     @property
     def can_be_outdated(self) -> bool:
@@ -172,16 +370,16 @@ class Kip848Membership:
 
     @property
     def confirmed_until(self) -> float:
-        certain = self._schedule.knows_session and self._member.has_epoch
+        certain = self._schedule.knows_session and self.member.has_epoch
         return self._schedule.answered_at + self._schedule.session_s if certain else -math.inf
 
     @property
     def joins(self) -> bool:
-        return self._member.joins
+        return self.member.joins
 
     @property
     def rebalancing_since(self) -> float | None:
-        return self._member.rebalancing_since
+        return self.member.rebalancing_since
 
     @property
     def answered_at(self) -> float:
@@ -189,16 +387,16 @@ class Kip848Membership:
 
     @property
     def settled(self) -> bool:
-        return self._member.is_settled
+        return self.member.is_settled
 
     # -- what the consumer wants
 
     def on_subscription_changed(self) -> None:
-        current = self._parts.topics.current
-        if current or not self._member.sends_heartbeats:
+        current = self.coordinator.topics.current
+        if current or not self.member.sends_heartbeats:
             self._subscription = current
         self.apply_event(Kip848Event.SUBSCRIBED if current else Kip848Event.UNSUBSCRIBED)
-        if current and self._parts.subscription.has_relinquished:
+        if current and self.coordinator.subscription.has_relinquished:
             self.renew_partitions()
 
     def renew_partitions(self) -> None:
@@ -209,7 +407,7 @@ class Kip848Membership:
         self.apply_event(Kip848Event.OVERDUE, reason)
 
     def on_records_requested(self) -> None:
-        if self._member.state is Kip848State.STALE:
+        if self.member.state is Kip848State.STALE:
             self.apply_event(Kip848Event.RETURNED)
 
     def rejoin(self, reason: str) -> None:
@@ -223,12 +421,12 @@ class Kip848Membership:
         self.apply_event(Kip848Event.FENCED, reason)
 
     async def leave(self, timeout: float) -> None:
-        if self._member.is_closed:
+        if self.member.is_closed:
             return
         self.apply_event(Kip848Event.CLOSED)
         try:
             async with asyncio.timeout(timeout):
-                if self._member.must_leave:
+                if self.member.must_leave:
                     await self._leave_group()
                 async with self._leaving:
                     pass  # Wait until `run` has left, if it is leaving.
@@ -240,7 +438,7 @@ class Kip848Membership:
 
     def apply_event(self, event: Kip848Event, reason: str = "") -> None:
         """Make the transition for an event, and execute its effects. Synchronous."""
-        member, before = self._member, self._member.state
+        member, before = self.member, self.member.state
         since = member.rebalancing_since
         effects = member.apply_event(event, self._clock.monotonic(), reason)
         if since is not None and event is Kip848Event.FENCED:
@@ -253,67 +451,79 @@ class Kip848Membership:
         if Kip848Effect.END in effects:
             self._end_membership()
         # LEAVE needs no action here: `must_leave` is set, and `run` sends the last heartbeat.
-        self._heartbeat_due.set()
-        self._partitions_due.set()
+        self.heartbeat_due.set()
+        self.partitions_due.set()
 
     def _end_membership(self) -> None:
         """Forget the ended membership. Its partitions are still owned and are released later."""
-        self._subscription = self._parts.topics.current
-        self._assignment.forget_target()
+        self._subscription = self.coordinator.topics.current
+        self.assignment.forget_target()
         self._builder.forget_sent()
-        self._ended.set()
-        self._parts.coordinator.on_identity_changed()
+        self._session_due.set()
+        self.coordinator.on_identity_changed()
 
     # -- heartbeats
 
     async def run(self) -> None:
-        parts = self._parts
-        parts.supervisor.spawn(self._reconciliation.run, name="partitions of the group")
-        parts.supervisor.spawn(self._session_watch.run, name="session of the group")
-        unsubscribe = parts.cluster.updater.subscribe(
-            parts.supervisor.callbacks.guard(self._observe)
+        supervisor = self.coordinator.supervisor
+        supervisor.spawn(self._reconciliation.run, name="partitions of the group")
+        supervisor.spawn(self._watch_session, name="session of the group")
+        unsubscribe = self.coordinator.cluster.updater.subscribe(
+            supervisor.callbacks.guard(self._observe)
         )
         try:
             with self._connection.show_call():
-                while not self._member.is_closed:
-                    if self._member.state is Kip848State.OUT and self._subscription:
+                while not self.member.is_closed:
+                    if self.member.state is Kip848State.OUT and self._subscription:
                         self.apply_event(Kip848Event.SUBSCRIBED)
                     await self._take_step()
         finally:
-            self._session_watch.stop()
+            self._has_ended = True
+            self._session_due.set()
             unsubscribe()
+
+    async def _watch_session(self) -> None:
+        """Look the session timeout of the group up, until `run` ends.
+
+        It is looked up at the start, each time that a membership has ended, and, if the brokers
+        have returned it, every `metadata_max_age_ms`, because the timeout may change.
+        """
+        cluster, config = self.coordinator.cluster, self.coordinator.config
+        while not self._has_ended:
+            found_ms = await session_timeout_ms(cluster, self._group_id)
+            self._schedule.set_session(None if found_ms is None else found_ms / 1000)
+            self.coordinator.on_identity_changed()
+            age_s = math.inf if found_ms is None else config.metadata_max_age_ms / 1000
+            await self._session_due.wait(self._clock.monotonic() + age_s)
 
     def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
         # The new metadata may have names for unknown topic ids, and topics that a pattern matches.
-        self._partitions_due.set()
-        self._heartbeat_due.set()
+        self.partitions_due.set()
+        self.heartbeat_due.set()
 
     async def _take_step(self) -> None:
-        if self._member.must_leave:
+        if self.member.must_leave:
             await self._leave_group()
-        elif self._member.must_release and not self._must_not_join():
+        elif self.member.must_release and not self._must_not_join():
             await self._release_instance_id()
-        elif not self._member.sends_heartbeats or self._must_not_join():
-            await self._heartbeat_due.wait()
-        elif not await self._heartbeat_due.wait(self._next_at()) and not self._member.is_closed:
-            await self._send_heartbeat()
+        elif not self.member.sends_heartbeats or self._must_not_join():
+            await self.heartbeat_due.wait()
+        else:
+            next_at = self._schedule.next_at(has_news=self._has_news())
+            if not await self.heartbeat_due.wait(next_at) and not self.member.is_closed:
+                await self._send_heartbeat()
 
     def _must_not_join(self) -> bool:
         """Return whether the member must wait before it joins.
 
         It waits while partitions of an earlier membership are owned, or nothing is subscribed.
         """
-        if self._member.state is not Kip848State.JOINING:
+        if self.member.state is not Kip848State.JOINING:
             return False
-        return bool(self._assignment.owned) or self._make_subscription() == HeartbeatSubscription()
+        return bool(self.assignment.owned) or self._make_subscription() == HeartbeatSubscription()
 
     def _has_news(self) -> bool:
-        return not self._builder.has_sent(
-            self._make_subscription(), self._assignment.report_owned()
-        )
-
-    def _next_at(self) -> float:
-        return self._schedule.next_at(has_news=self._has_news())
+        return not self._builder.has_sent(self._make_subscription(), self.assignment.report_owned())
 
     def _make_subscription(self) -> HeartbeatSubscription:
         pattern = self._subscription.pattern
@@ -322,13 +532,13 @@ class Kip848Membership:
         regex = expression(pattern)
         if self._version >= REGEX_FROM and regex is not None:
             return HeartbeatSubscription(regex=regex)
-        matching = self._parts.topics.matching(self._parts.cluster.metadata)
+        matching = self.coordinator.topics.matching(self.coordinator.cluster.metadata)
         return HeartbeatSubscription(tuple(matching))
 
     async def _send_heartbeat(self) -> None:
-        member = self._member
+        member = self.member
         membership = member.memberships
-        request_s = self._parts.config.request_timeout_ms / 1000
+        request_s = self.coordinator.config.request_timeout_ms / 1000
         try:
             self._version = await self._connection.find_version()
             if membership != member.memberships or not member.sends_heartbeats:
@@ -336,7 +546,7 @@ class Kip848Membership:
             self._schedule.on_send(has_news=self._has_news())
             name = GroupMetadata(self._group_id, member.epoch, member.member_id)
             request = self._builder.build(
-                name, self._make_subscription(), self._assignment.report_owned(), self._version
+                name, self._make_subscription(), self.assignment.report_owned(), self._version
             )
             sent_at = self._clock.monotonic()
             self._meters.on_heartbeat_sent(sent_at)
@@ -357,9 +567,9 @@ class Kip848Membership:
 
     def _on_response(self, answer: ConsumerGroupHeartbeatResponse, sent_at: float) -> None:
         self._is_unanswered = False
-        if self._member.has_epoch:
+        if self.member.has_epoch:
             self._connection.reset_failures()
-        self._member.set_epoch(answer.member_epoch)
+        self.member.set_epoch(answer.member_epoch)
         self._schedule.on_response(sent_at, answer.heartbeat_interval_ms)
         if answer.heartbeat_interval_ms <= 0:
             text = "The coordinator asks for a heartbeat every %d ms. Using heartbeat_interval_ms."
@@ -367,21 +577,21 @@ class Kip848Membership:
             self._log.write(logging.WARNING, "interval", text, wanted, extra=extra)
         if answer.assignment is not None:
             target = partitions_of(answer.assignment.topic_partitions)
-            if self._assignment.set_target(target, sent_at):
+            if self.assignment.set_target(target, sent_at):
                 self._rebalances.add()
-                if self._assignment.must_report:
+                if self.assignment.must_report:
                     self._builder.forget_sent()  # A full heartbeat reports the owned partitions.
-        differs = self._assignment.is_different()
+        differs = self.assignment.is_different()
         self.apply_event(Kip848Event.ASSIGNED if differs else Kip848Event.CONFIRMED)
-        self._parts.coordinator.on_identity_changed()
+        self.coordinator.on_identity_changed()
 
     def _handle_error(self, error: KafkaError) -> None:
         action = self._connection.handle_failure(error)
         self._schedule.delay_until(self._clock.monotonic() + action.delay_s)
-        event = event_of(self._member.state, error.code)
+        event = event_of(self.member.state, error.code)
         if event is None and action.decision is Decision.RECOVER:
             event = Kip848Event.FENCED
-        if event is Kip848Event.UNRELEASED and not self._may_be_known():
+        if event is Kip848Event.UNRELEASED and self._clock.monotonic() >= self._known_until:
             event = Kip848Event.REFUSED
         if event is Kip848Event.FENCED:
             text, extra = "The membership ended: %s", {"event": "group_left"}
@@ -390,24 +600,20 @@ class Kip848Membership:
         elif event is Kip848Event.UNRELEASED:
             text, extra = UNRELEASED, {"event": "group_instance_unreleased"}
             left_s = max(self._known_until - self._clock.monotonic(), 0.0)
-            instance_id = self._parts.config.group_instance_id
+            instance_id = self.coordinator.config.group_instance_id
             self._log.write(logging.WARNING, "unreleased", text, instance_id, left_s, extra=extra)
             self.apply_event(event)
         elif error.code in PERMISSION_CODES:
             # Each request for records raises this error until the permission is granted.
-            self._parts.coordinator.on_group_error(error)
+            self.coordinator.on_group_error(error)
         elif event is not None or not action.again:
             self.apply_event(event or Kip848Event.REFUSED, str(error))
             raise error
 
     def _note_known(self) -> None:
         """Record that the coordinator may have received a heartbeat until now."""
-        session_s = max(self._schedule.session_s, self._parts.config.session_timeout_ms / 1000)
+        session_s = max(self._schedule.session_s, self.coordinator.config.session_timeout_ms / 1000)
         self._known_until = self._clock.monotonic() + session_s * UNRELEASED_SESSIONS
-
-    def _may_be_known(self) -> bool:
-        """Return whether the coordinator may still have an earlier membership of this member."""
-        return self._clock.monotonic() < self._known_until
 
     async def _release_instance_id(self) -> None:
         """Tell the coordinator that a membership has ended whose session may go on.
@@ -415,20 +621,20 @@ class Kip848Membership:
         It needs no epoch. If it is refused because the instance id belongs to a member with another
         id, this member has to end.
         """
-        self._member.mark_released()
-        request = self._builder.build_last(self._member.member_id)
+        self.member.mark_released()
+        request = self._builder.build_last(self.member.member_id)
         error = await self._connection.leave_group(request, self._schedule.session_s)
-        state = self._member.state
+        state = self.member.state
         if error is not None and event_of(state, error.code) is Kip848Event.REPLACED:
             self.apply_event(Kip848Event.REPLACED, str(error))
-            if self._member.state is Kip848State.FAILED:
+            if self.member.state is Kip848State.FAILED:
                 raise error
 
     async def _leave_group(self) -> None:
-        self._member.mark_left()
+        self.member.mark_left()
         self.apply_event(Kip848Event.LEFT)
         async with self._leaving:
-            request = self._builder.build_last(self._member.member_id)
+            request = self._builder.build_last(self.member.member_id)
             await self._connection.leave_group(request, self._schedule.session_s)
 
 

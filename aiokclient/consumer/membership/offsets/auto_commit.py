@@ -10,7 +10,6 @@ import asyncio
 import logging
 import math
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from aiokclient.consumer.state.partition import PartitionState, Withheld
@@ -20,10 +19,7 @@ from aiokclient.policy import Decision, Scope, classify
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.clock import Clock
-    from aiokclient.config.consumer import ConsumerConfig
-    from aiokclient.consumer.membership.offsets.commits import Commits
-    from aiokclient.consumer.state.subscription import SubscriptionState
+    from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
 
 __all__ = ["AutoCommit"]
 
@@ -33,17 +29,12 @@ SHORTEST_S = 0.01
 class AutoCommit:
     """The automatic commits of one consumer. If `enabled` is false, this object does nothing."""
 
-    def __init__(
-        self,
-        config: ConsumerConfig,
-        subscription: SubscriptionState,
-        commits: Commits,
-        clock: Clock,
-    ) -> None:
-        self._log = LimitedLog(subscription.client_log, clock)
+    def __init__(self, coordinator: ConsumerCoordinator) -> None:
+        config, subscription = coordinator.config, coordinator.subscription
+        self._log = LimitedLog(subscription.client_log, coordinator.cluster.clock)
         self.enabled = config.enable_auto_commit
         self._subscription = subscription
-        self._commits = commits
+        self._commits = coordinator.commits
         self._interval_s = max(config.auto_commit_interval_ms / 1000, SHORTEST_S)
 
     async def run(self) -> None:
@@ -76,10 +67,6 @@ class AutoCommit:
         if not offsets or timeout <= 0:
             return {}
         return await self._commits.store_offsets(offsets, timeout, attempts=attempts, rising=True)
-
-    def without_waiting(self) -> AbstractContextManager[None]:
-        """Return a context manager, in whose body commits do not wait; see `Commits`."""
-        return self._commits.without_waiting()
 
     def _collect_offsets(
         self, states: Iterable[PartitionState]

@@ -33,7 +33,6 @@ from typing import TYPE_CHECKING, Any
 from aiokclient.cluster.metadata.snapshot import differ
 from aiokclient.cluster.requests.per_item import ItemResults, PerItem, ask_within
 from aiokclient.consumer.membership.offsets import messages
-from aiokclient.consumer.membership.offsets.released import LostRecords
 from aiokclient.consumer.membership.rewind import requests as rewind_requests
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import (
@@ -55,17 +54,11 @@ from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.cluster.client import ClusterClient
-    from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.cluster.metadata.snapshot import ClusterMetadata
     from aiokclient.cluster.requests.attempts import RefusalLog
-    from aiokclient.config.consumer import ConsumerConfig
     from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
-    from aiokclient.consumer.membership.listener import ListenerCalls
     from aiokclient.consumer.state.partition import PartitionState
-    from aiokclient.consumer.state.subscription import SubscriptionState
     from aiokclient.network.connection import BrokerConnection
-    from aiokclient.policy import Retry
     from aiokclient.protocol.schema import Request
 
 __all__ = ["CommitAttempt", "CommitOrder", "Commits"]
@@ -231,20 +224,12 @@ class Commits:
     it has changed.
     """
 
-    def __init__(
-        self,
-        cluster: ClusterClient,
-        config: ConsumerConfig,
-        subscription: SubscriptionState,
-        coordinator: ConsumerCoordinator,
-        listener_calls: ListenerCalls,
-        supervisor: Supervisor,
-    ) -> None:
-        assert config.group_id is not None
-        self.group_id = config.group_id
+    def __init__(self, coordinator: ConsumerCoordinator) -> None:
+        cluster, subscription = coordinator.cluster, coordinator.subscription
+        self.group_id = coordinator.group_id
         self._coordinator = coordinator
-        self._listener_calls = listener_calls
-        self._supervisor = supervisor
+        self._listener_calls = coordinator.listener_calls
+        self._supervisor = coordinator.supervisor
         self._renamed = Wakeup()
         self._is_over = False
         """Whether this consumer will not be a member any more."""
@@ -252,14 +237,14 @@ class Commits:
         """Whether the group waits for this member to revoke partitions."""
         self._cluster = cluster
         self._subscription = subscription
-        self._lost = LostRecords(subscription.partitions)
+        self._released = coordinator.released
         self._log = LimitedLog(subscription.client_log, cluster.clock)
         self._turn = asyncio.Lock()
         self._order = CommitOrder()
         self._refused: dict[TopicPartition, str] = {}
         self._storing: dict[CommitAttempt, None] = {}
-        self._request_s = config.request_timeout_ms / 1000
-        self._backoff = Backoff.of(config)
+        self._request_s = coordinator.config.request_timeout_ms / 1000
+        self._backoff = Backoff.of(coordinator.config)
         self._count = cluster.metrics.counter("consumer.commits")
         self._failures = cluster.metrics.counter("consumer.commits.failed")
         self._latencies = subscription.own_metrics.spread("commits")
@@ -267,27 +252,17 @@ class Commits:
     # -- notifications
 
     def wake_commits(self) -> None:
-        """Wake waiting commits, because the identity has changed or the consumer has failed."""
+        """Wake waiting commits, because they may have to be sent with another identity, or refused.
+
+        The identity has changed, partitions were released, the cluster was replaced, or the
+        consumer has failed.
+        """
         self._renamed.set()
 
     def end(self) -> None:
         """Record that this consumer will not be a member any more."""
         self._is_over = True
         self._renamed.set()
-
-    def on_partitions_released(self, states: Iterable[PartitionState], *, lost: bool) -> None:
-        """Record that the group takes these partitions; see `LostRecords`."""
-        self._lost.add_partitions(states, lost=lost)
-        self._renamed.set()
-
-    def on_cluster_replaced(self) -> None:
-        """Record that the client has moved to another cluster; see `LostRecords`."""
-        self._lost.on_cluster_replaced()
-        self._renamed.set()
-
-    def on_records_requested(self) -> None:
-        """Record that the application requests records; see `LostRecords`."""
-        self._lost.on_records_requested()
 
     def on_transaction_committed(
         self, committed: Iterable[tuple[PartitionState, int, int]]
@@ -307,11 +282,7 @@ class Commits:
             # After a seek, the committed offset tells nothing about the position.
             if state.jumps == jumps:
                 state.group.committed_to(offset)
-            self._lost.on_committed(state.tp, offset)
-
-    def told_of_loss(self, tps: Iterable[TopicPartition]) -> None:
-        """Record that the application knows that these partitions were lost."""
-        self._lost.mark_told(tps)
+            self._released.on_committed(state.tp, offset)
 
     @contextmanager
     def without_waiting(self) -> Iterator[None]:
@@ -355,20 +326,20 @@ class Commits:
         CommitFailedError for partitions that are no longer owned, for offsets of another cluster,
         and for partitions for which `covers(tp)` is true and delivered records were lost.
         """
-        former = self._lost.find_former(offsets)
+        former = self._released.find_former(offsets)
         offsets = {tp: to for tp, to in offsets.items() if tp not in former}
         # While a failed consumer is being closed, its listener is called and may still commit.
         in_listener = self._listener_calls.is_inside()
         refused = await self.store_offsets(offsets, timeout, check=not in_listener)
         gone = {tp: error for tp, error in refused.items() if _not_owned(error)}
-        unstored = [*former, *self._lost.find_uncommitted(covers)]
+        unstored = [*former, *self._released.find_uncommitted(covers)]
         if gone or unstored:
             by_hand = not unstored and not any(map(self._is_the_groups, gone, gone.values()))
             text = NOT_A_MEMBER if by_hand else None
-            if self._lost.has_former([*gone, *unstored]):
+            if self._released.has_former([*gone, *unstored]):
                 text = OTHER_CLUSTER
             if not in_listener:
-                self._lost.mark_told(unstored)
+                self._released.mark_told(unstored)
             raise _commit_failed([*dict.fromkeys([*gone, *unstored])], list(gone.values()), text)
         if refused:
             raise next(iter(refused.values()))
@@ -666,7 +637,7 @@ class Commits:
 
     def _is_the_groups(self, tp: TopicPartition, error: KafkaError) -> bool:
         """Return whether a refused partition was assigned by the group, not by the application."""
-        shared = self._subscription.is_shared(tp) or self._lost.is_released(tp)
+        shared = self._subscription.is_shared(tp) or self._released.is_released(tp)
         return error.code is None or shared
 
     def not_assigned(self, tps: Sequence[TopicPartition]) -> CommitFailedError:
@@ -677,7 +648,7 @@ class Commits:
     def may_have(self, topic: str) -> bool:
         """Return whether the consumer subscribes to a topic, or had a partition of it."""
         subscribed = self._subscription.subscription.matches(topic, internal=False)
-        return subscribed or self._lost.has_topic(topic)
+        return subscribed or self._released.has_topic(topic)
 
     def _is_lost(self, tp: TopicPartition, held: PartitionState | None) -> bool:
         """Return whether a partition of the group is not owned, or was lost and assigned again.
@@ -688,7 +659,7 @@ class Commits:
         state = self._state(tp)
         if state is not None and (state is held or not subscription.is_shared(tp)):
             return False
-        if state is None and self._lost.is_released(tp):
+        if state is None and self._released.is_released(tp):
             return True
         return subscription.subscription.matches(tp.topic, internal=False)
 

@@ -36,12 +36,7 @@ from aiokclient.policy import Decision, Scope
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.cluster.client import ClusterClient
-    from aiokclient.config.consumer import ConsumerConfig
     from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
-    from aiokclient.consumer.membership.offsets.commits import Commits
-    from aiokclient.consumer.state.subscription import SubscriptionState
-    from aiokclient.consumer.topics import SubscribedTopics
     from aiokclient.errors import KafkaError
 
 __all__ = ["InitialOffsets", "first_commit", "speaks_for"]
@@ -53,22 +48,16 @@ FIRST: Final = f"{OWN}first of "
 class InitialOffsets:
     """A task that finds the initial offsets of partitions that have none."""
 
-    def __init__(
-        self,
-        cluster: ClusterClient,
-        config: ConsumerConfig,
-        subscription: SubscriptionState,
-        commits: Commits,
-        topics: SubscribedTopics,
-        coordinator: ConsumerCoordinator,
-    ) -> None:
+    def __init__(self, coordinator: ConsumerCoordinator) -> None:
+        cluster, config = coordinator.cluster, coordinator.config
+        subscription = coordinator.subscription
         self._cluster = cluster
         self._subscription = subscription
-        self._commits = commits
-        self._topics = topics
+        self._commits = coordinator.commits
+        self._topics = coordinator.topics
         self._commits_first = config.enable_auto_commit
         self._follows = config.new_partitions == "earliest"
-        self._coordinator = coordinator
+        self._reports = coordinator.reports
         self._timeout_s = config.default_api_timeout_ms / 1000
         self._backoff = PartitionBackoff(cluster.clock, config, subscription)
         self._wake = Wakeup()
@@ -204,7 +193,7 @@ class InitialOffsets:
 
     def _handle_error(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
         if self._backoff.on_request_failure(state, error, scope) is Decision.FAIL:
-            self._coordinator.report_error(error)
+            self._reports.add(error)
 
 
 def first_commit(to: OffsetAndMetadata, partitions: int) -> OffsetAndMetadata:

@@ -48,7 +48,9 @@ NOTHING: Final = -1
 NAMES_TO: Final = 9
 """The last version that identifies topics by name. Later versions have only ids."""
 GROUPS_FROM: Final = 8
+"""The first version of OffsetFetch that has a list of groups (KIP-709) instead of one group."""
 STABLE_FROM: Final = 7
+"""The first version of OffsetFetch that can ask for stable offsets (KIP-447)."""
 
 Errors = dict[TopicPartition, KafkaError]
 

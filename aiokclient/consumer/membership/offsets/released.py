@@ -1,17 +1,16 @@
 """Records that were delivered and not committed when the group took their partitions.
 
-After the loss, a `commit()` has nothing left to store for these partitions. It must not report
-success, because the records will be delivered again, to this consumer or to another member
-(`LostRecords`). The same holds for all partitions after a change to another cluster. In the new
+After a loss, a `commit()` has nothing left to store for these partitions. It must not report
+success, because the records will be delivered again, to this consumer or to another member. The
+same holds for all partitions after a change to another cluster. In the new
 cluster, an offset of the former cluster would skip records that were never read. So at first, a
 commit is accepted only for offsets of records that were delivered after the change. This ends for a
 partition when such a record is committed.
 
 A transaction must not commit them: the next owner of the partition reads them again, and would
-produce the same results in a transaction of its own. `TransactionalReads` looks in
-`ReleasedOffsets` for partitions that were released since its transaction began. It also looks for
-partitions that were released earlier, if the application was still processing their records when
-the transaction began.
+produce the same results in a transaction of its own. `TransactionalReads` looks here for partitions
+that were released since its transaction began. It also looks for partitions that were released
+earlier, if the application was still processing their records when the transaction began.
 """
 
 from __future__ import annotations
@@ -23,10 +22,9 @@ from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.clock import Clock
-    from aiokclient.consumer.delivery.in_progress import InProgress
+    from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
 
-__all__ = ["LostRecords", "ReleasedOffset", "ReleasedOffsets"]
+__all__ = ["ReleasedOffset", "ReleasedPartitions"]
 
 
 class ReleasedOffset(NamedTuple):
@@ -41,66 +39,29 @@ class ReleasedOffset(NamedTuple):
     """Whether the application is still processing records of the partition."""
 
 
-class ReleasedOffsets:
-    """The partitions that one consumer released with uncommitted records."""
+class ReleasedPartitions:
+    """The partitions that the group has taken from one consumer, with their uncommitted records."""
 
-    def __init__(self, group_id: str, in_progress: InProgress, clock: Clock) -> None:
-        self.member = GroupMetadata(group_id)
+    def __init__(self, coordinator: ConsumerCoordinator) -> None:
+        self.member = GroupMetadata(coordinator.group_id)
         """The last identity with which this consumer was a member."""
-        self._in_progress = in_progress
-        self._clock = clock
-        self._released: dict[TopicPartition, ReleasedOffset] = {}
+        self._partitions = coordinator.subscription.partitions
+        """The partitions that the consumer has now."""
+        self._in_progress = coordinator.in_progress
+        self._clock = coordinator.cluster.clock
+        self._taken: dict[TopicPartition, None] = {}
+        self._uncommitted: dict[TopicPartition, ReleasedOffset] = {}
+        self._delivered: dict[TopicPartition, int] = {}
+        """The offset up to which each partition was delivered that was lost uncommitted."""
+        self._told: set[TopicPartition] = set()
+        """The partitions of which the application has been told about the loss."""
+        self._former: set[TopicPartition] = set()
+        """Partitions of which the application may still have records of a former cluster."""
 
     def set_member(self, member: GroupMetadata) -> None:
         """Store a new identity, unless it has no member id because the membership has ended."""
         if member.member_id:
             self.member = member
-
-    def add_partitions(self, states: Iterable[PartitionState]) -> None:
-        """Record that the group takes these partitions.
-
-        Call it before they are removed, and after `SubscriptionState.settle()`.
-        """
-        for state in states:
-            if state.uncommitted:
-                offset = state.to_commit(state.consumed)
-                busy, now = self._in_progress.holds([state]), self._clock.monotonic()
-                self._released[state.tp] = ReleasedOffset(offset, self.member, now, busy)
-
-    def on_records_requested(self) -> None:
-        """Record that the application requests records, so that none are in progress."""
-        for tp, released in self._released.items():
-            if released.in_progress:
-                self._released[tp] = released._replace(in_progress=False)
-
-    def find_in_progress(self) -> dict[TopicPartition, ReleasedOffset]:
-        """Return the released partitions of which records are still in progress."""
-        return {tp: each for tp, each in self._released.items() if each.in_progress}
-
-    def find_released_since(self, time: float) -> dict[TopicPartition, ReleasedOffset]:
-        """Return the partitions that were released at or after a time."""
-        return {tp: each for tp, each in self._released.items() if each.at >= time}
-
-    def forget_releases(self, handled: Mapping[TopicPartition, ReleasedOffset]) -> None:
-        """Forget releases that the application has been told about."""
-        for tp, released in handled.items():
-            if (known := self._released.get(tp)) is not None and known.at == released.at:
-                del self._released[tp]
-
-
-class LostRecords:
-    """The lost partitions of one consumer, with the offset up to which each was delivered.
-
-    `partitions` contains the partitions that the consumer has now.
-    """
-
-    def __init__(self, partitions: Mapping[TopicPartition, PartitionState]) -> None:
-        self._partitions = partitions
-        self._delivered: dict[TopicPartition, int] = {}
-        self._raised: set[TopicPartition] = set()
-        self._released: dict[TopicPartition, None] = {}
-        self._former: set[TopicPartition] = set()
-        """Partitions of which the application may still have records of a former cluster."""
 
     def add_partitions(self, states: Iterable[PartitionState], *, lost: bool) -> None:
         """Record that the group takes these partitions from the consumer.
@@ -108,10 +69,49 @@ class LostRecords:
         Call it before they are removed, and after `SubscriptionState.settle()`.
         """
         for state in states:
-            self._released[state.tp] = None
-            if lost and state.uncommitted:
-                self._delivered[state.tp] = state.position
-                self._raised.discard(state.tp)
+            self._taken[state.tp] = None
+            if state.uncommitted:
+                offset = state.to_commit(state.consumed)
+                busy, now = self._in_progress.holds([state]), self._clock.monotonic()
+                self._uncommitted[state.tp] = ReleasedOffset(offset, self.member, now, busy)
+                if lost:
+                    self._add_lost(state)
+
+    def _add_lost(self, state: PartitionState) -> None:
+        self._delivered[state.tp] = state.position
+        self._told.discard(state.tp)
+
+    def on_records_requested(self) -> None:
+        """Record that the application requests records, so that none are in progress.
+
+        Losses that it was told about are forgotten.
+        """
+        for tp, released in self._uncommitted.items():
+            if released.in_progress:
+                self._uncommitted[tp] = released._replace(in_progress=False)
+        if self._told:
+            for tp in self._told:
+                self._delivered.pop(tp, None)
+            self._former -= self._told
+            self._told.clear()
+
+    # -- for transactions
+
+    def find_in_progress(self) -> dict[TopicPartition, ReleasedOffset]:
+        """Return the released partitions of which records are still in progress."""
+        return {tp: each for tp, each in self._uncommitted.items() if each.in_progress}
+
+    def find_released_since(self, time: float) -> dict[TopicPartition, ReleasedOffset]:
+        """Return the partitions that were released at or after a time."""
+        return {tp: each for tp, each in self._uncommitted.items() if each.at >= time}
+
+    def forget_releases(self, handled: Mapping[TopicPartition, ReleasedOffset]) -> None:
+        """Forget releases that the application has been told about."""
+        for tp, released in handled.items():
+            if (known := self._uncommitted.get(tp)) is not None and known.at == released.at:
+                del self._uncommitted[tp]
+
+    # -- for commits
 
     def on_cluster_replaced(self) -> None:
         """Record that the client has moved to another cluster.
@@ -122,8 +122,7 @@ class LostRecords:
             if state.located:
                 self._former.add(state.tp)
                 if state.uncommitted:
-                    self._delivered[state.tp] = state.position
-                    self._raised.discard(state.tp)
+                    self._add_lost(state)
 
     def find_former(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -152,11 +151,11 @@ class LostRecords:
 
     def is_released(self, tp: TopicPartition) -> bool:
         """Return whether the group has taken the partition from the consumer."""
-        return tp in self._released and tp not in self._partitions
+        return tp in self._taken and tp not in self._partitions
 
     def has_topic(self, topic: str) -> bool:
         """Return whether the group has taken a partition of this topic from the consumer."""
-        return any(tp.topic == topic for tp in self._released)
+        return any(tp.topic == topic for tp in self._taken)
 
     def find_uncommitted(self, covered: Callable[[TopicPartition], bool]) -> list[TopicPartition]:
         """Return the `covered` partitions of which delivered records were lost uncommitted.
@@ -183,12 +182,4 @@ class LostRecords:
 
     def mark_told(self, tps: Iterable[TopicPartition]) -> None:
         """Record that the application has been told about these partitions."""
-        self._raised.update(tps)
-
-    def on_records_requested(self) -> None:
-        """Forget losses that the application was told about. Called when it requests records."""
-        if self._raised:
-            for tp in self._raised:
-                self._delivered.pop(tp, None)
-            self._former -= self._raised
-            self._raised.clear()
+        self._told.update(tps)

@@ -42,12 +42,7 @@ from aiokclient.protocol.messages.describe_groups import DescribeGroupsRequest
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.cluster.client import ClusterClient
-    from aiokclient.cluster.lifecycle.supervisor import Supervisor
-    from aiokclient.consumer.delivery.in_progress import InProgress
     from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
-    from aiokclient.consumer.membership.offsets.commits import Commits
-    from aiokclient.consumer.state.subscription import SubscriptionState
 
 __all__ = ["GroupRewinder"]
 
@@ -62,26 +57,16 @@ DEAD: Final = "Dead"
 class GroupRewinder:
     """The rewind requests of this member, and the execution of the requests of all members."""
 
-    def __init__(
-        self,
-        cluster: ClusterClient,
-        subscription: SubscriptionState,
-        commits: Commits,
-        in_progress: InProgress,
-        coordinator: ConsumerCoordinator,
-        *,
-        patience_s: float,
-        supervisor: Supervisor,
-    ) -> None:
+    def __init__(self, coordinator: ConsumerCoordinator) -> None:
         self.wanted: rewind_requests.RewindRequests = {}
         """The requests of this member that have not been executed yet."""
-        self._cluster = cluster
-        self._subscription = subscription
-        self._commits = commits
-        self._in_progress = in_progress
         self._coordinator = coordinator
-        self._patience_s = patience_s
-        self._supervisor = supervisor
+        self._cluster = coordinator.cluster
+        self._subscription = coordinator.subscription
+        self._commits = coordinator.commits
+        self._in_progress = coordinator.in_progress
+        self._patience_s = coordinator.config.max_poll_interval_ms / 1000
+        self._supervisor = coordinator.supervisor
         # The keys are the present states of partitions. A partition that is lost and assigned
         # again has a new state.
         self._due: dict[PartitionState, dict[str, int]] = {}

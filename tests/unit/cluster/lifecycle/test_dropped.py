@@ -21,7 +21,7 @@ from kinds import KINDS, make
 from world import World, simulate
 
 from aiokclient import Client, Consumer, GroupMember, Producer, State, TopicPartition
-from aiokclient.consumer.assignors import Range
+from aiokclient.consumer.assignors.strategy import Range
 from aiokclient.errors import ApiTimeoutError
 from aiokclient.testing import EmbeddedCluster
 

@@ -13,14 +13,11 @@ from aiokclient import (
     MemberSubscription,
     TopicPartition,
 )
-from aiokclient.consumer.assignors import (
-    BUILT_IN,
-    RebalanceProtocol,
-    decode_assignment,
-    decode_members,
-    validate,
-)
+from aiokclient.consumer.assignors.assignor import RebalanceProtocol
 from aiokclient.consumer.assignors.holdings import read_generation, read_holding
+from aiokclient.consumer.assignors.strategy import BUILT_IN
+from aiokclient.consumer.assignors.validation import validate
+from aiokclient.consumer.assignors.wire import decode_assignment, decode_members
 from aiokclient.protocol import ApiKey
 from aiokclient.testing import EmbeddedCluster
 

@@ -11,7 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aiokclient import AssignmentCluster, Assignor, MemberSubscription
-from aiokclient.consumer.assignors import BUILT_IN, CoPartitioned, Redundant, validate
+from aiokclient.consumer.assignors.co_partitioned import CoPartitioned
+from aiokclient.consumer.assignors.redundant import Redundant
+from aiokclient.consumer.assignors.strategy import BUILT_IN
+from aiokclient.consumer.assignors.validation import validate
 
 RANDOM = st.randoms(use_true_random=False)
 LOOSE = settings(
@@ -67,8 +70,8 @@ def test_groups_without_members_or_topics_get_no_assignment(assignor: Assignor) 
 
 
 HASHED = """
-from aiokclient import AssignmentCluster, MemberSubscription
-from aiokclient.consumer.assignors import *
+from aiokclient import AssignmentCluster, CoPartitioned, MemberSubscription, Redundant
+from aiokclient.consumer.assignors.strategy import BUILT_IN, make_assignors
 topics = {f"t-{n}": [{"a", "b"}, {"b", "c"}, {"c", "a"}] for n in range(5)}
 cluster = AssignmentCluster(topics)
 members = {f"m-{n}": MemberSubscription(tuple(topics)[n % 3:], rack="abc"[n % 3]) for n in range(7)}

@@ -16,7 +16,9 @@ from aiokclient import (
     TopicPartition,
     errors,
 )
-from aiokclient.consumer.assignors import CoPartitioned, Redundant, RoundRobin
+from aiokclient.consumer.assignors.co_partitioned import CoPartitioned
+from aiokclient.consumer.assignors.redundant import Redundant
+from aiokclient.consumer.assignors.strategy import RoundRobin
 from aiokclient.testing import EmbeddedCluster
 from aiokclient.types import GroupMetadata
 

@@ -22,7 +22,7 @@ from assignment import (
 )
 
 from aiokclient import AssignmentCluster, MemberAssignment, MemberSubscription
-from aiokclient.consumer.assignors import BUILT_IN
+from aiokclient.consumer.assignors.strategy import BUILT_IN
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aiokclient import AssignmentCluster, MemberAssignment, MemberSubscription, TopicPartition
-from aiokclient.consumer.assignors import CooperativeSticky, Sticky, validate
 from aiokclient.consumer.assignors.assignor import RebalanceProtocol
 from aiokclient.consumer.assignors.holdings import (
     Holding,
@@ -21,6 +20,8 @@ from aiokclient.consumer.assignors.holdings import (
     read_holding,
     sticky_data,
 )
+from aiokclient.consumer.assignors.sticky import CooperativeSticky, Sticky
+from aiokclient.consumer.assignors.validation import validate
 from aiokclient.types import GroupMetadata
 
 RANDOM = st.randoms(use_true_random=False)

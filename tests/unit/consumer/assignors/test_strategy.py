@@ -14,18 +14,11 @@ from aiokclient import (
 )
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.config.kinds import STRATEGIES
-from aiokclient.consumer.assignors import (
-    BUILT_IN,
-    CooperativeSticky,
-    CoPartitioned,
-    Range,
-    RebalanceProtocol,
-    Redundant,
-    RoundRobin,
-    Sticky,
-    make_assignors,
-    rebalance_protocol,
-)
+from aiokclient.consumer.assignors.assignor import RebalanceProtocol, rebalance_protocol
+from aiokclient.consumer.assignors.co_partitioned import CoPartitioned
+from aiokclient.consumer.assignors.redundant import Redundant
+from aiokclient.consumer.assignors.sticky import CooperativeSticky, Sticky
+from aiokclient.consumer.assignors.strategy import BUILT_IN, Range, RoundRobin, make_assignors
 
 KAFKA = "org.apache.kafka.clients.consumer."
 

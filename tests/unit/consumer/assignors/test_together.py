@@ -17,16 +17,12 @@ from aiokclient import (
     TopicPartition,
     errors,
 )
-from aiokclient.consumer.assignors import (
-    CooperativeSticky,
-    CoPartitioned,
-    Range,
-    RebalanceProtocol,
-    Redundant,
-    RoundRobin,
-    Sticky,
-    validate,
-)
+from aiokclient.consumer.assignors.assignor import RebalanceProtocol
+from aiokclient.consumer.assignors.co_partitioned import CoPartitioned
+from aiokclient.consumer.assignors.redundant import Redundant
+from aiokclient.consumer.assignors.sticky import CooperativeSticky, Sticky
+from aiokclient.consumer.assignors.strategy import Range, RoundRobin
+from aiokclient.consumer.assignors.validation import validate
 from aiokclient.types import GroupMetadata
 
 RANDOM = st.randoms(use_true_random=False)

@@ -13,7 +13,9 @@ from aiokclient import (
     TopicPartition,
     errors,
 )
-from aiokclient.consumer.assignors import RebalanceProtocol, Redundant, validate
+from aiokclient.consumer.assignors.assignor import RebalanceProtocol
+from aiokclient.consumer.assignors.redundant import Redundant
+from aiokclient.consumer.assignors.validation import validate
 
 CLUSTER = AssignmentCluster({"orders": 2, "clicks": 1})
 MEMBERS = {

@@ -9,19 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokclient import MemberAssignment, MemberSubscription, TopicPartition, errors
-from aiokclient.consumer.assignors import (
-    decode_assignment,
-    decode_members,
-    decode_subscription,
-    encode_assignment,
-    encode_subscription,
-)
 from aiokclient.consumer.assignors.holdings import (
     Holding,
     generation_data,
     read_generation,
     read_holding,
     sticky_data,
+)
+from aiokclient.consumer.assignors.wire import (
+    decode_assignment,
+    decode_members,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
 )
 
 TOPICS = st.text("abc._-\u00e4\U0001f600", min_size=1, max_size=5)

@@ -154,7 +154,7 @@ async def test_a_partition_that_is_not_released_is_not_assigned(group: Group) ->
     first.reading.hold.clear()
     second = await group.join(topic)
     await first.reading.revoking.wait()
-    await second.until(lambda: second.membership.state is Kip848State.STABLE)
+    await second.until(lambda: second.membership.member.state is Kip848State.STABLE)
     beats = second.changes
     await second.until(lambda: second.changes > beats + 3)
     assert second.has == []
@@ -165,7 +165,7 @@ async def test_a_partition_that_is_not_released_is_not_assigned(group: Group) ->
 async def leave(member: Member) -> None:
     """Send the request that removes this member from its group, without the member's knowledge."""
     membership = member.membership
-    request = membership._builder.build_last(membership._member.member_id)
+    request = membership._builder.build_last(membership.member.member_id)
     await membership._connection.send(request, 5.0)
 
 

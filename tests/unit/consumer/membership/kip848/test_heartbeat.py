@@ -5,10 +5,10 @@ import uuid
 
 import pytest
 
+from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.membership.kip848.heartbeat import (
     HeartbeatBuilder,
     HeartbeatSubscription,
-    MemberSettings,
     TopicIdPartition,
     expression,
     partitions_of,
@@ -17,7 +17,14 @@ from aiokclient.types import GroupMetadata
 
 T, U = sorted(uuid.UUID(int=each) for each in (1, 2))
 NAMES = HeartbeatSubscription(("t", "u"))
-SETTINGS = MemberSettings("g", None, "r", 1000, "range")
+OPTIONS = {
+    "bootstrap_servers": "localhost:9092",
+    "group_id": "g",
+    "group_protocol": "consumer",
+    "client_rack": "r",
+    "max_poll_interval_ms": 1000,
+    "group_remote_assignor": "range",
+}
 OWNED = frozenset({TopicIdPartition(T, 1), TopicIdPartition(T, 0), TopicIdPartition(U, 5)})
 
 
@@ -35,7 +42,7 @@ def said(request):
 
 @pytest.fixture
 def beats():
-    return HeartbeatBuilder(SETTINGS)
+    return HeartbeatBuilder(ConsumerConfig.build(OPTIONS))
 
 
 def test_a_join_says_everything_and_owns_nothing(beats):
@@ -83,7 +90,7 @@ def test_a_pattern_replaces_names_and_is_removed_when_names_return(beats):
 
 @pytest.mark.parametrize(("instance_id", "epoch"), [(None, -1), ("i", -2)])
 def test_the_leave_heartbeat_has_the_leave_epoch(instance_id, epoch):
-    beats = HeartbeatBuilder(SETTINGS._replace(instance_id=instance_id))
+    beats = HeartbeatBuilder(ConsumerConfig.build({**OPTIONS, "group_instance_id": instance_id}))
     beats.build(member(0), NAMES, frozenset())
     request = beats.build_last("m")
     assert (request.member_epoch, request.instance_id) == (epoch, instance_id)

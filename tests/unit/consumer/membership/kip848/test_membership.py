@@ -39,7 +39,7 @@ def test_a_lone_member_owns_and_acknowledges_all_partitions() -> None:
         async with group.member() as member:
             assert member.epoch == -1
             await member.subscribe("t")
-            await member.until(lambda: member.membership.state is Kip848State.STABLE)
+            await member.until(lambda: member.membership.member.state is Kip848State.STABLE)
             assert member.has == ALL
             assert member.membership.settled
             joined, told = group.beats()[:2]
@@ -71,7 +71,7 @@ def test_heartbeats_are_sent_at_the_interval_of_the_broker() -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as member:
             await member.subscribe("t")
-            await member.until(lambda: member.membership.state is Kip848State.STABLE)
+            await member.until(lambda: member.membership.member.state is Kip848State.STABLE)
             since = group.world.now
             await asyncio.sleep(10.0)
             beats = group.beats(since)
@@ -94,7 +94,7 @@ def test_the_session_of_a_group_whose_configs_may_not_be_read() -> None:
         with group.cluster.fail(ApiKey.DESCRIBE_CONFIGS, GroupAuthorizationError):
             async with group.member() as member:
                 await member.subscribe("t")
-                await member.until(lambda: member.membership.state is Kip848State.STABLE)
+                await member.until(lambda: member.membership.member.state is Kip848State.STABLE)
                 left = member.membership.confirmed_until - group.world.now
                 assert 44.0 < left <= 45.0
                 assert member.reports == []
@@ -115,7 +115,7 @@ def test_membership_is_unconfirmed_until_the_session_timeout_is_known(
         with group.cluster.fail(ApiKey.DESCRIBE_CONFIGS, RequestTimedOutError, times=times):
             async with group.member() as member:
                 await member.subscribe("t")
-                await member.until(lambda: member.membership.state is Kip848State.STABLE)
+                await member.until(lambda: member.membership.member.state is Kip848State.STABLE)
                 assert member.membership.confirmed_until == -math.inf
                 await member.until(lambda: member.membership.confirmed_until > -math.inf)
                 assert group.world.now < 7.0
@@ -178,7 +178,7 @@ def test_a_fenced_member_loses_all_and_joins_anew(error: Any) -> None:
     async def scenario(group: Group) -> None:
         async with group.member() as member:
             await member.subscribe("t")
-            await member.until(lambda: member.membership.state is Kip848State.STABLE)
+            await member.until(lambda: member.membership.member.state is Kip848State.STABLE)
             with group.cluster.fail(HEARTBEAT, error, times=1):
                 await member.until(lambda: len(member.reading.log) == 3)
             assert [how for how, _ in member.reading.log] == ["assign", "lose", "assign"]
@@ -224,7 +224,7 @@ def test_a_coordinator_that_is_not_ready_changes_nothing(error: Any) -> None:
             with group.cluster.fail(HEARTBEAT, error, times=3):
                 await member.subscribe("t")
                 await until_assigned([member], 4)
-            await member.until(lambda: member.membership.state is Kip848State.STABLE)
+            await member.until(lambda: member.membership.member.state is Kip848State.STABLE)
             epoch = member.epoch
             with group.cluster.fail(HEARTBEAT, error, times=3) as fault:
                 await member.until(lambda: fault.hits == 3)
@@ -336,7 +336,7 @@ def test_a_member_that_still_processes_records_stays_a_member() -> None:
             await first.subscribe()
             await first.reading.revoking.wait()
             await asyncio.sleep(30.0)
-            assert first.membership.state is Kip848State.LEAVING
+            assert first.membership.member.state is Kip848State.LEAVING
             assert first.membership.confirmed_until > group.world.now
             assert len(second.has) == 2
             first.reading.hold.set()
@@ -358,9 +358,9 @@ def test_a_member_is_fenced_while_it_waits_to_leave() -> None:
             await first.reading.revoking.wait()
             with group.cluster.fail(HEARTBEAT, FencedMemberEpochError, times=1):
                 await first.until(lambda: first.epoch == -1)
-            assert first.membership.state is Kip848State.OUT
+            assert first.membership.member.state is Kip848State.OUT
             await first.subscribe("t")
-            assert first.membership.state is Kip848State.JOINING
+            assert first.membership.member.state is Kip848State.JOINING
             first.reading.hold.set()
             await first.until(lambda: first.reading.log[-1][0] == "assign" and first.has == ALL)
 

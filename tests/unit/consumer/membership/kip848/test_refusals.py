@@ -67,7 +67,7 @@ def test_what_only_a_person_can_mend_fails_the_member(
                 await second.subscribe(topic)
                 await second.until(lambda: second.failure is not None)
                 assert isinstance(second.failure, error)
-                assert second.membership.state is Kip848State.FAILED
+                assert second.membership.member.state is Kip848State.FAILED
 
     run(scenario, configs=configs)
 

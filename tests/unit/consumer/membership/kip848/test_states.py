@@ -7,7 +7,6 @@ import pytest
 
 from aiokclient.clock import SystemClock
 from aiokclient.consumer.membership.kip848.heartbeat import FREE, HeartbeatSchedule
-from aiokclient.consumer.membership.kip848.member import Kip848Member
 from aiokclient.consumer.membership.kip848.states import (
     CODES,
     HEARTBEAT_STATES,
@@ -15,6 +14,7 @@ from aiokclient.consumer.membership.kip848.states import (
     TABLE,
     Kip848Effect,
     Kip848Event,
+    Kip848Member,
     Kip848State,
     event_of,
 )
