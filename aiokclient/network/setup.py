@@ -36,6 +36,7 @@ import ssl
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from itertools import chain, zip_longest
+from logging import DEBUG
 from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
@@ -340,9 +341,10 @@ class SetupRequests:
 
     def log_response(self, response: Response, version: int, size: int, seconds: float) -> None:
         """Log a response in the wire log."""
-        api = response.api_key.api_name
         traffic = self.connection.traffic
-        traffic.log_response(self.broker, api, version, size, seconds, response)
+        if traffic.is_logged(DEBUG):
+            api = response.api_key.api_name
+            traffic.log_response(self.broker, api, version, size, seconds, response)
 
 
 @dataclasses.dataclass
