@@ -195,6 +195,7 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
         # An abort corrects this error of a Produce request, but not of other requests (KIP-1050).
         InvalidTxnStateError: ABORT,
     },
+    # The transaction timeout exceeds the brokers' transaction.max.timeout.ms.
     Scope.INIT_PRODUCER_ID: {InvalidTxnTimeoutError: FAIL},
     Scope.TRANSACTION: {
         # Another partition of the same request was refused, so this one was not attempted.
@@ -235,6 +236,7 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
         # The brokers match patterns by RE2, which lacks some of Python's syntax (KIP-848).
         InvalidRegularExpressionError: FAIL,
     },
+    # Brokers refuse an empty group id.
     Scope.FIND_COORDINATOR: {InvalidGroupIdError: FAIL},
     Scope.OFFSET_COMMIT: {
         # The coordinator itself timed out. Another broker may be the coordinator now.

@@ -119,6 +119,8 @@ class GroupJoin:
         if protocols is None:
             return MemberEvent.FAULT
         if again and not self.generation.is_leader and protocols == self._offered:
+            # The coordinator answers a follower that joins with unchanged protocols with the
+            # present generation.
             protocols.append((f"{AGAIN}{self._cluster.clock.rng.getrandbits(64):x}", b""))
         request = requests.join(
             self._settings,

@@ -342,6 +342,8 @@ class SetupRequests:
     def log_response(self, response: Response, version: int, size: int, seconds: float) -> None:
         """Log a response in the wire log."""
         traffic = self.connection.traffic
+        # The names of the errors are searched for in all structs of the response, of which
+        # ApiVersions has over 50.
         if traffic.is_logged(DEBUG):
             api = response.api_key.api_name
             traffic.log_response(self.broker, api, version, size, seconds, response)

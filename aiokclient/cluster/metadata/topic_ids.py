@@ -154,6 +154,8 @@ class TopicIds:
                 seen = lower[subject] = _LowerEpoch(part.leader_id, part.leader_epoch, now)
             seen.count += 1
             seen.brokers.add(node_id)
+            # A broker that lags is alone with its lower epoch. If the epoch has really gone back,
+            # all brokers say so.
             agreed = seen.count >= EQUAL and len(seen.brokers) >= min(brokers, 2)
             if agreed or now - seen.since >= OLDER_S:
                 del lower[subject]

@@ -230,6 +230,7 @@ class Brokers(PoolOwner):
         for index, (host, port) in enumerate(servers, start=1):
             self._pools[-index] = pool = self._make_pool(-index, host, port)
             pools.append(pool)
+        # Clients with the same list must not all begin with its first server.
         self.rng.shuffle(pools)
         return pools
 

@@ -224,6 +224,7 @@ class FetchSession:
 
     def _advance_epoch(self, session_id: int, *, broken: bool) -> None:
         was_open = self.state is SessionState.OPEN and session_id == self.session_id
+        # After the largest epoch comes 1, because 0 begins a session (KIP-227).
         self.epoch = self.epoch + 1 if was_open and self.epoch < MAX_EPOCH else 1
         self.session_id = session_id
         if session_id == NO_SESSION:

@@ -573,6 +573,7 @@ class Sender:
         if error is not None:
             for sent in request.sent:
                 self._responses.on_no_response(sent, error)
+        # With acks=0, brokers send no response.
         elif response is None or isinstance(response, Written):
             for sent in request.sent:
                 if sent.batch.is_current(sent.attempt):

@@ -375,6 +375,8 @@ class Commits:
                         # The lock is not held here, because the group may wait for another commit.
                         await self._renamed.wait()
                         continue
+                    # One commit at a time: the repetition of an earlier one must not come after a
+                    # later one.
                     async with self._turn:
                         await self._attempt_all(attempt, check)
         except TimeoutError as error:
