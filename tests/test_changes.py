@@ -150,7 +150,7 @@ def test_a_codec_is_one_module_and_one_row(checkout: Checkout) -> None:
         """
 import zlib
 
-from aiokclient.record.content import collected
+from aiokclient.record.compression import collected
 
 def compress(data, level):
     return zlib.compress(data, level)

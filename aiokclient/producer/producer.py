@@ -304,8 +304,6 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         loop = self._loop
         if not self._usable or loop is None:
             self._refuse()
-        if loop is None or loop.is_closed():
-            raise ClosedError("The event loop of this Producer is closed. Make a new Producer.")
         record = ProducerRecord(topic, value, key, partition, timestamp, headers)
         sending = ThreadsafeSend(loop, self, record)
         sending.begin_sending()

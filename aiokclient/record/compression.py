@@ -12,14 +12,14 @@ thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import import_module
+from io import BytesIO
 from typing import Protocol, cast
 
 from aiokclient.config.codecs import Compression
 from aiokclient.errors import CorruptRecordError
-from aiokclient.record.content import PIECE, ContentLimitError, check_size
 from aiokclient.record.crc import Buffer
 
 __all__ = [
@@ -27,17 +27,29 @@ __all__ = [
     "CodecModule",
     "Compression",
     "ContentLimitError",
+    "check_size",
+    "collected",
     "compress",
     "decompress",
     "has_many_blocks",
     "measure",
+    "piece_size",
     "pieces",
 ]
 
 DEFAULT_LIMIT = 256 * 1024 * 1024
 """Default limit for the decompressed size of one batch, in bytes."""
 
+PIECE = 1024 * 1024
+"""Bytes of content that are decompressed at a time."""
+
+LARGEST_PIECE = 16 * PIECE
+
 MANY_BLOCKS = 2048
+
+
+class ContentLimitError(CorruptRecordError):
+    """The content is larger than the caller's limit. It is not necessarily damaged."""
 
 
 class CodecModule(Protocol):
@@ -122,3 +134,34 @@ def has_many_blocks(codec: int, data: Buffer) -> bool:
         return False
     find = getattr(_module(codec), "has_many_blocks", None)
     return find is not None and bool(find(data, MANY_BLOCKS))
+
+
+# -- for the codecs
+
+
+def piece_size(data: Buffer, limit: int) -> int:
+    """Return the number of bytes to decompress at a time: usually enough for all content."""
+    return min(limit + 1, max(PIECE, min(4 * len(data), LARGEST_PIECE)))
+
+
+def check_size(size: int, limit: int, name: str) -> None:
+    """Raise ContentLimitError if `size` bytes exceed the limit. `name` is the codec."""
+    if size > limit:
+        raise ContentLimitError(f"The decompressed {name} content has more than {limit} bytes.")
+
+
+def collected(parts: Iterable[Buffer], limit: int, name: str) -> Buffer:
+    """Join the pieces of content. Raises ContentLimitError if they exceed `limit` bytes."""
+    iterator = iter(parts)
+    first = next(iterator, b"")
+    check_size(len(first), limit, name)
+    second = next(iterator, None)
+    if second is None:
+        return first
+    whole = BytesIO()
+    size = whole.write(first)
+    while second is not None:
+        check_size(size + len(second), limit, name)
+        size += whole.write(second)
+        second = next(iterator, None)
+    return whole.getvalue()

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator
 
 from aiokclient.errors import CorruptRecordError
-from aiokclient.record.content import collected, piece_size
+from aiokclient.record.compression import collected, piece_size
 from aiokclient.record.crc import Buffer
 
 __all__ = ["compress", "decompress", "pieces"]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import lz4.frame
 
 from aiokclient.errors import CorruptRecordError
-from aiokclient.record.content import collected, piece_size
+from aiokclient.record.compression import collected, piece_size
 from aiokclient.record.crc import Buffer
 
 __all__ = ["compress", "decompress", "mend", "pieces"]

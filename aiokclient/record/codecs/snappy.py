@@ -13,7 +13,7 @@ from itertools import islice
 import cramjam
 
 from aiokclient.errors import CorruptRecordError
-from aiokclient.record.content import check_size, collected
+from aiokclient.record.compression import check_size, collected
 from aiokclient.record.crc import Buffer
 
 __all__ = ["compress", "decompress", "has_many_blocks", "pieces"]

@@ -13,7 +13,7 @@ from typing import TypeVar
 import zstandard
 
 from aiokclient.errors import CorruptRecordError
-from aiokclient.record.content import collected, piece_size
+from aiokclient.record.compression import collected, piece_size
 from aiokclient.record.crc import Buffer
 
 __all__ = ["compress", "decompress", "has_many_blocks", "pieces"]
