@@ -532,7 +532,7 @@ class ClusterClient:
     ) -> Any:
         call.was_sent = False
         call.node_id = await self._router.find_broker(call.to, max(call.retry.remaining_s, 0.0))
-        connection = await self._connection_for(call)
+        connection = await self._connect(call.node_id, call.purpose, call.owner, type(call.message))
         call.node_id = connection.broker.node_id
         version = connection.broker.version_of(type(call.message))
         highest = highest_version()
@@ -548,19 +548,6 @@ class ClusterClient:
             error.resource = error.resource or subject_of(call.to)
             raise self._metadata_requests.translate_error(call.message, error)
         return response
-
-    async def _connection_for(self, call: Attempts) -> BrokerConnection:
-        if call.node_id is not None:
-            return await self.connect(call.node_id, call.purpose, call.owner)
-        if call.purpose is Purpose.CONTROL:
-            return await self.connect_any(type(call.message))
-        requests = self._metadata_requests
-        while True:
-            if not requests.is_open:
-                await requests.wait_until_open()
-            connection = await self.brokers.choose_pool().get(call.purpose, call.owner)
-            if requests.is_open:
-                return connection
 
     async def _prepare_retry(
         self, call: Attempts, before_retry: Callable[[KafkaError], Awaitable[None]]
@@ -635,22 +622,31 @@ class ClusterClient:
         InvalidMetadataError for an unknown broker. During a rebootstrap, the call waits. A
         cancellation does not end the attempt for other callers.
         """
-        requests = self._metadata_requests
-        while True:
-            if not requests.is_open:
-                await requests.wait_until_open()
-            connection = await self.brokers.find_pool(node_id).get(purpose, owner)
-            if requests.is_open:  # Otherwise a rebootstrap has begun meanwhile.
-                return connection
+        return await self._connect(node_id, purpose, owner)
 
     async def connect_any(self, request: type[Request[Any]]) -> BrokerConnection:
         """Return a control connection to a broker that supports the request; see `connect`."""
+        return await self._connect(None, Purpose.CONTROL, None, request)
+
+    async def _connect(
+        self,
+        node_id: int | None,
+        purpose: Purpose,
+        owner: Hashable,
+        request: type[Request[Any]] | None = None,
+    ) -> BrokerConnection:
+        """Return a connection to a broker, or without an id, to any broker for the request."""
         requests = self._metadata_requests
         while True:
             if not requests.is_open:
                 await requests.wait_until_open()
-            connection = await self.brokers.connect_any(request)
-            if requests.is_open:
+            if node_id is not None:
+                connection = await self.brokers.find_pool(node_id).get(purpose, owner)
+            elif purpose is Purpose.CONTROL:
+                connection = await self.brokers.connect_any(request)
+            else:
+                connection = await self.brokers.choose_pool().get(purpose, owner)
+            if requests.is_open:  # Otherwise a rebootstrap has begun meanwhile.
                 return connection
 
     def connected(

@@ -17,22 +17,20 @@ from typing import TYPE_CHECKING
 
 from aiokclient.errors import KafkaError, UnsupportedVersionError
 from aiokclient.policy import Scope
-from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.batch import ProducerBatch
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.batching.stages import BatchStage
 from aiokclient.producer.delivery.delivery import settled
-from aiokclient.producer.transaction.requests import TransactionRequests
 from aiokclient.producer.transaction.states import BROKEN
 from aiokclient.producer.transaction.status import (
     CurrentTransaction,
-    TransactionStatus,
     abortable,
     repeated,
 )
 
 if TYPE_CHECKING:
-    from aiokclient.cluster.lifecycle.supervisor import Supervisor
+    from aiokclient.producer.engine import Engine
+    from aiokclient.producer.transaction.manager import TransactionManager
 
 __all__ = ["TransactionBatches"]
 
@@ -43,17 +41,11 @@ RECHECK_S = 0.1
 class TransactionBatches:
     """The batches of the current transaction that are dropped, failed, or postponed."""
 
-    def __init__(
-        self,
-        accumulator: Accumulator,
-        status: TransactionStatus,
-        requests: TransactionRequests,
-        supervisor: Supervisor,
-    ) -> None:
-        self._accumulator = accumulator
-        self._status = status
-        self._requests = requests
-        self._supervisor = supervisor
+    def __init__(self, engine: Engine, manager: TransactionManager) -> None:
+        self._accumulator = engine.accumulator
+        self._supervisor = engine.supervisor
+        self._status = manager.status
+        self._requests = manager.requests
         self._waiting: dict[ProducerBatch, KafkaError] = {}
         """The refused batches that wait until the level was read again, with their errors."""
         self._rechecked: set[ProducerBatch] = set()

@@ -56,45 +56,28 @@ _S, _E = TransactionState, TransactionEvent
 class TransactionManager:
     """The transactions of one producer."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        config: ProducerConfig,
-        status: TransactionStatus,
-    ) -> None:
-        assert config.transactional_id is not None
-        cluster, supervisor, accumulator = engine.cluster, engine.supervisor, engine.accumulator
+    def __init__(self, engine: Engine, config: ProducerConfig, status: TransactionStatus) -> None:
+        cluster = engine.cluster
         self.status = status
         self._engine = engine
-        self._config = config
+        self._cluster = cluster
         self._clock = cluster.clock
-        self.meters = TransactionMeters(accumulator.meters.own_metrics, cluster.clock)
-        self._supervisor = supervisor
-        self._accumulator = accumulator
+        self.meters = TransactionMeters(engine.own_metrics, cluster.clock)
         self.requests = TransactionRequests(
-            config.transactional_id,
+            status.transactional_id,
             config,
             cluster,
             transaction_timeout_ms=config.transaction_timeout_ms,
         )
-        self.batches = TransactionBatches(accumulator, status, self.requests, supervisor)
+        self.batches = TransactionBatches(engine, self)
         self.offsets = TransactionOffsets(config, cluster, self.requests, status)
-        self.partitions = TransactionPartitions(
-            config,
-            cluster.clock,
-            accumulator.callbacks,
-            supervisor,
-            self.requests,
-            status,
-            self.batches,
-        )
+        self.partitions = TransactionPartitions(engine, config, self)
         self.pause = MarkerPause()
         self._default_s = config.default_api_timeout_ms / 1000
         self.offset_calls: set[asyncio.Future[None]] = set()
         """The calls of `send_offsets` in progress. The end of the transaction waits for them."""
         self._used_at_old_level = False
         """Whether the last transaction was one of level 0 or 1, which keeps its epoch."""
-        self._cluster = cluster
         self.cluster_id: str | None = None
         """The cluster whose coordinator has returned the producer id."""
         self._start_done = asyncio.Event()
@@ -127,7 +110,7 @@ class TransactionManager:
     def start_later(self) -> None:
         """Get a producer id in the background, as `start` does. If that fails, fail the client."""
         self._start_done.clear()
-        self._supervisor.spawn(self._start_in_background, name="the producer id")
+        self._engine.supervisor.spawn(self._start_in_background, name="the producer id")
 
     async def _start_in_background(self) -> None:
         try:
@@ -148,11 +131,15 @@ class TransactionManager:
             self.status.require_restart()
             self.status.handle_event(_E.NOT_INITIALIZED)
             raise
+        self.status.clear_fatal_error()
+        self._adopt_identity(identity)
+
+    def _adopt_identity(self, identity: ProducerIdentity) -> None:
+        """Use an identity that InitProducerId has returned."""
         self.status.adopt_identity(identity)
         self.cluster_id = self._cluster.metadata.cluster_id
         self._used_at_old_level = False
         self.ends.forget_epoch()
-        self.status.clear_fatal_error()
         self.status.handle_event(_E.INITIALIZED)
 
     async def restart(self) -> None:
@@ -271,11 +258,7 @@ class TransactionManager:
         except BaseException:
             self.status.handle_event(_E.NOT_RENEWED)
             raise
-        self.status.adopt_identity(identity)
-        self.cluster_id = self._cluster.metadata.cluster_id
-        self._used_at_old_level = False
-        self.ends.forget_epoch()
-        self.status.handle_event(_E.INITIALIZED)
+        self._adopt_identity(identity)
 
     async def _renew_after_upgrade(self, level: int) -> int:
         """Take a new epoch after an upgrade. Return the level of the next transaction.

@@ -31,15 +31,14 @@ from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.producer.batching.batch import ProducerBatch
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.batching.sequences import SequenceState
-from aiokclient.producer.transaction.requests import IMPLICIT, TransactionRequests, blocked
-from aiokclient.producer.transaction.status import CurrentTransaction, TransactionStatus
+from aiokclient.producer.transaction.requests import IMPLICIT, blocked
+from aiokclient.producer.transaction.status import CurrentTransaction
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.clock import Clock
-    from aiokclient.cluster.lifecycle.supervisor import Callbacks, Supervisor
     from aiokclient.config.producer import ProducerConfig
-    from aiokclient.producer.transaction.batches import TransactionBatches
+    from aiokclient.producer.engine import Engine
+    from aiokclient.producer.transaction.manager import TransactionManager
     from aiokclient.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 
 __all__ = ["OLD_PRODUCE", "TransactionPartitions"]
@@ -54,22 +53,11 @@ Errors = dict[TopicPartition, KafkaError]
 class TransactionPartitions:
     """The partitions of the open transaction, which give their batches identities."""
 
-    def __init__(
-        self,
-        config: ProducerConfig,
-        clock: Clock,
-        callbacks: Callbacks,
-        supervisor: Supervisor,
-        requests: TransactionRequests,
-        status: TransactionStatus,
-        batches: TransactionBatches,
-    ) -> None:
-        self._clock = clock
-        self._callbacks = callbacks
-        self._supervisor = supervisor
-        self._requests = requests
-        self._status = status
-        self._batches = batches
+    def __init__(self, engine: Engine, config: ProducerConfig, manager: TransactionManager) -> None:
+        self._engine = engine
+        self._requests = manager.requests
+        self._status = manager.status
+        self._batches = manager.batches
         self._backoff = Backoff.of(config)
         self._added_queues: dict[TopicPartition, PartitionQueue] = {}
         self._queues_in_flight: dict[TopicPartition, PartitionQueue] = {}
@@ -128,7 +116,7 @@ class TransactionPartitions:
             return True
         if tp not in self._queues_in_flight:
             if not self._missing_queues:
-                self._callbacks.soon(self._add_missing)
+                self._engine.callbacks.soon(self._add_missing)
             self._missing_queues[tp] = self._queues_in_flight[tp] = queue
         return False
 
@@ -136,7 +124,7 @@ class TransactionPartitions:
         missing, self._missing_queues = self._missing_queues, {}
         if missing and self._status.may_send:
             name = "adding partitions to the transaction"
-            self._supervisor.spawn(self._add, self._status.current, missing, name=name)
+            self._engine.supervisor.spawn(self._add, self._status.current, missing, name=name)
 
     async def _add(
         self, transaction: CurrentTransaction, queues: dict[TopicPartition, PartitionQueue]
@@ -173,8 +161,8 @@ class TransactionPartitions:
             self._requests.forget_coordinator()
             return True
 
-        retry = Retry(math.inf, self._backoff, self._clock)
-        refusals = self._requests.refusals
+        retry = Retry(math.inf, self._backoff, self._engine.cluster.clock)
+        refusals = self._engine.cluster.refusals
         loop = PerItem(
             queues, retry, Scope.TRANSACTION, refusals=refusals, last=self._newest_answer
         )

@@ -63,7 +63,6 @@ if TYPE_CHECKING:
 
     from aiokclient.clock import Clock
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.cluster.requests.attempts import RefusalLog
     from aiokclient.config.client import ClientConfig
     from aiokclient.network.connection import BrokerConnection
     from aiokclient.producer.transaction.detached import DetachedTransaction
@@ -201,11 +200,6 @@ class TransactionRequests:
         self._level = 0
         self.level_read_at = -math.inf
         """The monotonic time at which the level was read last."""
-
-    @property
-    def refusals(self) -> RefusalLog:
-        """The log of refusals after which requests are repeated."""
-        return self._cluster.refusals
 
     def find_last_error(self) -> KafkaError | None:
         """Return why the requests in progress have not succeeded so far, if that is known."""
