@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aiokclient import threads
+from aiokclient.background import ended, new_task
 from aiokclient.clock import Clock, SystemClock
 from aiokclient.cluster.bootstrap import connect_first
 from aiokclient.cluster.lifecycle.supervisor import Supervisor
@@ -158,7 +159,8 @@ class ClusterClient:
             else:
                 self.supervisor.spawn(self._reach_cluster_at_last, name="bootstrap")
         except BaseException as error:
-            await self.close()
+            # In a task that no cancellation reaches, not even one of anyio, which is repeated.
+            await ended(new_task(asyncio.get_running_loop(), self.close()))
             if isinstance(error, Exception):
                 self.supervisor.raise_failure()  # Raises the error of a background task that died.
             raise

@@ -118,10 +118,10 @@ class Lifecycle:
         self._unsubscribe: list[Callable[[], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
-        self._starting: asyncio.Task[None] | None = None
-        """The task of a start, or of its undo, until the start has returned in one caller."""
-        self._start_waiters: list[asyncio.Task[None]] = []
-        """The task of the start for which each caller of `start` waits."""
+        self._starting: asyncio.Future[None] | None = None
+        """The outcome of the start in progress, which is cancelled if the start is cancelled."""
+        self._start_limit: asyncio.Timeout | None = None
+        """The timeout by which a close ends a start."""
         self._close_scope: anyio.CancelScope | None = None
         self._close_bound = math.inf
         self._last_push: asyncio.TimerHandle | None = None
@@ -385,76 +385,53 @@ class Lifecycle:
                 "AIOKCLIENT_PURE=1 selects the pure ones without this warning.",
                 extra={"event": "pure_modules"},
             )
-        while True:
-            if self._phase is LifecyclePhase.NEW:
-                self._apply_event(LifecycleEvent.START)
-                self._loop, self._thread = loop, threading.get_ident()
-                # A task of its own, because several callers may wait for one start, and a
-                # cancellation of one must not end it for the others.
-                self._starting = new_task(loop, self._start(wait))
-            elif self._phase is not LifecyclePhase.STARTING:
-                self._check()
-                self._starting = None  # This caller knows that it must close the object.
-                break
-            elif loop is not self._loop:
+        while (starting := self._starting) is not None:
+            if loop is not self._loop:
                 self._refuse_caller()
-            assert self._starting is not None
-            if await self._await_start(self._starting):
+            await asyncio.wait([starting])
+            if not starting.cancelled():
+                starting.result()  # Raises the error of the start that another caller began.
                 break
+        else:
+            if self._phase is LifecyclePhase.NEW:
+                await self._start(loop, wait)
+            else:
+                self._check()
         if wait and not self._cluster.reached:  # Another caller has started without waiting.
             await self._cluster.wait_until_reached(self._seconds(None))
 
-    async def _await_start(self, task: asyncio.Task[None]) -> bool:
-        """Wait for the task of a start. Return False if the start was undone for another caller."""
-        self._start_waiters.append(task)
+    async def _start(self, loop: asyncio.AbstractEventLoop, wait: bool) -> None:
+        """Start in the task of the caller, or undo what was begun. Other callers of `start` wait.
+
+        Between the last suspension of a start that succeeds and the return to its caller, no
+        cancellation can come. So a caller that is cancelled has started nothing.
+        """
+        self._apply_event(LifecycleEvent.START)
+        self._loop, self._thread = loop, threading.get_ident()
+        outcome = self._starting = loop.create_future()
         try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            if self._start_waiters.count(task) == 1:
-                await self._abandon_start(task)
+            await self._open_all(wait)
+        except BaseException as error:
+            try:
+                await self._undo_start(loop)
+            finally:
+                self._on_undone()
+                if isinstance(error, Exception):
+                    outcome.set_exception(error)
+                    outcome.exception()  # Marks it as retrieved: maybe no other caller waits.
+                else:
+                    outcome.cancel()
             raise
-        finally:
-            self._start_waiters.remove(task)
-        if task.cancelled():
-            await self._await_undone(task)
-            if self._phase in ENDED:
-                raise ClosedError(f"This {type(self).__name__} was closed while it started.")
-            return False
-        task.result()
-        if task is self._starting:
-            self._starting = None
-        return True
+        self._starting = None
+        outcome.set_result(None)
+        self._apply_event(LifecycleEvent.READY)
 
-    async def _abandon_start(self, task: asyncio.Task[None]) -> None:
-        """Undo a start whose last caller was cancelled."""
-        task.cancel()
-        await self._await_undone(task)
-        # The start may have succeeded nevertheless, and another caller may have joined it.
-        if task is self._starting and self._start_waiters.count(task) == 1:
-            self._apply_event(LifecycleEvent.ABANDONED)
-            if self._phase is LifecyclePhase.STARTING:
-                self._starting = new_task(asyncio.get_running_loop(), self._undo_abandoned())
-                await ended(self._starting)
-
-    async def _await_undone(self, task: asyncio.Task[None]) -> None:
-        await ended(task)
-        if task is self._starting and task.cancelled():
-            # The task was cancelled before it ran any of its code, so it did not do this.
-            self._on_undone()
-
-    async def _undo_abandoned(self) -> None:
-        await self._undo_start()
-        raise asyncio.CancelledError  # Callers that have joined the start must not return normally.
-
-    async def _undo_start(self) -> None:
+    async def _undo_start(self, loop: asyncio.AbstractEventLoop) -> None:
         """End what a start has begun, in a task that no cancellation reaches."""
         timeout = self._config.close_timeout_ms / 1000
         # anyio cancels at each await of a cancelled scope, which would also end the cleanup.
-        undoing = new_task(
-            asyncio.get_running_loop(), self._end_work(graceful=False, timeout=timeout)
-        )
+        undoing = new_task(loop, self._end_work(graceful=False, timeout=timeout))
         await ended(undoing)
-        self._on_undone()
         undoing.result()
 
     def _on_undone(self) -> None:
@@ -465,33 +442,41 @@ class Lifecycle:
         else:
             self._state = State.NEW
 
-    async def _start(self, wait: bool) -> None:
+    async def _open_all(self, wait: bool) -> None:
+        """Open the cluster client, or use the shared one, and then this object."""
         try:
-            await self._supervisor.start()
-            deadline = asyncio.get_running_loop().time() + self._seconds(None)
-            if self._client is None:
-                await load_anyio()
-                self._own_cluster = ClusterClient(for_background(self._config), self._hub)
-                await self._own_cluster.start(wait)
-            else:
-                self._client.adopt(self._anchor)
-                if wait:
-                    await self._cluster.reach_broker(deadline)
-            for observe in self._observers:
-                observe(self._cluster)
-            self._cancelled = self._cluster.metrics.connections.counter("cancelled")
-            for supervisor in (self._supervisor, self._cluster.supervisor):
-                self._unsubscribe.append(supervisor.add_failure_listener(_failing(self._anchor)))
-            async with self._cluster.limit_start(deadline):
-                await self._open(wait)
-            if self._failure is not None:
-                raise self._failure
-            if self._phase in ENDED:
-                raise asyncio.CancelledError
-            self._apply_event(LifecycleEvent.READY)
-        except BaseException:
-            await self._undo_start()
-            raise
+            async with asyncio.timeout(None) as self._start_limit:
+                await self._supervisor.start()
+                deadline = asyncio.get_running_loop().time() + self._seconds(None)
+                if self._client is None:
+                    await load_anyio()
+                    self._own_cluster = ClusterClient(for_background(self._config), self._hub)
+                    # Its errors can be in reference cycles, and refer to the frames of all callers.
+                    # In a task of its own, they do not keep this object alive.
+                    await new_task(asyncio.get_running_loop(), self._own_cluster.start(wait))
+                else:
+                    self._client.adopt(self._anchor)
+                    if wait:
+                        await self._cluster.reach_broker(deadline)
+                for observe in self._observers:
+                    observe(self._cluster)
+                self._cancelled = self._cluster.metrics.connections.counter("cancelled")
+                for supervisor in (self._supervisor, self._cluster.supervisor):
+                    failing = supervisor.add_failure_listener(_failing(self._anchor))
+                    self._unsubscribe.append(failing)
+                async with self._cluster.limit_start(deadline):
+                    await self._open(wait)
+                    await asyncio.sleep(0)  # The tasks that this has begun make their first step.
+                if self._failure is not None:
+                    raise self._failure
+                if self._phase in ENDED:
+                    raise TimeoutError
+        except TimeoutError as error:
+            if error is self._failure or self._phase not in ENDED:
+                raise
+            raise ClosedError(f"This {type(self).__name__} was closed while it started.") from None
+        finally:
+            self._start_limit = None
 
     # -- close ------------------------------------------------------------------------------
 
@@ -584,8 +569,9 @@ class Lifecycle:
             if has_started:
                 await self._end_work(graceful and self._failure is None, timeout=None)
             elif self._starting is not None:
-                self._starting.cancel()
-                await self._await_undone(self._starting)
+                if self._start_limit is not None:
+                    self._start_limit.reschedule(asyncio.get_running_loop().time())
+                await ended(self._starting)
         finally:
             self._apply_event(LifecycleEvent.ENDED)
             self._events.end()

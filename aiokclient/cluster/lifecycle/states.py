@@ -1,25 +1,21 @@
 """The states of everything that is started and closed, as a table. Sans-IO.
 
     NEW ──START──▶ STARTING ──READY──▶ RUNNING ──FAILED──▶ FAILED
-     ▲                │ ▲                 │                  │
-     └────UNDONE──────┘ └───ABANDONED─────┴──────────────────┘
+     ▲                │
+     └────UNDONE──────┘
 
     any of them ──CLOSE──▶ ENDING ──ENDED──▶ CLOSED
 
-The start and the close each run in a task of their own, which all callers share. It does not
-matter which callers await it, or stop awaiting it. Three rules follow:
+A start runs in the task of its first caller. If it fails or is cancelled, it is undone: all its
+tasks and connections end, in a task that no cancellation reaches. The phase is STARTING until then,
+so that other callers wait. They return or raise as the first one does, except after a cancellation:
+then one of them starts anew.
 
-- A start that fails, or whose last caller is cancelled, is undone: all its tasks and connections
-  end. The phase is STARTING until then, so that later callers wait, and then start anew. The undo
-  is a task, too, and no cancellation reaches it.
-- A start is *answered* once it has returned in one of its callers. Before that, no caller knows
-  that it must close the client. If the last caller is cancelled then, even a start that has just
-  succeeded is undone (ABANDONED). Later, a cancelled caller changes nothing.
-- A close is decided when it is called. A start that succeeds afterwards is undone nevertheless
-  (READY has no row in ENDING). A close from NEW has nothing to end, but is as final as any other.
-
-The tasks begin after the call that creates them, even with `asyncio.eager_task_factory`
-(see `background.new_task`). So a row is applied before the work that follows from it.
+A close runs in a task of its own, which all its callers share. It is decided when it is called. It
+ends a start in progress, and a start that succeeds afterwards is undone nevertheless. A close from
+NEW has nothing to end, but is as final as any other. The task begins after the call that creates
+it, even with `asyncio.eager_task_factory` (see `background.new_task`), so the row is applied before
+the work that follows from it.
 
 A failure of a background task is recorded in every phase except CLOSED. During a start, it makes
 the start fail. An event without a row for the phase changes nothing.
@@ -50,8 +46,7 @@ class LifecycleEvent(Enum):
     """An event in the lifecycle of a client."""
 
     START = "start() is called"
-    READY = "the task of the start has succeeded"
-    ABANDONED = "the start has succeeded, and its last caller was cancelled"
+    READY = "the start has succeeded"
     UNDONE = "the tasks and connections of a start have ended"
     FAILED = "a background task has died"
     CLOSE = "close() is called, or the last reference is dropped"
@@ -66,10 +61,8 @@ TABLE: Final[dict[tuple[LifecyclePhase, LifecycleEvent], LifecyclePhase]] = {
     (_P.STARTING, _E.READY): _P.RUNNING,
     (_P.STARTING, _E.UNDONE): _P.NEW,
     (_P.STARTING, _E.CLOSE): _P.ENDING,
-    (_P.RUNNING, _E.ABANDONED): _P.STARTING,
     (_P.RUNNING, _E.FAILED): _P.FAILED,
     (_P.RUNNING, _E.CLOSE): _P.ENDING,
-    (_P.FAILED, _E.ABANDONED): _P.STARTING,
     (_P.FAILED, _E.CLOSE): _P.ENDING,
     (_P.ENDING, _E.ENDED): _P.CLOSED,
 }

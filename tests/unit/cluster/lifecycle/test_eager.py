@@ -63,9 +63,12 @@ def test_objects_start_and_close_under_the_eager_task_factory(kind: str, shared:
                 assert second.state is State.RUNNING
             async with make(kind, **options):
                 pass
-            started = asyncio.create_task(make(kind, **options).start())
+            third = make(kind, **options)
+            started = asyncio.create_task(third.start())
             started.cancel()
             await asyncio.wait([started])
+            if not started.cancelled():  # It has ended before it could be cancelled.
+                await third.close()
             left = make(kind, **options)
             starting = asyncio.create_task(left.start())
             await left.close()
