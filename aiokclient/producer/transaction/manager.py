@@ -16,14 +16,13 @@ from aiokclient.errors import (
     TransactionFailedError,
 )
 from aiokclient.policy import Decision, Scope, as_transaction_error, classify
-from aiokclient.producer.transaction.batches import TransactionBatches
 from aiokclient.producer.transaction.ending import (
     MarkerPause,
     TransactionEnds,
     TransactionMeters,
 )
 from aiokclient.producer.transaction.offsets import Offsets, TransactionOffsets
-from aiokclient.producer.transaction.partitions import TransactionPartitions
+from aiokclient.producer.transaction.partitions import TransactionBatches, TransactionPartitions
 from aiokclient.producer.transaction.requests import IMPLICIT, TransactionRequests
 from aiokclient.producer.transaction.states import BROKEN, TransactionEvent, TransactionState
 from aiokclient.producer.transaction.status import (
