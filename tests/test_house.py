@@ -35,7 +35,7 @@ SINGLE = 20
 WALKS = {
     "a send and its await": (106, 16, 59),
     "a fetched frame until it is delivered": (103, 22, 62),
-    "one buffered record": (68, 15, 40),
+    "one buffered record": (67, 15, 40),
     "an error code until the exception": (145, 22, 81),
     "a commit in a transaction": (72, 18, 46),
 }

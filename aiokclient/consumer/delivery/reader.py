@@ -336,15 +336,19 @@ class Reader:
         self._exposed = None
         self.read_lock.interrupt()
 
-    def _begin_asking(self, *, tracking: bool = False, keeps: bool = False) -> None:
+    def _begin_asking(
+        self, cursor: Cursor | None, *, tracking: bool = False, keeps: bool = False
+    ) -> None:
         """Begin a request: records that were in progress now count as processed.
 
-        With `keeps`, they remain in progress.
+        With `keeps`, they remain in progress. The end offsets of an earlier iteration are removed.
         """
         if self._group is not None:
             self._group.on_records_requested()
         self._take_back()
         self.in_progress.ask(tracking=tracking, keeps=keeps)
+        if self.ends.outlived_by(cursor):
+            self._end_limits()
 
     async def yield_to_loop(self) -> None:
         """Yield to the event loop if it is due. Cancellations and timeouts take effect here."""
@@ -483,8 +487,7 @@ class Reader:
         stopped, and when an iteration has reached the end offsets. A cancellation loses no record.
         """
         with self.read_lock.enter(cursor):
-            self._begin_asking()
-            self._end_outlived_limits(cursor)
+            self._begin_asking(cursor)
             deadline = self._time() + timeout
             until: float | None = None
             await self.yield_to_loop()
@@ -578,8 +581,7 @@ class Reader:
         outstanding.
         """
         with self.read_lock.enter(cursor):
-            self._begin_asking(tracking=max_outstanding is not None)
-            self._end_outlived_limits(cursor)
+            self._begin_asking(cursor, tracking=max_outstanding is not None)
             await self.yield_to_loop()
             while not (self.stopped or self._is_at_end(cursor)):
                 if self.ends.are_outdated(cursor):
@@ -628,8 +630,7 @@ class Reader:
         With `keeps`, records in progress do not count as processed. To be called within
         `read_lock.enter(cursor)`.
         """
-        self._begin_asking(keeps=keeps)
-        self._end_outlived_limits(cursor)
+        self._begin_asking(cursor, keeps=keeps)
         self._drop_chunks()
         await self.yield_to_loop()
 
@@ -686,7 +687,7 @@ class Reader:
     async def limit_to_end(self, cursor: Cursor) -> None:
         """Make the iteration end at the present end offsets, unless `stop` was called."""
         with self.read_lock.enter(cursor):
-            self._begin_asking()
+            self._begin_asking(cursor)
             self._end_limits()
             if not self.stopped:
                 await self._find_ends(cursor)
@@ -705,11 +706,6 @@ class Reader:
         self.subscription.apply_changes()
         self._raise_failures()
         await self._find_ends(cursor)
-
-    def _end_outlived_limits(self, cursor: Cursor | None) -> None:
-        """Remove the end offsets of an earlier iteration, if another request follows it."""
-        if self.ends.outlived_by(cursor):
-            self._end_limits()
 
     def _end_limits(self) -> None:
         if self._unpacker.lift_limits():
