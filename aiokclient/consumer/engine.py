@@ -300,7 +300,7 @@ class ConsumerEngine:
     ) -> None:
         self.config = config = for_background(config)
         self._owner = owner
-        self._events = events
+        self.events = events
         self.cluster = cluster
         self.subscription = subscription
         self.supervisor = supervisor
@@ -352,17 +352,7 @@ class ConsumerEngine:
         if self.config.group_id is None:
             self._follower = TopicFollower(self)
             return self._follower
-        self.group = ConsumerCoordinator(
-            self.cluster,
-            self.config,
-            self.subscription,
-            self.in_progress,
-            self.read_lock,
-            reports=self.reports,
-            listener_calls=self.listener_calls,
-            supervisor=self.supervisor,
-            events=self._events,
-        )
+        self.group = ConsumerCoordinator(self)
         return self.group
 
     async def start(self, wait: bool) -> None:

@@ -44,16 +44,10 @@ from aiokclient.errors import IllegalStateError, KafkaError, UnsupportedVersionE
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.cluster.client import ClusterClient
-    from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.cluster.metadata.snapshot import ClusterMetadata
-    from aiokclient.config.consumer import ConsumerConfig
-    from aiokclient.consumer.delivery.in_progress import InProgress
-    from aiokclient.consumer.delivery.read_lock import ReadLock
-    from aiokclient.consumer.membership.listener import ListenerCalls
+    from aiokclient.consumer.engine import ConsumerEngine
     from aiokclient.consumer.state.partition import PartitionState
-    from aiokclient.consumer.state.subscription import Reports, Subscription, SubscriptionState
-    from aiokclient.network.event_hub import EventSource
+    from aiokclient.consumer.state.subscription import Subscription
     from aiokclient.types import GroupMetadata
 
 __all__ = ["MEMBERSHIPS", "ConsumerCoordinator", "Membership"]
@@ -185,33 +179,21 @@ The time that is left by both shares is for records in progress.
 class ConsumerCoordinator:
     """The parts of a started consumer that belong to its group."""
 
-    def __init__(
-        self,
-        cluster: ClusterClient,
-        config: ConsumerConfig,
-        subscription: SubscriptionState,
-        in_progress: InProgress,
-        read_lock: ReadLock,
-        *,
-        reports: Reports,
-        listener_calls: ListenerCalls,
-        supervisor: Supervisor,
-        events: EventSource,
-    ) -> None:
+    def __init__(self, engine: ConsumerEngine) -> None:
+        self.cluster = cluster = engine.cluster
+        self.config = config = engine.config
         assert config.group_id is not None
-        self.cluster = cluster
-        self.config = config
         self.group_id: str = config.group_id
-        self.subscription = subscription
-        self.in_progress, self.read_lock = in_progress, read_lock
-        self.reports = reports
-        self.listener_calls = listener_calls
-        self.supervisor = supervisor
-        self.events = events
+        self.subscription = engine.subscription
+        self.in_progress, self.read_lock = engine.in_progress, engine.read_lock
+        self.reports = engine.reports
+        self.listener_calls = engine.listener_calls
+        self.supervisor = engine.supervisor
+        self.events = engine.events
         self._closed = False
         self._changes = Wakeup()
         self._poll_is_overdue = False
-        self.topics = SubscribedTopics(cluster, config, reports)
+        self.topics = SubscribedTopics(cluster, config, self.reports)
         self.released = ReleasedPartitions(self)
         self.commits = Commits(self)
         self.auto_commit = AutoCommit(self)

@@ -25,8 +25,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -221,97 +220,6 @@ class PartitionAssignment:
         return known, unknown
 
 
-class Reconciliation:
-    """A task that revokes, loses, and takes partitions for one member.
-
-    It reports events to the membership. Other objects set `partitions_due` of the membership when
-    there may be a step to do, and the task sets `heartbeat_due` after each step.
-    """
-
-    def __init__(self, membership: Kip848Membership) -> None:
-        self._membership = membership
-        self._coordinator = membership.coordinator
-        self._reconciler = membership.coordinator.rebalancer
-        self._config = membership.coordinator.config
-        self._member = membership.member
-        self._assignment = membership.assignment
-        self._wake = membership.partitions_due
-        self._done = membership.heartbeat_due
-        self._log = LimitedLog(
-            self._coordinator.cluster.make_log("consumer", self._coordinator.group_id),
-            self._coordinator.cluster.clock,
-        )
-        self._clock = membership.coordinator.cluster.clock
-        self._moved = False
-        """Whether partitions were revoked or taken since the last acknowledgment."""
-
-    async def run(self) -> None:
-        """Execute steps until the member is closed."""
-        while not self._member.is_closed:
-            until = await self._take_step()
-            if until > self._clock.monotonic():
-                await self._wake.wait(until)
-
-    async def _take_step(self) -> float:
-        """Execute the next step; return the time by which to check for another one."""
-        state = self._member.state
-        if state is Kip848State.RECONCILING:
-            return await self._move_partitions()
-        if state is Kip848State.LEAVING:
-            await self._revoke_all()
-        elif state not in OWNING:
-            await self._lose_all()
-        else:
-            await self._reconciler.conclude_rebalance()
-        self._done.set()
-        return math.inf
-
-    async def _move_partitions(self) -> float:
-        assignment = self._assignment
-        if revoked := assignment.to_revoke():
-            await self._revoke_partitions(revoked, assignment.assigned_at)
-            return -math.inf
-        if added := assignment.to_take():
-            self._moved = True
-            await self._reconciler.take_partitions(list(added.values()))
-            assignment.add_partitions(added)
-            return -math.inf
-        if self._moved or not assignment.has_unknown_topics():
-            self._moved = False
-            self._membership.apply_event(Kip848Event.RECONCILED)
-            return math.inf
-        self._coordinator.cluster.updater.request_update()
-        return self._clock.monotonic() + self._config.retry_backoff_max_ms / 1000
-
-    async def _revoke_all(self) -> None:
-        """Revoke all partitions, so that the member can leave."""
-        if self._assignment.owned:
-            await self._revoke_partitions(dict(self._assignment.owned), self._clock.monotonic())
-        if not self._member.must_leave:
-            self._membership.apply_event(Kip848Event.RELEASED)
-
-    async def _lose_all(self) -> None:
-        """Lose the partitions of an earlier membership, so that a fenced member can join again."""
-        assignment, reason = self._assignment, self._member.lost_by
-        if assignment.owned:
-            text, extra = "This member lost its partitions: %s", {"event": "group_lost"}
-            self._log.write(logging.WARNING, ("lost", reason), text, reason, extra=extra)
-            await self._reconciler.lose_partitions(list(assignment.owned.values()))
-            assignment.remove_partitions(list(assignment.owned))
-        if self._member.state is Kip848State.FENCED:
-            self._membership.apply_event(Kip848Event.RELEASED)
-        elif self._member.is_settled:
-            await self._reconciler.conclude_rebalance()
-
-    async def _revoke_partitions(
-        self, gone: Mapping[TopicIdPartition, TopicPartition], since: float
-    ) -> None:
-        deadline = since + self._config.max_poll_interval_ms / 1000
-        self._moved = True
-        await self._reconciler.revoke_partitions(list(gone.values()), deadline=deadline)
-        self._assignment.remove_partitions(gone)
-
-
 class Kip848Membership:
     """A `Membership` by the newer consumer protocol (KIP-848).
 
@@ -471,13 +379,15 @@ class Kip848Membership:
         unsubscribe = self.coordinator.cluster.updater.subscribe(
             supervisor.callbacks.guard(self._observe)
         )
+        calls = self.coordinator.cluster.calls
+        calls.add(self._connection.progress)
         try:
-            with self._connection.show_call():
-                while not self.member.is_closed:
-                    if self.member.state is Kip848State.OUT and self._subscription:
-                        self.apply_event(Kip848Event.SUBSCRIBED)
-                    await self._take_step()
+            while not self.member.is_closed:
+                if self.member.state is Kip848State.OUT and self._subscription:
+                    self.apply_event(Kip848Event.SUBSCRIBED)
+                await self._take_step()
         finally:
+            calls.remove(self._connection.progress)
             self._has_ended = True
             self._session_due.set()
             unsubscribe()
@@ -638,6 +548,97 @@ class Kip848Membership:
             await self._connection.leave_group(request, self._schedule.session_s)
 
 
+class Reconciliation:
+    """A task that revokes, loses, and takes partitions for one member.
+
+    It reports events to the membership. Other objects set `partitions_due` of the membership when
+    there may be a step to do, and the task sets `heartbeat_due` after each step.
+    """
+
+    def __init__(self, membership: Kip848Membership) -> None:
+        self._membership = membership
+        self._coordinator = membership.coordinator
+        self._reconciler = membership.coordinator.rebalancer
+        self._config = membership.coordinator.config
+        self._member = membership.member
+        self._assignment = membership.assignment
+        self._wake = membership.partitions_due
+        self._done = membership.heartbeat_due
+        self._log = LimitedLog(
+            self._coordinator.cluster.make_log("consumer", self._coordinator.group_id),
+            self._coordinator.cluster.clock,
+        )
+        self._clock = membership.coordinator.cluster.clock
+        self._moved = False
+        """Whether partitions were revoked or taken since the last acknowledgment."""
+
+    async def run(self) -> None:
+        """Execute steps until the member is closed."""
+        while not self._member.is_closed:
+            until = await self._take_step()
+            if until > self._clock.monotonic():
+                await self._wake.wait(until)
+
+    async def _take_step(self) -> float:
+        """Execute the next step; return the time by which to check for another one."""
+        state = self._member.state
+        if state is Kip848State.RECONCILING:
+            return await self._move_partitions()
+        if state is Kip848State.LEAVING:
+            await self._revoke_all()
+        elif state not in OWNING:
+            await self._lose_all()
+        else:
+            await self._reconciler.conclude_rebalance()
+        self._done.set()
+        return math.inf
+
+    async def _move_partitions(self) -> float:
+        assignment = self._assignment
+        if revoked := assignment.to_revoke():
+            await self._revoke_partitions(revoked, assignment.assigned_at)
+            return -math.inf
+        if added := assignment.to_take():
+            self._moved = True
+            await self._reconciler.take_partitions(list(added.values()))
+            assignment.add_partitions(added)
+            return -math.inf
+        if self._moved or not assignment.has_unknown_topics():
+            self._moved = False
+            self._membership.apply_event(Kip848Event.RECONCILED)
+            return math.inf
+        self._coordinator.cluster.updater.request_update()
+        return self._clock.monotonic() + self._config.retry_backoff_max_ms / 1000
+
+    async def _revoke_all(self) -> None:
+        """Revoke all partitions, so that the member can leave."""
+        if self._assignment.owned:
+            await self._revoke_partitions(dict(self._assignment.owned), self._clock.monotonic())
+        if not self._member.must_leave:
+            self._membership.apply_event(Kip848Event.RELEASED)
+
+    async def _lose_all(self) -> None:
+        """Lose the partitions of an earlier membership, so that a fenced member can join again."""
+        assignment, reason = self._assignment, self._member.lost_by
+        if assignment.owned:
+            text, extra = "This member lost its partitions: %s", {"event": "group_lost"}
+            self._log.write(logging.WARNING, ("lost", reason), text, reason, extra=extra)
+            await self._reconciler.lose_partitions(list(assignment.owned.values()))
+            assignment.remove_partitions(list(assignment.owned))
+        if self._member.state is Kip848State.FENCED:
+            self._membership.apply_event(Kip848Event.RELEASED)
+        elif self._member.is_settled:
+            await self._reconciler.conclude_rebalance()
+
+    async def _revoke_partitions(
+        self, gone: Mapping[TopicIdPartition, TopicPartition], since: float
+    ) -> None:
+        deadline = since + self._config.max_poll_interval_ms / 1000
+        self._moved = True
+        await self._reconciler.revoke_partitions(list(gone.values()), deadline=deadline)
+        self._assignment.remove_partitions(gone)
+
+
 class HeartbeatConnection:
     """The heartbeats to the coordinator of `group_id`. `owner` owns and closes the connection."""
 
@@ -650,7 +651,7 @@ class HeartbeatConnection:
         self._retry = Retry(math.inf, backoff, cluster.clock)
         self._log = cluster.make_log("consumer", group_id)
         target = Coordinator("group", group_id)
-        self._progress = CallProgress(target, ApiKey.CONSUMER_GROUP_HEARTBEAT)
+        self.progress = CallProgress(target, ApiKey.CONSUMER_GROUP_HEARTBEAT)
         self.was_answered = True
         """Whether no heartbeat was sent whose response is unknown, since the last `send`."""
 
@@ -675,7 +676,7 @@ class HeartbeatConnection:
         """
         connection = await self._connect_to_coordinator()
         self.was_answered = False
-        self._progress.note_request(connection.broker.node_id, self._cluster.clock.monotonic())
+        self.progress.note_request(connection.broker.node_id, self._cluster.clock.monotonic())
         response: ConsumerGroupHeartbeatResponse = await connection.send(
             request, timeout_s=timeout_s
         )
@@ -691,17 +692,8 @@ class HeartbeatConnection:
         )
         if error is not None:
             raise error
-        self._progress.note_success()
+        self.progress.note_success()
         return response
-
-    @contextmanager
-    def show_call(self) -> Iterator[None]:
-        """Return a context manager, in whose body the heartbeats are among the client's calls."""
-        self._cluster.calls.add(self._progress)
-        try:
-            yield
-        finally:
-            self._cluster.calls.remove(self._progress)
 
     def reset_failures(self) -> None:
         """Reset the count of failures after a response to a member. Synchronous.
@@ -716,7 +708,7 @@ class HeartbeatConnection:
 
         Synchronous.
         """
-        self._progress.note_failure(error)
+        self.progress.note_failure(error)
         decision = classify(error, Scope.GROUP)
         if decision is Decision.REFRESH_AND_RETRY:
             self._cluster.coordinators.forget_coordinator("group", self._group_id)
