@@ -126,7 +126,9 @@ class PositionWaits:
 
     async def wait_for_part(self, until: float) -> bool:
         """Wait until the subscribed partitions are known; return False if `until` passes first."""
-        while not (self._has_failed() or self._reports.errors or self._source.knows_its_part()):
+        while not (
+            self._has_failed() or self._reports.errors or self._source.knows_its_partitions()
+        ):
             if not await self._moved.wait(until):
                 return False
         return True

@@ -208,7 +208,7 @@ class TopicFollower:
         """Return why the topics are not known yet, if that is known. Synchronous."""
         return self._cluster.find_last_error()
 
-    def knows_its_part(self) -> bool:
+    def knows_its_partitions(self) -> bool:
         """Return whether the partitions of the subscribed topics are assigned."""
         wanted = self._subscription.subscription
         return not wanted or (self.up_to_date and wanted is self.topics.current)

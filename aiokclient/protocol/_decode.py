@@ -68,10 +68,10 @@ class DecoderSource(Source):
         self.line(f"return {message}, pos")
         return self.assemble("decode", "buf, pos" if sifted is None else "buf, pos, keep")
 
-    def before(self) -> list[str]:
+    def make_first_lines(self) -> list[str]:
         return ["    end = len(buf)"]
 
-    def after(self, label: str) -> list[str]:
+    def make_handlers(self, label: str) -> list[str]:
         return [
             "    except (StructError, IndexError):",
             f"        too_short({label!r}, buf)",

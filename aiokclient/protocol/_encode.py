@@ -21,7 +21,7 @@ class EncoderSource(Source):
         encoder: Encoder = self.assemble("encode", "message, out, segments")
         return encoder
 
-    def after(self, label: str) -> list[str]:
+    def make_handlers(self, label: str) -> list[str]:
         return [
             "    except (StructError, TypeError, AttributeError, ValueError) as error:",
             f"        cannot_encode({label!r}, message, {self.version}, error)",

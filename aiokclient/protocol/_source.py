@@ -87,8 +87,8 @@ class Source:
     def assemble(self, function: str, parameters: str) -> Any:
         """Compile the lines and return the function."""
         label = f"{self.cls.__name__} v{self.version}"
-        before = [f"def {function}({parameters}):", *self.before()]
-        source = "\n".join([*before, "    try:", *self.lines, *self.after(label)])
+        before = [f"def {function}({parameters}):", *self.make_first_lines()]
+        source = "\n".join([*before, "    try:", *self.lines, *self.make_handlers(label)])
         scope = {
             **vars(primitives),
             **self.names,
@@ -99,8 +99,8 @@ class Source:
         exec(compile(source, f"<{function} {label}>", "exec"), scope)
         return scope[function]
 
-    def before(self) -> list[str]:
+    def make_first_lines(self) -> list[str]:
         return []
 
-    def after(self, label: str) -> list[str]:
+    def make_handlers(self, label: str) -> list[str]:
         raise NotImplementedError

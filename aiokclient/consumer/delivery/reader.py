@@ -161,7 +161,7 @@ class EndOffsets:
         """Return whether all partitions are at their ends or no longer assigned."""
         if not self._current or not self._open:
             self._examine_partitions()
-        return not self._open and self._subscription.part_known()
+        return not self._open and self._subscription.are_partitions_known()
 
     def _adopt(self) -> None:
         """Add the partitions that are assigned now, with their end offsets."""

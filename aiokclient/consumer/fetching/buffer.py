@@ -170,7 +170,7 @@ class PartitionFetch:
         self.stream: RecordStream | None = None
         """The rest of the next batch, if some of its records were read."""
         if slot is not None:
-            slot.add()
+            slot.add_part()
 
     @property
     def alive(self) -> bool:

@@ -221,7 +221,7 @@ class Slot:
         self.unread = 1
         self._responses = responses
 
-    def add(self) -> None:
+    def add_part(self) -> None:
         """Count one more unread part."""
         self.unread += 1
 

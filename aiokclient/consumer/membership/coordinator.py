@@ -249,7 +249,7 @@ class ConsumerCoordinator:
             return False
         return not self.subscription.subscription or self.membership.settled
 
-    def knows_its_part(self) -> bool:
+    def knows_its_partitions(self) -> bool:
         """Return whether this consumer owns its assignment or a part of it. Synchronous."""
         wanted = self.subscription.subscription
         if wanted is not self.topics.current:
@@ -405,7 +405,7 @@ class ConsumerCoordinator:
         wait_until = leave_by - bounded_s * COMMIT_SHARE
         in_progress = self.in_progress
         try:
-            await self._put_down(wait_until, closers)
+            await self._wait_until_processed(wait_until, closers)
             with anyio.CancelScope(deadline=leave_by):
                 busy = partial(in_progress.may_be_busy, asks=self._may_ask(closers))
                 await self.rebalancer.close(leave_by, busy)
@@ -415,7 +415,7 @@ class ConsumerCoordinator:
     def _may_ask(self, closers: Collection[asyncio.Task[Any] | None] | None) -> bool:
         return closers is not None and self.read_lock.will_ask(closers)
 
-    async def _put_down(
+    async def _wait_until_processed(
         self, until: float, closers: Collection[asyncio.Task[Any] | None] | None
     ) -> None:
         loop = asyncio.get_running_loop()

@@ -109,7 +109,7 @@ class PartitionReconciler:
             states = self._withhold_partitions(tps)
             if not states:
                 return
-            if not await self._put_down(states, deadline):
+            if not await self._wait_until_processed(states, deadline):
                 if self._bound < math.inf:
                     return  # The consumer is being closed, and `close` releases them.
                 await self._release_partitions(states, "lost")
@@ -200,7 +200,7 @@ class PartitionReconciler:
         self._subscription.withhold(states, Withheld.REVOKING, True)
         return states
 
-    async def _put_down(self, states: Sequence[PartitionState], until: float) -> bool:
+    async def _wait_until_processed(self, states: Sequence[PartitionState], until: float) -> bool:
         """Wait until no record of these partitions is in progress; return False after `until`."""
         self._subscription.settle()
         loop = asyncio.get_running_loop()

@@ -94,7 +94,7 @@ class PartitionSource(Protocol):
         """The time, on the loop's clock, until which the partitions are certainly assigned here."""
         ...
 
-    def knows_its_part(self) -> bool:
+    def knows_its_partitions(self) -> bool:
         """Return whether the partitions to read are known, or at least some of them."""
         ...
 
@@ -181,9 +181,9 @@ class SubscriptionState:
         """Return the time, on the loop's clock, until which the assignment is certainly valid."""
         return math.inf if self._source is None else self._source.confirmed_until
 
-    def part_known(self) -> bool:
+    def are_partitions_known(self) -> bool:
         """Return whether the partitions of the subscription are known."""
-        return self._source is None or self._source.knows_its_part()
+        return self._source is None or self._source.knows_its_partitions()
 
     def report_change(self) -> None:
         """Call the listeners soon, once for all changes until then."""

@@ -101,13 +101,13 @@ class KerberosContext:
             complete = bool(self._context.complete)
             flags = self._context.actual_flags if complete else ()
         except gssapi.exceptions.GSSError as error:
-            failure = _refused(error) if token else self._without_ticket(error)
+            failure = _refused(error) if token else self._make_ticket_error(error)
             raise failure from error.with_traceback(None)
         if complete and gssapi.RequirementFlag.mutual_authentication not in flags:
             raise ChallengeError("The broker did not authenticate itself to the client.")
         return Progress(response, complete)
 
-    def _without_ticket(self, error: Any) -> KafkaError:
+    def _make_ticket_error(self, error: Any) -> KafkaError:
         passing = _has_expired(error) or error.min_code & 0xFFFFFFFF in TRANSIENT
         given = self._credentials
         parts = {

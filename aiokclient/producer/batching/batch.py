@@ -289,7 +289,7 @@ class ProducerBatch(BatchState):
         if self.last_answer is None or is_refusal(error) or not is_refusal(self.last_answer):
             self.last_answer = error
 
-    def come_back(self, *, refused: bool) -> None:
+    def return_to_queue(self, *, refused: bool) -> None:
         """Enter the stage BACKING_OFF, to be sent again later.
 
         `refused` says that the leader refused the batch because an earlier one is missing.

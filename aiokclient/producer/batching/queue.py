@@ -392,7 +392,7 @@ class PartitionQueue(QueueState):
         batch.begin_attempt()
         self.in_flight = at + 1
 
-    def come_back(
+    def requeue_batch(
         self, batch: ProducerBatch, *, refused: bool = False, foreign: bool = False
     ) -> None:
         """Send the batch again, once nothing of the partition is in flight.
@@ -401,7 +401,7 @@ class PartitionQueue(QueueState):
         says that the leader refused it because the leader has the state of another producer.
         """
         refused = refused or foreign
-        batch.come_back(refused=refused)
+        batch.return_to_queue(refused=refused)
         self.in_flight -= 1
         if foreign:
             self.sequences.apply_event(SequenceEvent.FOREIGN)
@@ -476,7 +476,7 @@ class PartitionQueue(QueueState):
         """
         for batch in [batch for batch in self.sent if batch.stage is BatchStage.IN_FLIGHT]:
             batch.abandon()
-            self.come_back(batch)
+            self.requeue_batch(batch)
 
     # -- topics of the same name
 

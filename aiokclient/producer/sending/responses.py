@@ -206,7 +206,7 @@ class Responses:
         # Below Produce 13, a topic that is recreated meanwhile cannot be told from the old one.
         if batch.by_name and error.code == UnknownTopicOrPartitionError.code:
             queue.note_vanished()
-        queue.come_back(batch)
+        queue.requeue_batch(batch)
         if hint is not None and queue.partition is not None:
             leader, epoch, endpoints = hint
             if self._updater.apply_hint(
@@ -259,7 +259,7 @@ class Responses:
         if head and batch.whole is not None and event is SequenceEvent.REFUSED:
             self._written_whole(batch, error)
             return
-        queue.come_back(batch, refused=True, foreign=event is SequenceEvent.FOREIGN)
+        queue.requeue_batch(batch, refused=True, foreign=event is SequenceEvent.FOREIGN)
         if head:
             self._log_refused(batch, error, event)
             delay_s = self._backoff.delay_after(error, self._scope, batch.failures, self._rng)

@@ -298,7 +298,7 @@ class TransactionBatches:
         if not refused or batch in self._rechecked:
             return False
         batch.count_failure(error)
-        batch.queue.come_back(batch)
+        batch.queue.requeue_batch(batch)
         batch.queue.block()
         if not self._waiting:
             name = "reading the level of transactions"

@@ -237,7 +237,7 @@ class Model:
             self.acknowledged.append(batch.name)
         else:
             assert answer != "fenced", "a sequence of an epoch that has ended"
-            self.queue.come_back(batch, refused=answer == "refused")
+            self.queue.requeue_batch(batch, refused=answer == "refused")
 
     def disconnect(self, written: int, straggling: bool) -> None:
         """Break the connection.
@@ -252,7 +252,7 @@ class Model:
             elif straggling:
                 self.stragglers.append((batch.name, identity, batch.count))
             if batch.attempt == attempt and batch.name not in self.expired:
-                self.queue.come_back(batch)
+                self.queue.requeue_batch(batch)
 
     def straggle(self) -> None:
         for name, identity, count in self.stragglers:

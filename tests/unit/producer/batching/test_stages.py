@@ -25,7 +25,7 @@ STEPS: dict[BatchStage, list[Callable[[Any], object]]] = {
     ],
     BatchStage.IN_FLIGHT: [lambda batch: batch.begin_attempt()],
     BatchStage.BACKING_OFF: [
-        lambda batch: batch.come_back(refused=False),
+        lambda batch: batch.return_to_queue(refused=False),
         lambda batch: batch.resume_identity(IDENTITY),
     ],
     BatchStage.SPLIT: [lambda batch: batch.vacate()],
@@ -40,14 +40,14 @@ PATHS: dict[BatchStage, list[str]] = {
     BatchStage.OPEN: [],
     BatchStage.QUEUED: ["close_builder"],
     BatchStage.IN_FLIGHT: ["close_builder", "begin_attempt"],
-    BatchStage.BACKING_OFF: ["close_builder", "begin_attempt", "come_back"],
+    BatchStage.BACKING_OFF: ["close_builder", "begin_attempt", "return_to_queue"],
     BatchStage.SPLIT: ["close_builder", "vacate"],
     BatchStage.DONE: ["close_builder", "fail_records"],
 }
 """A sequence of steps that leads to each stage."""
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
-    "come_back": {"refused": False},
+    "return_to_queue": {"refused": False},
     "fail_records": {"error": KafkaError("no")},
 }
 
