@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`. `make help` lists all.
-.PHONY: help demo demo-clients quick test test-all lint native docs kafka fuzz sim eos soak secrets spark spark-eos bench bench-spark clean
+.PHONY: help demo demo-clients quick test test-all lint native docs kafka fuzz sim eos soak secrets spark spark-eos bench bench-spark callgrind clean
 .DEFAULT_GOAL := test
 
 PY := .venv/bin/python
@@ -104,6 +104,12 @@ bench-spark: .venv-spark/.native kafka ## the Spark source and sink beside Spark
 ## takes a quarter of an hour; `make bench` adds its result to its own; MEMORY=1000 watches the memory of 1,000 batches
 	$(PYSPARK) benchmarks/spark.py --runs $(or $(RUNS),5) --memory $(or $(MEMORY),0) \
 	    --json build/benchmarks/spark.json --markdown build/benchmarks/spark.md
+
+callgrind: .venv/.test .venv/.native ## instructions of the client for each message, batch, and import, into benchmarks/callgrind.md
+## BASE=commit compares with that commit instead, and fails if a row is over 3% higher
+	.ci/need-valgrind
+	$(if $(BASE),PATH="$(CURDIR)/.venv/bin:$$PATH" .ci/compare-instructions $(BASE),\
+	    $(PY) benchmarks/callgrind.py --markdown benchmarks/callgrind.md)
 
 clean: ## remove everything that was installed, compiled or downloaded
 	rm -rf .venv .venv-3.11 .venv-spark .kafka .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -1,0 +1,265 @@
+"""Count the instructions of the client for each message, batch, and import, by callgrind.
+
+    python benchmarks/callgrind.py [CHECKOUT ...] [--rows ROW ...] [--limit 1.03] [--markdown FILE]
+
+Each row is a program as users write it. It runs with two sizes, and the difference of the two
+counts is what the additional messages cost, without the start of the interpreter and the client.
+The brokers are an embedded cluster in another process, which is not counted. The counts do not
+depend on the load of the machine. Those of one checkout differ by about one percent between runs.
+
+With several checkouts, the table has a column for each of them, with its ratio to the first. With
+`--limit`, the program fails if a ratio of the last checkout exceeds the limit in three runs.
+
+Time passes about fifty times more slowly for a program in valgrind, so that lingering, timers, and
+slices of the loop's time end early: the rows wait by awaiting or flushing, never by time, and none
+calls `drain`. Needs valgrind (`.ci/need-valgrind`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RUNS = 3
+"""How often a row over the limit is measured before it counts as slower."""
+START = """
+import asyncio, sys
+size = int(sys.argv[1])
+servers = sys.argv[2]
+"""
+PRODUCER = """
+from aiokclient import Producer
+async def main():
+    async with Producer(bootstrap_servers=servers, enable_metrics_push=False{options}) as producer:
+        await producer.send("produced", b"warm")
+        value = b"x" * {bytes}
+        {body}
+asyncio.run(main())
+"""
+GATHER = """for _ in range(size // 1000):
+            deliveries = []
+            for _ in range(1000):
+                deliveries.append(producer.send("produced", value))
+            await producer.gather(deliveries)"""
+FLUSH = """for _ in range(size // 1000):
+            deliveries = []
+            for _ in range(1000):
+                deliveries.append(producer.send("produced", value))
+            await producer.flush()
+            for delivery in deliveries:
+                await delivery"""
+BATCHES = """deliveries = []
+        for _ in range(size):
+            deliveries.append(producer.send("produced", value))
+            if len(deliveries) == 50:
+                await producer.gather(deliveries)
+                deliveries = []"""
+AWAITED = """for _ in range(size):
+            await producer.send("produced", value)"""
+TASKS = """async def work(count):
+            for _ in range(count):
+                await producer.send("produced", value)
+        await asyncio.gather(*(work(size // 1000) for _ in range(1000)))"""
+TRANSACTIONS = """for _ in range(size):
+            async with producer.transaction() as tx:
+                tx.send("produced", value)"""
+CONSUMER = """
+from aiokclient import Consumer
+async def main():
+    async with Consumer("read", bootstrap_servers=servers, enable_metrics_push=False,
+                        auto_offset_reset="earliest") as consumer:
+        count = 0
+        {loop}
+            if count >= size:
+                break
+asyncio.run(main())
+"""
+LISTS = """async for records in consumer.batches():
+            for record in records:
+                count += 1"""
+EACH = """async for record in consumer:
+            count += 1"""
+IMPORT = """
+if size:
+    from aiokclient import {name}
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A program, and the two numbers of messages, batches, or imports that are subtracted."""
+
+    program: str
+    small: int
+    large: int
+
+
+def produce(body: str, size: int = 100, options: str = "") -> str:
+    return PRODUCER.format(body=body, bytes=size, options=options)
+
+
+ROWS = {
+    "produce 100 B, gather": Row(produce(GATHER), 20_000, 60_000),
+    "produce 100 B, flush, await each": Row(produce(FLUSH), 20_000, 60_000),
+    "produce 1 KB, gather": Row(produce(GATHER, 1000), 20_000, 60_000),
+    "produce 1 KB, flush, await each": Row(produce(FLUSH, 1000), 20_000, 60_000),
+    "a batch of 120,000 B": Row(produce(BATCHES, 120_000), 200, 600),
+    "an awaited send": Row(produce(AWAITED), 500, 1_500),
+    "a send in 1,000 tasks": Row(produce(TASKS, options=", linger_ms=5"), 10_000, 30_000),
+    "a transaction of one record": Row(
+        produce(TRANSACTIONS, options=', transactional_id="counted"').replace(
+            'await producer.send("produced", b"warm")', "pass"
+        ),
+        100,
+        300,
+    ),
+    "consume 100 B, lists": Row(CONSUMER.format(loop=LISTS), 20_000, 60_000),
+    "consume 100 B, async for": Row(CONSUMER.format(loop=EACH), 20_000, 60_000),
+    "import asyncio": Row("if size:\n    import asyncio\n", 0, 1),
+    "import Producer": Row(IMPORT.format(name="Producer"), 0, 1),
+    "import Consumer": Row(IMPORT.format(name="Consumer"), 0, 1),
+    "import Admin": Row(IMPORT.format(name="Admin"), 0, 1),
+}
+BROKERS = """
+import sys
+from aiokclient.testing import EmbeddedCluster
+with EmbeddedCluster(brokers=1, topics={"produced": 1, "read": 1}) as cluster:
+    cluster.produce("read", [b"x" * 100] * 61_000)
+    print(cluster.bootstrap_servers, flush=True)
+    sys.stdin.read()
+"""
+
+
+def program_of(row: Row) -> str:
+    """Return the source of a program. That of an import begins without asyncio."""
+    start = START if row.small else "import sys\nsize = int(sys.argv[1])\n"
+    return start + row.program
+
+
+def count(checkout: Path, row: Row, size: int, servers: str) -> int:
+    """Run a program in valgrind, and return the number of its instructions."""
+    valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
+    python = [sys.executable, "-c", program_of(row), str(size), servers]
+    environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONHASHSEED": "0"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    # The first run compiles modules that have changed.
+    subprocess.run(python, cwd=checkout, env=environment, check=True)
+    done = subprocess.run(
+        [*valgrind, *python], cwd=checkout, env=environment, capture_output=True, text=True
+    )
+    found = re.search(r"Collected : (\d+)", done.stderr)
+    if done.returncode or found is None:
+        sys.exit(done.stderr[-3000:])
+    return int(found[1])
+
+
+def measure(checkout: Path, row: Row) -> float:
+    """Return the instructions for one more message, batch, or import."""
+    if not row.small:
+        return count(checkout, row, 1, "") - count(checkout, row, 0, "")
+    command = [sys.executable, "-c", BROKERS]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as brokers:
+        assert brokers.stdout is not None
+        servers = brokers.stdout.readline().strip()
+        if not servers:
+            sys.exit("the embedded cluster did not start")
+        counts = [count(checkout, row, size, servers) for size in (row.small, row.large)]
+        brokers.communicate("")
+    return (counts[1] - counts[0]) / (row.large - row.small)
+
+
+def measure_row(checkouts: Sequence[Path], row: Row, limit: float | None) -> list[float]:
+    """Return the figure of each checkout, the smallest of several while the last is too high."""
+    figures = [measure(checkout, row) for checkout in checkouts]
+    for _ in range(RUNS - 1):
+        if limit is None or figures[-1] <= limit * figures[0]:
+            break
+        again = (measure(checkout, row) for checkout in checkouts)
+        figures = list(map(min, figures, again))
+    return figures
+
+
+def format_line(name: str, figures: Sequence[float]) -> str:
+    width = max(map(len, ROWS))
+    cells = "".join(f"{each:14,.0f}  {each / figures[0]:6.3f}" for each in figures)
+    return f"{name:{width}}{cells}\n"
+
+
+def describe_build() -> dict[str, str]:
+    """Return what the figures depend on: the interpreter, its build, and the compilers."""
+    configured = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    optimized = [
+        name
+        for name, option in (("PGO", "--enable-optimizations"), ("LTO", "--with-lto"))
+        if option in configured
+    ]
+    compiler = sysconfig.get_config_var("CC") or "cc"
+    version = subprocess.run(
+        [*compiler.split()[:1], "--version"], capture_output=True, text=True, check=False
+    ).stdout.split("\n")[0]
+    return {
+        "interpreter": f"{platform.python_implementation()} {platform.python_version()}",
+        "build": " and ".join(optimized) or "without PGO and LTO",
+        "compiler of the interpreter": platform.python_compiler(),
+        "compiler of the native modules": version,
+        "machine": platform.machine(),
+    }
+
+
+def write_markdown(path: Path, rows: dict[str, list[float]]) -> None:
+    """Write the table of the last checkout."""
+    lines = [
+        "# Instructions of the client",
+        "",
+        "`make callgrind` writes this file. Each figure is what one more message costs, or what",
+        "the row names: a batch, a transaction, an import. It includes the program's own loop.",
+        "",
+        "| what | instructions |",
+        "| --- | ---: |",
+        *(f"| {name} | {figures[-1]:,.0f} |" for name, figures in rows.items()),
+        "",
+        "| property | value |",
+        "| --- | --- |",
+        *(f"| {name} | {value} |" for name, value in describe_build().items()),
+        "",
+    ]
+    path.write_text("\n".join(lines))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkouts", nargs="*", type=Path, default=[ROOT])
+    parser.add_argument("--rows", nargs="*", choices=list(ROWS), default=list(ROWS))
+    parser.add_argument("--limit", type=float, help="the highest ratio of the last checkout")
+    parser.add_argument("--markdown", type=Path, help="write the table of the last checkout here")
+    parser.add_argument("--json", type=Path, help="write the figures of all checkouts here")
+    options = parser.parse_args()
+    checkouts = [path.resolve() for path in options.checkouts]
+    rows = {}
+    for name in options.rows:
+        rows[name] = measure_row(checkouts, ROWS[name], options.limit)
+        sys.stdout.write(format_line(name, rows[name]))
+        sys.stdout.flush()
+    if options.markdown:
+        write_markdown(options.markdown, rows)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1))
+    if options.limit:
+        slower = [name for name, each in rows.items() if each[-1] > options.limit * each[0]]
+        if slower:
+            sys.exit(f"over {options.limit} times the instructions: {', '.join(slower)}")
+
+
+if __name__ == "__main__":
+    main()
