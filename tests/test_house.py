@@ -149,6 +149,31 @@ def test_public_packages_are_those_listed() -> None:
     assert {f"aiokclient.{name}" for name in packages} <= set(PUBLIC_PACKAGES)
 
 
+def test_internal_modules_list_no_names() -> None:
+    """A name with an underscore is its module's own. A list would name each of the others again.
+
+    Packages, tables, and modules that export names of others have lists.
+    """
+    listed = []
+    for path in sorted((ROOT / "aiokclient").rglob("*.py")):
+        if path.name == "__init__.py" or path.parent.name in ("errors", "messages"):
+            continue
+        if name_of(path).removesuffix(".py").replace("/", ".") in PUBLIC_PACKAGES:
+            continue
+        assigned: set[str] = set()
+        defined: set[str] = set()
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                defined.add(node.name)
+            elif isinstance(node, ast.Assign):
+                names = {each.id for each in node.targets if isinstance(each, ast.Name)}
+                defined |= names
+                assigned |= set(ast.literal_eval(node.value)) if "__all__" in names else set()
+        if assigned and assigned <= defined:
+            listed.append(name_of(path))
+    assert listed == []
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.py")), ids=name_of)
 def test_examples_use_public_names_only(path: Path) -> None:
     for full in imported(path, path.stem):
