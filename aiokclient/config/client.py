@@ -29,14 +29,13 @@ from aiokclient.config.kinds import (
     Number,
 )
 from aiokclient.config.login import LoginConfig, LoginOptions
-from aiokclient.config.option import ABSENT, REQUIRED, declared, option
+from aiokclient.config.option import ABSENT, REQUIRED, checked, declared, option
 from aiokclient.config.problems import LISTED, Problems, is_of_another_kind, together
 from aiokclient.config.properties import hidden_properties
 from aiokclient.config.rules import order_backoffs
 from aiokclient.config.secret import Secret, hide_secrets
 from aiokclient.config.security import Plaintext, settle_security
 from aiokclient.config.security.tls_limits import CIPHER_SUITES, PROTOCOL_NAME, PROTOCOL_NAMES
-from aiokclient.config.values import checked
 from aiokclient.errors import ConfigError
 from aiokclient.log.client_log import ClientLog
 

@@ -17,9 +17,8 @@ from aiokclient.config.kinds import (
     Choice,
     Integer,
 )
-from aiokclient.config.option import option
+from aiokclient.config.option import OptionValues, option
 from aiokclient.config.secret import Secret
-from aiokclient.config.values import OptionValues
 
 __all__ = ["LoginConfig", "LoginOptions"]
 

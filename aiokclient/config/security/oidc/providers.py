@@ -14,13 +14,13 @@ import uuid
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
 from urllib.parse import quote_plus, urlencode
 
 from aiokclient import threads
 from aiokclient.config.secret import Secret, hide_secrets
 from aiokclient.config.security.oidc.endpoint import Endpoint
-from aiokclient.config.security.oidc.files import read_secret
 from aiokclient.config.security.oidc.response import Claims, token_from_reply, token_from_text
 from aiokclient.config.security.sasl import OAuthToken
 from aiokclient.config.security.tls import Tls
@@ -29,9 +29,23 @@ from aiokclient.types import public_in
 
 __all__ = ["OidcClientCredentials", "OidcJwtBearer", "TokenFile"]
 
+MAX_FILE: Final = 1024 * 1024
 ALGORITHMS: Final = ("RS256", "ES256")
 LONGEST_S: Final = 86_400
 EARLIEST_S: Final = 3_600
+
+
+def read_secret(path: str) -> Secret:
+    """Return the content of a file, at most 1 MiB. Blocking.
+
+    Raises TokenProviderError if it cannot be read.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            return Secret(file.read(MAX_FILE).decode("utf-8-sig", "replace"))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise TokenProviderError(f"The file {path} cannot be read: {reason}.") from error
 
 
 class AssertionOptions(TypedDict, total=False):
