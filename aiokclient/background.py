@@ -20,17 +20,6 @@ import anyio
 
 from aiokclient import threads
 
-__all__ = [
-    "SLICE_S",
-    "TaskOwner",
-    "WakeTimer",
-    "ended",
-    "import_anyio",
-    "load_anyio",
-    "loop_ends",
-    "new_task",
-]
-
 T = TypeVar("T")
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from aiokclient.producer.transaction.status import TransactionOutcome
     from aiokclient.protocol.schema import Response
 
-__all__ = ["Client"]
-
 R = TypeVar("R", bound="Response")
 
 RANGE_BYTES = 52_428_800

@@ -10,8 +10,6 @@ import random
 import time
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock"]
-
 
 class Clock(Protocol):
     """Monotonic seconds for deadlines, wall-clock milliseconds for records, and randomness."""

@@ -15,8 +15,6 @@ from typing import Any
 
 from aiokclient._native import twin
 
-__all__ = ["MANY", "BufferPool", "free_slowly", "structs_are", "untrack", "untrack_whole"]
-
 MANY = 1_000
 """The structs of an array are hidden from the garbage collector if there are at least this many."""
 

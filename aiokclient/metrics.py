@@ -31,31 +31,6 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 from aiokclient.clock import Clock, SystemClock
 from aiokclient.log.tables import Column, Table
 
-__all__ = [
-    "BYTES",
-    "Counter",
-    "EMPTY",
-    "Gauge",
-    "Histogram",
-    "Labels",
-    "MetricValue",
-    "Metrics",
-    "MetricsSnapshot",
-    "OwnMetrics",
-    "Owner",
-    "Reading",
-    "SECONDS",
-    "Sample",
-    "Series",
-    "SeriesByKey",
-    "Spread",
-    "Timed",
-    "TopicCounters",
-    "counted",
-    "gauged",
-    "merged",
-]
-
 T = TypeVar("T")
 Instrument = TypeVar("Instrument", "Counter", "Gauge", "Histogram")
 

@@ -89,22 +89,6 @@ from aiokclient.errors.local import EncodeError
 if TYPE_CHECKING:
     from aiokclient.config.client import ClientConfig
 
-__all__ = [
-    "DEFAULT_BACKOFF",
-    "OVERRIDES",
-    "Action",
-    "Backoff",
-    "Decision",
-    "Retry",
-    "Scope",
-    "as_transaction_error",
-    "classify",
-    "decide",
-    "ends_start",
-    "refuses_login",
-    "refuses_token",
-]
-
 
 class Decision(Enum):
     """The decision about an error: what the caller must do next."""

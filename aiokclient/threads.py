@@ -27,8 +27,6 @@ from concurrent.futures import Executor, Future
 from queue import SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar
 
-__all__ = ["Job", "run", "run_blocking", "work"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -26,30 +26,6 @@ from typing import (
 
 from aiokclient._native import twin
 
-__all__ = [
-    "SKIP",
-    "AssignorLike",
-    "ConsumerRecord",
-    "Deserializer",
-    "GroupMetadata",
-    "Headers",
-    "OffsetAndMetadata",
-    "OffsetAndTimestamp",
-    "ProducerRecord",
-    "RecordMetadata",
-    "Serializer",
-    "Skip",
-    "State",
-    "TimestampType",
-    "TopicPartition",
-    "is_integer",
-    "is_offset",
-    "is_topic_name",
-    "public_in",
-    "shortened",
-    "text_problem",
-]
-
 C = TypeVar("C", bound=type)
 T = TypeVar("T")
 K = TypeVar("K")

@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from aiokclient.policy import Retry
     from aiokclient.protocol.messages.metadata import MetadataResponse
 
-__all__ = ["Bootstrap", "UnresolvedNames", "connect_first", "servers_of"]
-
 Server = tuple[str, int]
 
 

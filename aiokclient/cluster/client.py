@@ -66,8 +66,6 @@ if TYPE_CHECKING:
     from aiokclient.protocol.schema import Request, Response
     from aiokclient.telemetry.collector import ClientCollector
 
-__all__ = ["ClusterClient"]
-
 R = TypeVar("R", bound="Response")
 
 NAMES_BROKERS = "answered, and named the brokers"

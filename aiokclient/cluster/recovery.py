@@ -36,8 +36,6 @@ from typing import Final
 
 from aiokclient.policy import Backoff
 
-__all__ = ["TABLE", "Recovery", "RecoveryEvent", "RecoveryState", "Trigger"]
-
 
 class Trigger(Enum):
     """The reason for a rebootstrap. The values complete the sentence "..., because"."""

@@ -6,17 +6,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 from aiokclient.types import public_in
 
-__all__ = [
-    "TARGETS",
-    "AnyBroker",
-    "Broker",
-    "Controller",
-    "Coordinator",
-    "Leader",
-    "Target",
-    "subject_of",
-]
-
 KINDS: Final = {"group": "group", "transaction": "transactional id", "share": "share partition"}
 """The noun for a coordinator's keys in texts, by the kind of the coordinator."""
 

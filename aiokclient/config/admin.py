@@ -6,8 +6,6 @@ import dataclasses
 
 from aiokclient.config.client import ClientConfig, ClientOptions
 
-__all__ = ["AdminConfig", "AdminOptions"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class AdminConfig(ClientConfig):

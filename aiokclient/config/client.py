@@ -42,8 +42,6 @@ from aiokclient.log.client_log import ClientLog
 if TYPE_CHECKING:
     from aiokclient.config.security.sasl import Security
 
-__all__ = ["ClientConfig", "ClientOptions"]
-
 Source: TypeAlias = Mapping[str, Any] | str | os.PathLike[str] | Exception
 """A mapping of properties, the path of a properties file, or the error of reading them."""
 

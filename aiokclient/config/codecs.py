@@ -9,8 +9,6 @@ from __future__ import annotations
 from enum import IntEnum, unique
 from typing import NamedTuple, Self
 
-__all__ = ["CODEC_NAMES", "SLOW_BYTES", "CodecTraits", "Compression"]
-
 KIB, MIB = 1024, 1024 * 1024
 
 SLOW_BYTES = 64 * KIB

@@ -26,8 +26,6 @@ from aiokclient.types import AssignorLike, Deserializer, is_topic_name
 
 # ruff: noqa: RUF009 - `option` returns a dataclass field
 
-__all__ = ["ConsumerConfig", "ConsumerOptions", "Strategy"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

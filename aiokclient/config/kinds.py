@@ -15,36 +15,6 @@ from aiokclient.config.secret import Secret
 from aiokclient.log.texts import bounded, printable
 from aiokclient.types import shortened, text_problem
 
-__all__ = [
-    "BOOLEAN",
-    "CLOCK",
-    "CONNECTOR",
-    "LONGEST_HOST",
-    "DESERIALIZER",
-    "FUNCTION",
-    "NOT_NEGATIVE",
-    "OPTIONAL_BOOLEAN",
-    "OPTIONAL_PATH",
-    "OPTIONAL_TEXT",
-    "POSITIVE",
-    "SECURITY",
-    "SERIALIZER",
-    "OPTIONAL_SECRET",
-    "OWN_STRATEGIES",
-    "STRATEGIES",
-    "TEXT",
-    "Addresses",
-    "AssignmentStrategies",
-    "Choice",
-    "Integer",
-    "Kind",
-    "Number",
-    "OffsetReset",
-    "bare",
-    "bracketed",
-    "written",
-]
-
 LONGEST_HOST = 300
 """The number of characters of a host that errors and logs show. A valid name has at most 255."""
 

@@ -20,8 +20,6 @@ from aiokclient.config.kinds import (
 from aiokclient.config.option import OptionValues, option
 from aiokclient.config.secret import Secret
 
-__all__ = ["LoginConfig", "LoginOptions"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class LoginConfig(OptionValues):

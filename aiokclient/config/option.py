@@ -21,8 +21,6 @@ from aiokclient.config.secret import Secret
 from aiokclient.errors import ConfigError
 from aiokclient.types import shortened
 
-__all__ = ["ABSENT", "REQUIRED", "Option", "OptionValues", "checked", "declared", "option"]
-
 T = TypeVar("T")
 
 ABSENT: Final = "absent"

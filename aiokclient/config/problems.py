@@ -11,16 +11,6 @@ from typing import Any
 from aiokclient.errors import ConfigError
 from aiokclient.types import shortened
 
-__all__ = [
-    "LISTED",
-    "Problems",
-    "is_of_another_kind",
-    "refuse_positional",
-    "suggest",
-    "together",
-    "unknown",
-]
-
 CLOSE = 0.75
 """The similarity of two names, from 0 to 1, at which one is suggested for the other."""
 LISTED = 50

@@ -32,8 +32,6 @@ from aiokclient.config.rules import (
 )
 from aiokclient.types import Serializer, SerializerFunction
 
-__all__ = ["ProducerConfig", "ProducerOptions"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

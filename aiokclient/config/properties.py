@@ -19,8 +19,6 @@ from aiokclient.config.secret import hide_secrets
 from aiokclient.errors import ConfigError
 from aiokclient.types import shortened
 
-__all__ = ["hidden_properties", "parse_properties", "read_properties"]
-
 LARGEST_FILE = 1_000_000
 """The size in bytes of the largest file that is read, because reading blocks the event loop."""
 

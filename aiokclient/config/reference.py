@@ -11,9 +11,6 @@ from aiokclient.config.client import ClientConfig
 from aiokclient.config.login import LoginConfig
 from aiokclient.config.option import ABSENT, declared
 
-__all__ = ["OptionEntry", "describe", "typed_options"]
-
-
 # The alias says more to type checkers than to readers.
 _SERIALIZER: Final = re.compile(r"SerializerFunction\[(\w)\]")
 

@@ -7,18 +7,6 @@ from typing import Any
 from aiokclient.config.codecs import Compression
 from aiokclient.errors import ConfigError
 
-__all__ = [
-    "LEVELS",
-    "RESPONSE_OVERHEAD",
-    "check_delivery_timeout",
-    "check_fetch_size",
-    "order_backoffs",
-    "settle",
-    "settle_compression",
-    "settle_idempotence",
-    "written_levels",
-]
-
 LEVELS = {codec.title: codec.traits.levels for codec in Compression if codec.traits.levels}
 
 

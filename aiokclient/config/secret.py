@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final, Self
 
-__all__ = ["HIDDEN", "Secret", "hide_secrets"]
-
 HIDDEN: Final = "***"
 
 _BARE: Final = (str, bytes, bytearray, Mapping, list, tuple)

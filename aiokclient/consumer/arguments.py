@@ -18,17 +18,6 @@ from aiokclient.types import (
     is_topic_name,
 )
 
-__all__ = [
-    "as_listener",
-    "as_numbers",
-    "as_partition",
-    "as_partitions",
-    "as_position",
-    "as_topics",
-    "require_count",
-    "require_record",
-]
-
 PATTERN_CHARACTERS: Final = frozenset("^$*+?()[]{}|\\")
 """Characters of regular expressions that no topic name contains."""
 LISTENING: Final = ("on_assigned", "on_revoked", "on_lost")

@@ -66,8 +66,6 @@ from aiokclient.types import (
     seconds,
 )
 
-__all__ = ["Consumer", "STOPPED"]
-
 
 class _Stopped:
     """A value like None that raises TypeError when awaited, because aiokafka's `stop` is async."""

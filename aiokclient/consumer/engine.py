@@ -55,9 +55,6 @@ from aiokclient.types import OffsetAndTimestamp, TopicPartition
 if TYPE_CHECKING:
     from aiokclient.consumer.consumer import Consumer
 
-__all__ = ["ConsumerEngine", "Lookups", "PositionWaits"]
-
-
 SETTLE_S = 3.0
 """Longest time, in seconds, that a start waits until brokers have returned all positions."""
 

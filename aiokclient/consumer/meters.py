@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from aiokclient.consumer.engine import ConsumerEngine
     from aiokclient.types import TopicPartition
 
-__all__ = ["ConsumerGauges", "FetchMeters", "FetchedPartition", "ReadMeters"]
-
 NOTED = 128
 """The number of responses and partitions to collect before they are counted."""
 

@@ -13,8 +13,6 @@ from aiokclient.types import (
     public_in,
 )
 
-__all__ = ["Records"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -33,8 +33,6 @@ from aiokclient.types import TopicPartition, shortened
 if TYPE_CHECKING:
     from aiokclient.consumer.engine import ConsumerEngine
 
-__all__ = ["SubscribedTopics", "TopicFollower", "matching"]
-
 
 class SubscribedTopics:
     """The topics of one subscription at a time."""

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from aiokclient.consumer.state.partition import PartitionState
     from aiokclient.consumer.state.subscription import SubscriptionState
 
-__all__ = ["TransactionalReads"]
-
 
 class ReadPosition(NamedTuple):
     """The state of a partition when the consumer was added to the transaction."""

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from aiokclient.cluster.metadata.snapshot import ClusterMetadata
     from aiokclient.network.event_hub import EventSource
 
-__all__ = ["GroupEngine", "Heartbeats"]
-
 ID_S = 5.0
 """Seconds for which a member that is about to leave waits for the member id that it has requested.
 Brokers send it immediately, except that brokers before Kafka 2.2 send it with the generation, after

@@ -19,8 +19,6 @@ from aiokclient.errors import ClosedError, IllegalStateError
 from aiokclient.group.handler import Generation, MemberInfo
 from aiokclient.types import public_in
 
-__all__ = ["GenerationMailbox", "GroupGeneration", "GroupProtocol"]
-
 
 class GroupGeneration:
     """One generation of a group, for one member. It is entered once, with `async with`.

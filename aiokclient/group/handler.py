@@ -7,8 +7,6 @@ from typing import NamedTuple, Protocol
 
 from aiokclient.types import GroupMetadata
 
-__all__ = ["Generation", "GroupHandler", "GroupSettings", "MemberHandler", "MemberInfo"]
-
 
 class MemberInfo(NamedTuple):
     """A member, as the leader receives it. `metadata` is that of the chosen protocol."""

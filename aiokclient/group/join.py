@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from aiokclient.group.engine import GroupEngine
     from aiokclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-__all__ = ["GroupJoin", "describe_group"]
-
 AGAIN = "again-"
 """The prefix of the name of a protocol that is offered only to change the metadata."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from aiokclient.metrics import Metrics
 
-__all__ = ["LoopWatch", "described", "readers"]
-
 TICK_S = 0.5
 LATE_S = 1.0
 """Seconds of delay from which on the event loop counts as blocked."""

@@ -32,8 +32,6 @@ from aiokclient.metrics import OwnMetrics
 from aiokclient.protocol.api import ApiKey
 from aiokclient.types import GroupMetadata, State, public_in, shortened, text_problem
 
-__all__ = ["GroupMember", "MemberLifecycle"]
-
 JOINING = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 SHOWN_S = 3.0
 """Seconds after which a rebalance is reported as a problem."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from aiokclient.clock import Clock
 from aiokclient.metrics import OwnMetrics
 
-__all__ = ["GroupMeters"]
-
 
 class GroupMeters:
     """The metrics of a membership, in seconds."""

@@ -17,8 +17,6 @@ from aiokclient.types import (
     text_problem,
 )
 
-__all__ = ["Offsets", "after_records", "as_offset", "as_offsets", "require_group_metadata"]
-
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 

@@ -11,8 +11,6 @@ from aiokclient.config.problems import suggest
 from aiokclient.errors import ConfigError
 from aiokclient.group.handler import GroupSettings
 
-__all__ = ["GroupMemberConfig", "GroupMemberOptions"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class GroupMemberConfig(ClientConfig):

@@ -35,22 +35,6 @@ from aiokclient.protocol.messages.leave_group import (
 from aiokclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from aiokclient.types import GroupMetadata
 
-__all__ = [
-    "CONSUMER",
-    "MAGIC",
-    "REASON_CHARACTERS",
-    "checked",
-    "failure_in",
-    "failure_payload",
-    "heartbeat",
-    "join",
-    "leave",
-    "left",
-    "mismatch",
-    "sync",
-    "unexpected",
-]
-
 REASON_CHARACTERS = 255
 """The length to which a reason is truncated (KIP-800). Brokers may refuse longer ones."""
 

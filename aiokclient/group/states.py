@@ -65,8 +65,6 @@ from aiokclient.errors import (
     UnknownMemberIdError,
 )
 
-__all__ = ["CODES", "TABLE", "MemberEffect", "MemberEvent", "MemberState", "Transition"]
-
 
 class MemberState(Enum):
     """The state of a member."""

@@ -17,8 +17,6 @@ from typing import Any, Final
 
 from aiokclient.log.texts import printable
 
-__all__ = ["EVENTS", "ClientLog"]
-
 EVENTS: Final = {
     "automatic_commit_failed": "An automatic commit failed. It will be repeated.",
     "batch_refused": "A leader refused the sequence of a batch. The batch is sent again in order.",

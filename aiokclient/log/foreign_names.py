@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
-__all__ = ["ATTRIBUTES", "ForeignName", "own_names", "with_foreign_names"]
-
 _START = "Start a client with `async with`, `await client.start()`, or `await client`."
 _CLOSE = "Await close(), or use `async with`."
 _STARTS = "The start of a producer does this. After an error, use `await producer.restart()`."

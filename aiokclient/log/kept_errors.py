@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeVar
 
-__all__ = ["bare", "chain"]
-
 E = TypeVar("E", bound=BaseException)
 
 

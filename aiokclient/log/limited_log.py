@@ -16,8 +16,6 @@ from typing import Any, Final
 from aiokclient.clock import Clock
 from aiokclient.log.client_log import ClientLog
 
-__all__ = ["LimitedLog"]
-
 EVERY_S: Final = 30.0
 """Seconds between two lines for the same key."""
 

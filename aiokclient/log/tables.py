@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["ROWS", "Column", "Table", "shown"]
-
 ROWS = 60
 """Number of rows that are shown as HTML."""
 CELL = 120

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LONGEST", "printable", "bounded"]
-
 LONGEST: Final = 1000
 """The number of characters of a broker's text that an error shows."""
 

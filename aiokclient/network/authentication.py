@@ -50,8 +50,6 @@ from aiokclient.protocol.messages.sasl_authenticate import SaslAuthenticateReque
 from aiokclient.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from aiokclient.protocol.schema import Request, Response
 
-__all__ = ["authenticate", "authenticate_again"]
-
 R = TypeVar("R", bound=Response)
 
 HANDSHAKE_VERSION = 1

@@ -61,17 +61,6 @@ if TYPE_CHECKING:
     from aiokclient.protocol.fields import Buffer
     from aiokclient.protocol.schema import Request
 
-__all__ = [
-    "AwaitedRequest",
-    "BrokerConnection",
-    "CallbackRequest",
-    "ConnectedBroker",
-    "LARGE",
-    "OnResponse",
-    "PendingRequest",
-    "SetupFrames",
-]
-
 
 class ConnectedBroker:
     """The broker of one connection. What it supports is known once the connection is ready.

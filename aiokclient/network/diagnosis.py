@@ -9,28 +9,6 @@ from collections.abc import Sequence
 from aiokclient.errors import ConnectionSetupError, DisconnectedError, TlsError
 from aiokclient.log.texts import bounded
 
-__all__ = [
-    "ClosedEarlyError",
-    "NotConnectedError",
-    "ResolutionTimeoutError",
-    "SilentError",
-    "SilentHandshakeError",
-    "TimedOutError",
-    "UnresolvedError",
-    "WrongBrokerError",
-    "closed_early",
-    "excluded_suite",
-    "missing_login",
-    "not_kafka",
-    "plaintext_port",
-    "tls_failure",
-    "tls_port",
-    "unusable_address",
-    "without_sasl",
-    "wrong_broker",
-    "wrong_cluster",
-]
-
 SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"HTTP", "an HTTP server, not a Kafka broker. Check the port in bootstrap_servers."),
     (b"<!DO", "an HTTP server, not a Kafka broker. Check the port in bootstrap_servers."),

@@ -23,8 +23,6 @@ from aiokclient.clock import Clock
 if TYPE_CHECKING:
     from aiokclient.events import Event
 
-__all__ = ["EventHub", "EventKind", "EventReader", "EventSource"]
-
 EventKind: TypeAlias = Literal[
     "Authenticated",
     "ClusterChanged",

@@ -33,8 +33,6 @@ from aiokclient.background import WakeTimer
 if TYPE_CHECKING:
     from aiokclient.network.connection import PendingRequest
 
-__all__ = ["HeldRequests", "ReadThreshold"]
-
 
 class HeldRequests:
     """The queue of held requests, in the order of sending.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from aiokclient.network.sasl import Login
     from aiokclient.network.sasl.tokens import TokenSource
 
-__all__ = ["Sasl"]
-
 READABLE = {
     "PLAIN": "the password",
     "OAUTHBEARER": "the token",

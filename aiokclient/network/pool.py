@@ -51,9 +51,6 @@ from aiokclient.network.setup import (
 from aiokclient.policy import Backoff, refuses_login
 from aiokclient.protocol.api import ApiKey
 
-__all__ = ["ConnectionPool", "PoolOwner", "Purpose"]
-
-
 SLOW_S = 1.0
 SLOWEST_S = 4.0
 """Seconds between reports of a slow attempt: SLOW_S at first, doubling up to SLOWEST_S."""

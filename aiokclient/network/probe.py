@@ -26,8 +26,6 @@ from aiokclient.protocol.framing import ClientPipeline
 from aiokclient.protocol.messages.api_versions import ApiVersionsRequest
 from aiokclient.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
-__all__ = ["advise_login", "find_mismatch"]
-
 
 async def find_mismatch(
     connector: Connector, endpoint: Address, address: str, *, tls: bool, timeout_s: float

@@ -69,23 +69,6 @@ if TYPE_CHECKING:
     from aiokclient.network.sasl import Login
     from aiokclient.protocol.fields import Buffer
 
-__all__ = [
-    "AddressRace",
-    "ClusterCheck",
-    "ConnectionSettings",
-    "ConnectionSetup",
-    "Expected",
-    "RUNGS",
-    "SetupProgress",
-    "SetupRequests",
-    "STAGGER_S",
-    "TLS_HANDSHAKE",
-    "alternate",
-    "confirms",
-    "identifying_request",
-    "open_connection",
-]
-
 R = TypeVar("R", bound=Response)
 
 STAGGER_S = 0.25

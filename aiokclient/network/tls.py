@@ -24,8 +24,6 @@ from aiokclient.log.client_log import ClientLog
 if TYPE_CHECKING:
     from aiokclient.config.security import Security, Tls
 
-__all__ = ["TlsContexts", "server_name"]
-
 CHECK_S = 1.0
 """The least time between the starts of two checks of the files, in seconds."""
 WAIT_S = 1.0

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from aiokclient.network.connection import ConnectedBroker, PendingRequest
     from aiokclient.protocol.fields import Buffer
 
-__all__ = ["Meter", "Traffic", "size_of"]
-
 STRUCTS: Final = 2000
 """The maximum number of structs of a response that are searched for error codes."""
 PREFIX: Final = 4

@@ -38,17 +38,6 @@ from aiokclient.log.texts import bounded
 if TYPE_CHECKING:
     from aiokclient.network.connection import BrokerConnection
 
-__all__ = [
-    "Address",
-    "Connector",
-    "JOINED",
-    "TcpConnector",
-    "delayed_by",
-    "detach_in_forks",
-    "resolve",
-    "write_segments",
-]
-
 Address: TypeAlias = tuple[str, int]
 """An IP address (or another name that the connector understands) and a port."""
 

@@ -22,8 +22,6 @@ from aiokclient.group.member import GroupMember
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
 from aiokclient.types import public_in, shortened
 
-__all__ = ["WorkItems", "work_pool"]
-
 PROTOCOL_TYPE = "aiokclient-work-pool"
 
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from aiokclient.producer import Delivery, Producer
     from aiokclient.producer.transaction.transaction import Transaction
 
-__all__ = ["TransformBatch", "TransformStream", "transform"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

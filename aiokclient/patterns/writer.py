@@ -22,8 +22,6 @@ from aiokclient.group.member import MemberLifecycle
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
 from aiokclient.producer import Producer
 
-__all__ = ["single_writer"]
-
 PROTOCOL_TYPE = "aiokclient-single-writer"
 PROTOCOL = "writer-v1"
 CONFIRM_S = 0.05

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from aiokclient.producer.transaction.manager import TransactionManager
     from aiokclient.producer.transaction.status import TransactionStatus
 
-__all__ = ["Engine"]
-
 
 class Engine:
     """The running part of a producer, from its start to its end, in one event loop.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from aiokclient.producer.batching.batch import ProducerBatch
     from aiokclient.producer.delivery.delivery import DeliveryBatch
 
-__all__ = ["ProducerMeters"]
-
 NOTED = 64
 """Number of collected batches at which they are counted even if the metrics are not read."""
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from aiokclient.producer.batching.queue import PartitionQueue, Topic
     from aiokclient.producer.producer import Producer
 
-__all__ = ["Partitioner", "PartitionerFunction", "weights"]
-
 SAMPLE = 32
 """The largest number of partitions from which the next one is chosen."""
 

@@ -83,8 +83,6 @@ else:
     K = TypeVar("K")
     V = TypeVar("V")
 
-__all__ = ["Producer", "PythonSendPath"]
-
 
 def require_topic(name: Any) -> None:
     """Raise InvalidTopicError, or TopicTypeError, for an invalid topic name."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from aiokclient.producer.delivery.delivery import Delivery
     from aiokclient.producer.producer import Producer
 
-__all__ = ["ArrowRecords", "ArrowRow", "send_columns"]
-
 CONVERTED = 1024
 """Number of rows that are converted to objects at a time."""
 LARGEST_TIME = (1 << 63) - 1

@@ -31,24 +31,6 @@ if TYPE_CHECKING:
     from aiokclient.producer.batching.queue import Topic
     from aiokclient.producer.producer import Producer
 
-__all__ = [
-    "PARTITIONS",
-    "Prepared",
-    "SendAll",
-    "are_plain",
-    "as_bytes",
-    "as_headers",
-    "as_integer",
-    "as_record",
-    "as_timestamp",
-    "describe_wrong_part",
-    "exact_size",
-    "largest",
-    "send_prepared",
-    "send_values",
-    "total_size",
-]
-
 PARTITIONS = 1 << 31
 """The number of partitions that a topic could have: in requests, a partition has 32 bits."""
 

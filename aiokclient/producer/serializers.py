@@ -10,8 +10,6 @@ from typing import Any
 from aiokclient.errors import ApiTimeoutError, KafkaError, SerializationError
 from aiokclient.types import Headers, Serializer
 
-__all__ = ["Serialize", "bound", "preparations", "prepare_serializer"]
-
 Serialize = Callable[[str, Any, Headers], bytes | None]
 
 

@@ -22,8 +22,6 @@ from aiokclient.types import ProducerRecord, RecordMetadata
 if TYPE_CHECKING:
     from aiokclient.producer.producer import Producer
 
-__all__ = ["ThreadsafeSend"]
-
 PERIOD_S = 0.1
 """Seconds between two checks of the event loops."""
 UNSENT_S = 1.0

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from aiokclient.protocol.fields import Buffer
 
-__all__ = ["OneBatchRequest", "Template", "Written"]
-
 COPIED = 16 * 1024
 """Batches with fewer bytes than this are copied into the frame."""
 NULL_AND_TAGS = 4

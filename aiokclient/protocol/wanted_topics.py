@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from aiokclient.protocol.fields import Buffer
 
-__all__ = ["WantedTopicsRequest"]
-
 
 class WantedTopicsRequest(MetadataRequest):
     """A request for the given topics, or for all if None. `wants` selects the topics to keep.

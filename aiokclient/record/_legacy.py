@@ -21,8 +21,6 @@ from aiokclient.record.crc import Buffer
 from aiokclient.record.header import CODEC_MASK, LOG_APPEND_TIME, LOG_OVERHEAD
 from aiokclient.types import TimestampType
 
-__all__ = ["SMALLEST", "LegacyBatch"]
-
 _HEADER_V0 = struct.Struct(">qiIbb")
 _HEADER_V1 = struct.Struct(">qiIbbq")
 _CRC_FROM = 16

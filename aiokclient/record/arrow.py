@@ -15,15 +15,6 @@ from aiokclient.record.stream import Piece
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "COLUMNS",
-    "TableBuilder",
-    "append_arrow",
-    "arrow_schema",
-    "empty_arrow",
-    "to_arrow",
-]
-
 COLUMNS = (
     "topic",
     "partition",

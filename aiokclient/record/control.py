@@ -18,8 +18,6 @@ from aiokclient.record.header import (
     with_offset,
 )
 
-__all__ = ["ControlType", "control_batch", "end_transaction_batch"]
-
 _KEY = struct.Struct(">hh")
 _END_TRANSACTION = struct.Struct(">hi")
 

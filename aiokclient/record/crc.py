@@ -12,8 +12,6 @@ from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from typing import TypeAlias, cast
 
-__all__ = ["Buffer", "crc32c"]
-
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 
 _POLYNOMIAL = 0x82F63B78  # The polynomial with its bits reversed.

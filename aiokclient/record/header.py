@@ -11,23 +11,6 @@ import struct
 from aiokclient.errors import CorruptRecordError
 from aiokclient.record.crc import Buffer, crc32c
 
-__all__ = [
-    "ATTRIBUTES_AT",
-    "CODEC_MASK",
-    "CONTROL",
-    "CRC",
-    "CRC_AT",
-    "HEADER",
-    "HEADER_SIZE",
-    "LOG_APPEND_TIME",
-    "LOG_OVERHEAD",
-    "MAGIC_AT",
-    "TRANSACTIONAL",
-    "seal_crc",
-    "with_append_time",
-    "with_offset",
-]
-
 HEADER = struct.Struct(">qiibIhiqqqhii")
 """Base offset, length, leader epoch, magic, crc, attributes, last offset delta, base timestamp,
 max timestamp, producer id, producer epoch, base sequence, record count."""

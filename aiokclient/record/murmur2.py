@@ -6,8 +6,6 @@ import struct
 
 from aiokclient._native import twin
 
-__all__ = ["murmur2", "to_positive"]
-
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 _SEED = 0x9747B28C

@@ -15,8 +15,6 @@ from aiokclient.record.compression import measure, pieces
 from aiokclient.record.crc import Buffer
 from aiokclient.types import ConsumerRecord
 
-__all__ = ["Piece", "RecordStream"]
-
 MOST_RECORDS = 65_536
 """Largest number of records in a piece, because the objects of small records take much memory."""
 

@@ -13,8 +13,6 @@ from aiokclient.log.client_log import ClientLog
 from aiokclient.metrics import Counter, Gauge, Histogram, Labels
 from aiokclient.telemetry.points import HistogramValue, Point, PointKind
 
-__all__ = ["ApplicationMetric", "ApplicationMetrics", "ApplicationPoints"]
-
 LONGEST_S = 0.010
 """Maximum number of seconds that the function of a metric may take. Slower metrics are dropped."""
 WARNINGS = 100

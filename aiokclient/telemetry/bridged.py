@@ -26,8 +26,6 @@ from aiokclient.telemetry.table import (
     Way,
 )
 
-__all__ = ["DESCRIPTIONS", "NAMESPACE", "PUSHED", "SAME", "Description", "largest_counts"]
-
 NAMESPACE: Final = "aiokclient."
 RECORD: Final = "{record}"
 

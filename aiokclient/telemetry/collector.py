@@ -46,8 +46,6 @@ from aiokclient.telemetry.application import ApplicationMetrics, ApplicationPoin
 from aiokclient.telemetry.points import HistogramValue, Point, PointKind
 from aiokclient.telemetry.table import COUNT, ROWS, SHARED_ROWS, Row, Way
 
-__all__ = ["ClientCollector", "Collected", "SERIES_LIMIT"]
-
 SERIES_LIMIT: Final = 10_000
 """Maximum number of series. The series of partitions are left out if there would be more."""
 SHORTEST_S: Final = 1e-3

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from aiokclient.metrics import Labels
 
-__all__ = ["HistogramValue", "Point", "PointKind"]
-
 
 class PointKind(Enum):
     """The form in which a value is pushed."""

@@ -39,17 +39,6 @@ if TYPE_CHECKING:
     from aiokclient.telemetry.collector import ClientCollector, Collected
     from aiokclient.telemetry.reporter import ReportingClient
 
-__all__ = [
-    "AcceptedValues",
-    "Accumulation",
-    "COMPRESSED_BYTES",
-    "Measurement",
-    "Payload",
-    "Payloads",
-    "Pushes",
-    "make_payloads",
-]
-
 COMPRESSED_BYTES: Final = 1_000
 """The size above which payloads are compressed."""
 INLINE_POINTS: Final = 40

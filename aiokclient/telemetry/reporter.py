@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from aiokclient.telemetry.collector import ClientCollector
     from aiokclient.telemetry.pushes import Payload, Pushes
 
-__all__ = ["LAST_PUSH_S", "ReportingClient", "Reporter"]
-
 R = TypeVar("R", bound=Response)
 
 DELAY_S: Final = 1.0

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from aiokclient.telemetry.collector import ClientCollector
     from aiokclient.telemetry.otel.metrics import MetricBridge
 
-__all__ = ["CLIENT_ID", "ClientSeries", "MeasuredClient", "Series", "SeriesOfClients"]
-
 CLIENT_ID: Final = "client_id"
 """The label that every series has. Its value says to which client the series belongs."""
 

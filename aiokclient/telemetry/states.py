@@ -46,16 +46,6 @@ from aiokclient.errors import (
     UnsupportedCompressionTypeError,
 )
 
-__all__ = [
-    "CODES",
-    "TABLE",
-    "ReporterEffect",
-    "ReporterEvent",
-    "ReporterRow",
-    "ReporterState",
-    "event_of",
-]
-
 
 class ReporterState(Enum):
     """The state of the reporter."""

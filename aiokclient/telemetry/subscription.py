@@ -16,13 +16,6 @@ from aiokclient.config.codecs import Compression
 if TYPE_CHECKING:
     from aiokclient.protocol.messages import GetTelemetrySubscriptionsResponse
 
-__all__ = [
-    "DEFAULT_INTERVAL_S",
-    "NamePrefixes",
-    "Subscription",
-    "subscription_of",
-]
-
 DEFAULT_INTERVAL_S: Final = 300.0
 """Seconds between two pushes if the broker names no usable interval."""
 

@@ -11,22 +11,6 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = [
-    "COMMON",
-    "CONSUMER",
-    "COUNT",
-    "NETWORK",
-    "OWN",
-    "OWN_CONSUMER",
-    "OWN_PRODUCER",
-    "PREFIX",
-    "PRODUCER",
-    "ROWS",
-    "SHARED_ROWS",
-    "Row",
-    "Way",
-]
-
 PREFIX = "org.apache.kafka."
 PREFIXES = {"producer": "producer.", "consumer": "consumer.", "admin": "admin.client."}
 """The prefix that the names of the connections' metrics have for each kind of client."""

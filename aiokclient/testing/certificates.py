@@ -15,8 +15,6 @@ from aiokclient.types import public_in
 if TYPE_CHECKING:
     from aiokclient.config.security import Tls
 
-__all__ = ["AlertingObject", "Certificates", "ClientCertificate"]
-
 
 @public_in("aiokclient.testing")
 @dataclass(frozen=True)

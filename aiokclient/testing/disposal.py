@@ -12,8 +12,6 @@ from typing import Any
 from aiokclient import threads
 from aiokclient.memory import MANY, free_slowly, untrack
 
-__all__ = ["discard", "discard_messages"]
-
 _PORTION = 256
 
 

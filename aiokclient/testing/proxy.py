@@ -30,8 +30,6 @@ from aiokclient.network.transport import Address, TcpConnector
 from aiokclient.testing.broker.connections.listener import BACKLOG, Acceptor
 from aiokclient.types import public_in
 
-__all__ = ["FaultProxy", "ProxyConnector", "ProxyFaults"]
-
 LINGER_NOT: Final = struct.pack("ii", 1, 0)
 """The value of SO_LINGER that makes closing send a reset and discard unsent data."""
 READ_AHEAD: Final = 1 << 20

@@ -9,8 +9,6 @@ from typing import Any, Literal
 from aiokclient.testing.broker.security.jwt import ALGORITHMS, encoded
 from aiokclient.types import public_in
 
-__all__ = ["TokenIssuer", "unsecured_token"]
-
 
 def unsecured_token(
     user: str, *, lifetime_s: float = 3600.0, now_s: float | None = None, **claims: Any

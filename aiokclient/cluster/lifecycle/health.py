@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.config.client import ClientConfig
 
-__all__ = ["Health", "described", "some"]
-
 NAMES = 5
 """The maximum number of names that a repr shows."""
 

@@ -19,8 +19,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Anchor", "dropped", "Weakly", "for_background", "retrieve"]
-
 CALLABLES = (
     "key_deserializer",
     "key_serializer",

@@ -12,8 +12,6 @@ from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.config.client import ClientConfig
 from aiokclient.network.event_hub import EventHub
 
-__all__ = ["Parent"]
-
 
 class Parent(Lifecycle):
     """The base class of a client whose connections are shared by its children."""

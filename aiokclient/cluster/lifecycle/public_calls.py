@@ -22,8 +22,6 @@ from aiokclient.errors import (
     WrongThreadError,
 )
 
-__all__ = ["count_cancelled", "own_cancellation", "running_loop", "watch_calls", "wrong_caller"]
-
 
 def running_loop(name: str) -> asyncio.AbstractEventLoop:
     """Return the running event loop. Raise WrongLoopError, which names asyncio, without one."""

@@ -28,8 +28,6 @@ from typing import Final
 
 from aiokclient.types import State
 
-__all__ = ["ENDED", "SHOWN", "TABLE", "LifecycleEvent", "LifecyclePhase"]
-
 
 class LifecyclePhase(Enum):
     """A phase of a client between its creation and its end."""

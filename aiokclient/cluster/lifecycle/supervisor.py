@@ -33,8 +33,6 @@ from aiokclient.background import TaskOwner, loop_ends, new_task
 from aiokclient.errors import ClosedError, IllegalStateError
 from aiokclient.log.client_log import ClientLog
 
-__all__ = ["Callbacks", "Supervisor"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -17,8 +17,6 @@ from aiokclient.memory import free_slowly, untrack, untrack_whole
 if TYPE_CHECKING:
     from aiokclient.protocol.messages.metadata import MetadataResponseTopic
 
-__all__ = ["PART", "by_name", "listed"]
-
 K = TypeVar("K")
 T = TypeVar("T")
 

@@ -60,8 +60,6 @@ if TYPE_CHECKING:
     from aiokclient.protocol.messages.metadata import MetadataResponse
     from aiokclient.protocol.schema import Request
 
-__all__ = ["ClusterIdentity", "MetadataRequests"]
-
 
 class ClusterIdentity:
     """The cluster id of a client, and the check of connections and responses against it.

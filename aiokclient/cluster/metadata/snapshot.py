@@ -33,21 +33,6 @@ if TYPE_CHECKING:
         MetadataResponseTopic,
     )
 
-__all__ = [
-    "BrokerInfo",
-    "ClusterMetadata",
-    "PartitionInfo",
-    "TopicInfo",
-    "brokers_in",
-    "differ",
-    "hinted",
-    "learned",
-    "lists_broker",
-    "merged",
-    "moved_leaders",
-    "partitions_in",
-]
-
 NO_ID = UUID(int=0)
 ABSENT = frozenset({3})
 """Error codes for a topic that does not exist."""

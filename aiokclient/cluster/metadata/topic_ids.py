@@ -31,8 +31,6 @@ from aiokclient.cluster.metadata.snapshot import ABSENT, ClusterMetadata, TopicI
 if TYPE_CHECKING:
     from aiokclient.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 
-__all__ = ["TopicIds"]
-
 CONFIRMED = 4
 """The number of consecutive responses after which lower epochs or fewer partitions are accepted.
 

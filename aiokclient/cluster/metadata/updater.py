@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from aiokclient.cluster.metadata.requests import MetadataRequests
     from aiokclient.protocol.messages.metadata import MetadataResponse
 
-__all__ = ["MetadataUpdater", "Pacing", "partitions_of"]
-
 
 class Pacing:
     """The earliest time of the next request for each subject, such as a topic.

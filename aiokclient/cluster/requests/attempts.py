@@ -22,20 +22,6 @@ if TYPE_CHECKING:
     from aiokclient.protocol.api import ApiKey
     from aiokclient.protocol.schema import Request
 
-__all__ = [
-    "Attempts",
-    "CallProgress",
-    "CallsInProgress",
-    "Check",
-    "GivenUpError",
-    "LastAnswer",
-    "PendingResponse",
-    "RefusalLog",
-    "any_version",
-    "is_refusal",
-    "nothing",
-]
-
 Check = Callable[[Any], KafkaError | None]
 """A function that returns the error in a response, or None if there is no error."""
 UNANSWERED_S = 2.0

@@ -38,14 +38,6 @@ if TYPE_CHECKING:
     from aiokclient.protocol.schema import Request
     from aiokclient.telemetry.collector import ClientCollector
 
-__all__ = [
-    "Brokers",
-    "Outages",
-    "Reachability",
-    "ReporterConnections",
-    "patience_s",
-]
-
 
 class Outages:
     """A list of listeners that are called when the last open connection of a client has ended.

@@ -34,8 +34,6 @@ from aiokclient.errors import ApiTimeoutError, KafkaError, error_for
 from aiokclient.policy import Decision, Retry, Scope
 from aiokclient.types import TopicPartition
 
-__all__ = ["ItemResults", "PerItem", "Refresh", "ask_in_parallel", "ask_within", "group_by_leader"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")

@@ -15,8 +15,6 @@ import threading
 import weakref
 from typing import Protocol
 
-__all__ = ["Interruptible", "ReadOrder", "read_order"]
-
 
 class Interruptible(Protocol):
     """An object whose iterations can be interrupted."""

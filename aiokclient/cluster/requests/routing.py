@@ -45,8 +45,6 @@ from aiokclient.types import TopicPartition
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
 
-__all__ = ["CoordinatorLocator", "Router"]
-
 KEY_TYPES = {"group": 0, "transaction": 1, "share": 2}
 BATCHED_FROM = 4
 """The lowest version in which one request can contain several keys."""

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 # The parser of JAAS texts and the unsecured tokens are imported when they are used. Most programs
 # need neither.
 
-__all__ = ["fold_security"]
-
-
 PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 LOGIN: Final = (
     "sasl_mechanism",

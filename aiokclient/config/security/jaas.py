@@ -17,8 +17,6 @@ from typing import Final, NamedTuple
 from aiokclient.config.secret import Secret
 from aiokclient.errors import ConfigError
 
-__all__ = ["JaasEntry", "parse_jaas"]
-
 FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 
 _PARTS = re.compile(

@@ -31,8 +31,6 @@ from aiokclient.errors import ConfigError
 if TYPE_CHECKING:
     from aiokclient.config.security.jaas import JaasEntry
 
-__all__ = ["token_provider"]
-
 HANDLER: Final = "OAuthBearerLoginCallbackHandler"
 EXTENSION: Final = "extension_"
 PROVIDER: Final = "sasl_oauthbearer_token_provider"

@@ -7,8 +7,6 @@ from typing import ClassVar
 
 from aiokclient.types import public_in
 
-__all__ = ["Plaintext"]
-
 
 @public_in("aiokclient")
 @dataclasses.dataclass(frozen=True, slots=True)

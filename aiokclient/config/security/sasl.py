@@ -18,17 +18,6 @@ from aiokclient.config.security.tls import Tls
 from aiokclient.errors import ConfigError
 from aiokclient.types import public_in
 
-__all__ = [
-    "SCRAM_MECHANISMS",
-    "OAuthToken",
-    "SaslGssapi",
-    "SaslOAuthBearer",
-    "SaslPlain",
-    "SaslScram",
-    "Security",
-    "TokenProvider",
-]
-
 SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 _SERVICE = re.compile(r"[^/@\s]+")

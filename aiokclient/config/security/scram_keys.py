@@ -6,8 +6,6 @@ import hashlib
 import hmac
 from typing import Any, Final, Self, TypeAlias
 
-__all__ = ["ScramKeyCache", "ScramKeys"]
-
 KEPT: Final = 16
 """The maximum number of keys in a cache. All brokers of a cluster usually need the same keys."""
 

@@ -21,8 +21,6 @@ from aiokclient.config.security.tls_limits import TlsLimits
 from aiokclient.errors import ConfigError
 from aiokclient.types import public_in
 
-__all__ = ["Tls"]
-
 
 @public_in("aiokclient")
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False)

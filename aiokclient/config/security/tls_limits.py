@@ -16,8 +16,6 @@ from typing import Any, Final, Self
 from aiokclient.config.kinds import Kind
 from aiokclient.errors import ConfigError
 
-__all__ = ["CIPHER_SUITES", "PROTOCOL_NAME", "PROTOCOL_NAMES", "SUITES_BEFORE_13", "TlsLimits"]
-
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 """The versions that the client uses, by Java's names."""
 OUTDATED: Final = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")

@@ -20,18 +20,6 @@ if TYPE_CHECKING:
     from aiokclient.cluster.metadata.snapshot import ClusterMetadata
     from aiokclient.types import GroupMetadata
 
-__all__ = [
-    "AssignmentCluster",
-    "Assignor",
-    "MemberAssignment",
-    "MemberSubscription",
-    "RebalanceProtocol",
-    "rebalance_protocol",
-    "in_order",
-    "subscribers",
-    "uses_racks",
-]
-
 
 @public_in("aiokclient")
 class MemberSubscription(NamedTuple):

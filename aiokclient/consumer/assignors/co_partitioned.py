@@ -26,8 +26,6 @@ from aiokclient.types import TopicPartition, public_in
 if TYPE_CHECKING:
     from aiokclient.types import GroupMetadata
 
-__all__ = ["CoPartitioned"]
-
 
 @public_in("aiokclient")
 class CoPartitioned(Assignor):

@@ -19,16 +19,6 @@ from aiokclient.errors import ProtocolError
 from aiokclient.protocol.schema import Message, Struct, array, int32, string
 from aiokclient.types import TopicPartition
 
-__all__ = [
-    "NO_GENERATION",
-    "Holding",
-    "generation_data",
-    "owners",
-    "read_generation",
-    "read_holding",
-    "sticky_data",
-]
-
 NO_GENERATION = -1
 GENERATION_BYTES = 4
 

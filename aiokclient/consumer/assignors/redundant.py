@@ -22,8 +22,6 @@ from aiokclient.consumer.assignors.sticky import Sticky
 from aiokclient.errors import ConfigError
 from aiokclient.types import TopicPartition, public_in
 
-__all__ = ["Redundant"]
-
 
 @public_in("aiokclient")
 class Redundant(Sticky):

@@ -66,9 +66,6 @@ from aiokclient.types import TopicPartition
 if TYPE_CHECKING:
     from aiokclient.types import GroupMetadata
 
-__all__ = ["CooperativeSticky", "Sticky", "without_transfers"]
-
-
 NOWHERE = -1
 """The index of the home of partitions that have no previous owner."""
 

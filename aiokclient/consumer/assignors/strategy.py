@@ -39,8 +39,6 @@ from aiokclient.consumer.assignors.sticky import CooperativeSticky, Sticky
 from aiokclient.errors import ConfigError
 from aiokclient.types import AssignorLike, TopicPartition, shortened, text_problem
 
-__all__ = ["BUILT_IN", "Range", "RoundRobin", "make_assignors"]
-
 
 class Range(Assignor):
     """Kafka's default strategy, which assigns each member a range of each topic's partitions."""

@@ -14,8 +14,6 @@ from aiokclient.consumer.assignors.assignor import (
 from aiokclient.errors import AssignmentFailedError
 from aiokclient.types import TopicPartition
 
-__all__ = ["validate"]
-
 
 def validate(
     assignor: Assignor,

@@ -21,14 +21,6 @@ from aiokclient.protocol.messages.consumer_protocol import (
 from aiokclient.protocol.messages.consumer_protocol import TopicPartition as TopicPartitions
 from aiokclient.types import TopicPartition
 
-__all__ = [
-    "decode_assignment",
-    "decode_members",
-    "decode_subscription",
-    "encode_assignment",
-    "encode_subscription",
-]
-
 VERSION = 3
 HEAD = 2
 

@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 from aiokclient.errors import ConfigError, RecordError
 from aiokclient.types import SKIP, ConsumerRecord, Deserializer, Headers, TopicPartition
 
-__all__ = ["Deserializers", "RawRecord"]
-
 RawRecord: TypeAlias = ConsumerRecord[Any, Any]
 _Function: TypeAlias = Callable[[str, Any, Headers], Any]
 

@@ -48,8 +48,6 @@ from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.types import ConsumerRecord
 
-__all__ = ["InProgress"]
-
 
 class InProgress:
     """The records that are in progress in one consumer."""

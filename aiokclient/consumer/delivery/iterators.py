@@ -30,15 +30,6 @@ from aiokclient.types import ConsumerRecord, TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "ArrowBatches",
-    "RecordBatches",
-    "RecordCursor",
-    "RecordIterator",
-    "TrackedRecords",
-    "virtual_loop",
-]
-
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")

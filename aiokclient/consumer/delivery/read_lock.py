@@ -13,8 +13,6 @@ from aiokclient.consumer.membership.listener import ListenerCalls
 from aiokclient.errors import ConcurrentReadError, IllegalStateError
 from aiokclient.metrics import Reading
 
-__all__ = ["Cursor", "ReadLock"]
-
 CANCELLED_S = 3.0
 """Seconds for which `trouble` ignores a cancelled reader, because a new reader often follows."""
 

@@ -39,8 +39,6 @@ from aiokclient.types import TopicPartition
 if TYPE_CHECKING:
     from aiokclient.consumer.engine import ConsumerEngine, Lookups
 
-__all__ = ["EndOffsets", "MAX_BYTES", "Reader", "YIELD_INTERVAL_S"]
-
 TOGETHER = 16
 """The factor that decides when partitions at their ends are withheld.
 

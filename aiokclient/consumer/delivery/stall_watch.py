@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from aiokclient.consumer.engine import ConsumerEngine
 
-__all__ = ["StallWatch"]
-
 STALLED_S: Final = 5.0
 """Seconds without records and with a reason after which the log says so."""
 LOOK_S: Final = 1.0

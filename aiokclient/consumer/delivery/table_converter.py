@@ -21,8 +21,6 @@ from aiokclient.types import TopicPartition
 if TYPE_CHECKING:
     from aiokclient.record.arrow import TableBuilder
 
-__all__ = ["Converted", "TableConverter"]
-
 KEPT: Final = 32 * 1024 * 1024
 """The maximum number of bytes of memory that freed tables leave for the next tables."""
 PIECE: Final = 4 * 1024 * 1024

@@ -35,8 +35,6 @@ from aiokclient.record.compression import MANY_BLOCKS, has_many_blocks
 from aiokclient.record.stream import RecordStream
 from aiokclient.types import TopicPartition
 
-__all__ = ["CONTENT", "Chunk", "Decoded", "Loaded", "Unpacker", "is_light"]
-
 CONTENT: Final = 4 * 1024 * 1024
 """The largest decompressed size in bytes of batches that the event loop decodes at a time."""
 

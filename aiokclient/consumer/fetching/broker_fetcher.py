@@ -42,8 +42,6 @@ from aiokclient.types import TopicPartition
 if TYPE_CHECKING:
     from aiokclient.consumer.engine import ConsumerEngine
 
-__all__ = ["BrokerFetcher", "EmptyResponses", "MovedPositions", "OversizedFetches"]
-
 IDLE_S: Final = 0.01
 """Seconds of the first pause."""
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from aiokclient.consumer.delivery.unpack import Decoded, Loaded
     from aiokclient.consumer.fetching.responses import Slot
 
-__all__ = ["Damage", "FetchBuffer", "PartitionFetch", "read_batches", "visible"]
-
 
 class Damage(NamedTuple):
     """Records that could not be read, and why."""

@@ -44,17 +44,6 @@ from aiokclient.protocol.messages.offset_for_leader_epoch import (
 )
 from aiokclient.types import TopicPartition
 
-__all__ = [
-    "EpochEnd",
-    "FoundOffset",
-    "LOW_END_LOOKS",
-    "LOW_END_LOOK_S",
-    "LookupResult",
-    "MissingPartitions",
-    "OffsetLookup",
-    "log_bounds",
-]
-
 CONSUMER: Final = -1
 FOR_CONSUMERS: Final = 3
 """The first version of OffsetForLeaderEpoch that clients may use.

@@ -27,9 +27,6 @@ from aiokclient.types import TopicPartition
 if TYPE_CHECKING:
     from aiokclient.consumer.engine import ConsumerEngine
 
-__all__ = ["FetchManager"]
-
-
 SILENCE_S: Final = 1.0
 """Seconds without an answer that is due, after which a broker counts as silent."""
 LOOKED_UP: Final = frozenset({Phase.RESETTING, Phase.VALIDATING})

@@ -27,8 +27,6 @@ from aiokclient.policy import Decision, Scope
 if TYPE_CHECKING:
     from aiokclient.consumer.engine import ConsumerEngine
 
-__all__ = ["PositionResolver"]
-
 NOWHERE = -1
 
 

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from aiokclient.consumer.fetching.broker_fetcher import BrokerFetcher
     from aiokclient.consumer.fetching.manager import FetchManager
 
-__all__ = ["EVENTS", "BrokerResponses", "FetchEvent", "PartitionResponses", "Slot"]
-
 
 class PartitionResponses:
     """The methods that apply fetch responses to the partitions of one consumer."""

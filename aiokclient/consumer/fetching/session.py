@@ -35,8 +35,6 @@ from aiokclient.protocol.messages.fetch import (
 )
 from aiokclient.types import TopicPartition
 
-__all__ = ["Answer", "FetchOptions", "FetchSession", "Wanted"]
-
 NO_SESSION: Final = 0
 FIRST_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1

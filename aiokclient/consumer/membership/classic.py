@@ -68,8 +68,6 @@ if TYPE_CHECKING:
     from aiokclient.protocol.messages.describe_groups import DescribedGroup
     from aiokclient.types import GroupMetadata
 
-__all__ = ["ClassicMembership"]
-
 T = TypeVar("T")
 
 LOOK_S: Final = 3.0

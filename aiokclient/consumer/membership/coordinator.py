@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from aiokclient.consumer.state.subscription import Subscription
     from aiokclient.types import GroupMetadata
 
-__all__ = ["MEMBERSHIPS", "ConsumerCoordinator", "Membership"]
-
 
 class Membership(Protocol):
     """The membership of one consumer in its group. Synchronous calls only notify its task."""

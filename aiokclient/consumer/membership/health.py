@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
 
-__all__ = ["SHOWN_S", "MembershipHealth", "PollIntervalWatch", "RebalanceWatch", "named"]
-
 SHOWN_S: Final = 3.0
 """Seconds after which a rebalance, a call of the listener, or a revocation is reported."""
 LOOK_S: Final = 1.0

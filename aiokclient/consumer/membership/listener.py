@@ -18,8 +18,6 @@ from typing import Any
 from aiokclient.cluster.lifecycle.public_calls import own_cancellation
 from aiokclient.types import TopicPartition
 
-__all__ = ["ListenerCalls", "tell"]
-
 
 class _ListenerCall:
     """One call of a listener. `running` is true until the call has returned."""

@@ -37,9 +37,6 @@ from aiokclient.types import TopicPartition
 if TYPE_CHECKING:
     from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
 
-__all__ = ["PartitionReconciler"]
-
-
 LOGGED = 20
 """The number of partitions that one log message names."""
 

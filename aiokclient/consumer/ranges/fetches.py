@@ -71,19 +71,6 @@ from aiokclient.record.batch import RecordBatch
 if TYPE_CHECKING:
     from aiokclient.cluster.metadata.snapshot import TopicInfo
 
-__all__ = [
-    "EVENTS",
-    "FetchSizes",
-    "FetchedPart",
-    "LeaderRequests",
-    "PartEvent",
-    "RangeConnections",
-    "RangeFetches",
-    "RangeOwner",
-    "fetched",
-    "partition_data",
-]
-
 KEPT: Final = 8
 """The largest number of owners without a range whose connections stay open."""
 

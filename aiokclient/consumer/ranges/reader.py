@@ -14,8 +14,6 @@ from aiokclient.record.batch import DEFAULT_LIMIT
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["read"]
-
 
 async def read(
     cluster: ClusterClient,

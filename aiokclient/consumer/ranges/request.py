@@ -12,8 +12,6 @@ from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.record.arrow import COLUMNS, arrow_schema
 from aiokclient.types import TopicPartition, is_offset, seconds
 
-__all__ = ["RangeRequest"]
-
 LEVELS: Final = ("read_uncommitted", "read_committed")
 NO_ID: Final = UUID(int=0)
 

@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 
 from aiokclient.config.consumer import ConsumerConfig
 
-__all__ = ["EARLIEST", "EARLIEST_TIMESTAMP", "LATEST", "LATEST_TIMESTAMP", "NONE", "Reset"]
-
 EARLIEST_TIMESTAMP: Final = -2
 LATEST_TIMESTAMP: Final = -1
 

@@ -51,17 +51,6 @@ from aiokclient.metrics import Spread
 from aiokclient.policy import Backoff
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
-__all__ = [
-    "Event",
-    "FetchState",
-    "GroupState",
-    "PartitionState",
-    "Phase",
-    "RetryState",
-    "TRANSITIONS",
-    "Withheld",
-]
-
 REPLICA_IDLE_S: Final = 10.0
 """Seconds without records after which the leader is used again, because the replica may lag."""
 REPLICA_REST_S: Final = 30.0

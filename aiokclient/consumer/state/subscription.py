@@ -41,8 +41,6 @@ from aiokclient.types import OffsetAndMetadata, TopicPartition
 if TYPE_CHECKING:
     from aiokclient.consumer.delivery.reader import Reader
 
-__all__ = ["Reports", "PartitionBackoff", "PartitionSource", "Subscription", "SubscriptionState"]
-
 FORMER = 16
 """The number of earlier subscriptions for which a late assignment is recognized."""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import math
 
-__all__ = ["Wakeup"]
-
 
 class Wakeup:
     """A flag that the next wait clears again.

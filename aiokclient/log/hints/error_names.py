@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-__all__ = ["error_hint"]
-
 _TIMEOUT = "A call that reaches no broker until its timeout raises ApiTimeoutError."
 
 _RENAMED: Final = {

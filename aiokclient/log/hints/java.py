@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ABSENT", "OWNERS", "RENAMED"]
-
 RENAMED: Final[dict[str, str]] = {}
 """Java's options with another name here. There are none."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ABSENT", "RENAMED"]
-
 RENAMED: Final = {
     "metadata_broker_list": "bootstrap_servers",
     "sasl_mechanisms": "sasl_mechanism",

@@ -5,13 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = [
-    "CLASSES",
-    "STRUCTS",
-    "argument_hint",
-    "serializer_hint",
-]
-
 CLASSES: Final = {
     name: f"{name} is a class of {whose}. Write: from aiokclient import {ours}"
     for name, whose, ours in (

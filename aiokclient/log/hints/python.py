@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ABSENT", "RENAMED"]
-
 RENAMED: Final = {
     "max_batch_size": "batch_size",
     "send_backoff_ms": "retry_backoff_ms",

@@ -7,8 +7,6 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from aiokclient.errors import SaslAuthenticationError
 
-__all__ = ["MAX_CHALLENGE", "ChallengeError", "Login", "Mechanism", "Thread"]
-
 MAX_CHALLENGE: Final = 64 * 1024
 """The largest accepted challenge in bytes."""
 

@@ -30,8 +30,6 @@ from aiokclient.config.security import SaslGssapi
 from aiokclient.errors import ConfigError, KafkaError, SaslAuthenticationError, TicketError
 from aiokclient.network.sasl.exchange import ChallengeError, Login, Thread
 
-__all__ = ["Gssapi"]
-
 _BASE: Final = 2_529_638_912
 """The library's error code for the code 0 of RFC 4120. The other codes follow it."""
 TRANSIENT: Final = frozenset(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from aiokclient.network.sasl.exchange import ChallengeError, Login
 
-__all__ = ["OAuthBearer"]
-
 
 class OAuthBearer:
     """One authentication with a token.

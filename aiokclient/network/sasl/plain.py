@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from aiokclient.network.sasl.exchange import Login
 
-__all__ = ["Plain"]
-
 
 class Plain:
     """One authentication with SaslPlain(...)."""

@@ -31,8 +31,6 @@ from aiokclient.config.secret import Secret
 from aiokclient.config.security.scram_keys import ScramKeys
 from aiokclient.network.sasl.exchange import ChallengeError, Login, Thread
 
-__all__ = ["HASHES", "MAX_ITERATIONS", "MIN_ITERATIONS", "Scram", "derive_keys", "salted_password"]
-
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 MIN_ITERATIONS: Final = 4096

@@ -33,8 +33,6 @@ from aiokclient.log.client_log import ClientLog
 from aiokclient.network.event_hub import EventHub
 from aiokclient.policy import Backoff, refuses_login
 
-__all__ = ["TokenSource", "refresh_delay_s"]
-
 RETRIEVED: Final = "The token provider did not return a token within {:.1f} s."
 
 

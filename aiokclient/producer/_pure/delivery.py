@@ -40,22 +40,6 @@ from aiokclient.errors import KafkaError, WrongLoopError, WrongThreadError
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import Headers, RecordMetadata
 
-__all__ = [
-    "BatchState",
-    "Delivery",
-    "DeliveryBatch",
-    "DeliveryCallback",
-    "DeliveryHooks",
-    "Forward",
-    "Owner",
-    "QueueState",
-    "Run",
-    "TopicState",
-    "Waiter",
-    "encode_answer",
-    "refuse_caller",
-]
-
 WRONG_LOOP = (
     "This delivery belongs to a producer that was started in another event loop. Await it there; "
     "from another thread send with producer.send_threadsafe()."

@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from aiokclient.config.producer import ProducerConfig
     from aiokclient.producer.engine import Engine
 
-__all__ = ["NON_TRANSACTIONAL", "TRANSACTIONAL", "Accumulator", "Memory", "Room", "SendErrors"]
-
-
 # The errors of a send that appends no record. Without a transaction, such an error concerns only
 # the record. Inside one, everything that a call raises has a category (KIP-1050): the application
 # leaves the record out and continues, or it aborts the transaction, as after any AbortableError.

@@ -21,8 +21,6 @@ from aiokclient.types import Headers, TopicPartition
 if TYPE_CHECKING:
     from aiokclient.producer.batching.queue import PartitionQueue
 
-__all__ = ["RECORD_OVERHEAD", "FailedRecords", "ProducerBatch", "record_size"]
-
 RECORD_OVERHEAD = 40
 """An upper bound of the encoded size of a record without headers, beyond its key and value, in
 bytes: length, attributes, timestamp delta, offset delta, key length, value length, header count."""

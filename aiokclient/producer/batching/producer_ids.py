@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from aiokclient.producer.batching.queue import TopicStatus
     from aiokclient.producer.engine import Engine
 
-__all__ = ["ProducerIds"]
-
 RECHECK_S = 1.0
 """Seconds until the metadata of a missing topic is refreshed again."""
 

@@ -29,8 +29,6 @@ from aiokclient.types import TopicPartition
 if TYPE_CHECKING:
     from aiokclient.producer.sending.sender import Sender
 
-__all__ = ["BatchLimit", "PartitionQueue", "Topic", "TopicStatus"]
-
 REQUIRED = 150
 """Number of batches that must be written before the full size is first tried again."""
 MOST_REQUIRED = 1 << 20

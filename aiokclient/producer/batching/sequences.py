@@ -71,16 +71,6 @@ from aiokclient.errors import (
     UnknownProducerIdError,
 )
 
-__all__ = [
-    "CODES",
-    "MAX_EPOCH",
-    "SequenceEvent",
-    "BatchIdentity",
-    "PartitionSequences",
-    "SequenceState",
-    "advance",
-]
-
 MAX_EPOCH = 0x7FFF
 MODULUS = 1 << 31
 

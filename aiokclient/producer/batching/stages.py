@@ -42,8 +42,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-__all__ = ["BEFORE", "TRANSITIONS", "BatchStage", "InLog", "StageError"]
-
 
 class BatchStage(Enum):
     """A stage in the life of a batch."""

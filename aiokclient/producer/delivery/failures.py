@@ -25,8 +25,6 @@ from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
 if TYPE_CHECKING:
     from aiokclient.producer.engine import Engine
 
-__all__ = ["Failures", "Origins"]
-
 
 class Moved(NamedTuple):
     """Records that have moved to a batch, where they begin at index `first`.

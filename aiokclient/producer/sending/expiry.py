@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from aiokclient.config.producer import ProducerConfig
     from aiokclient.producer.engine import Engine
 
-__all__ = ["Expiry", "late_error", "why_never_sent"]
-
 NOT_WRITTEN = "It is safe to send the record again. Check that the partition can be written."
 
 

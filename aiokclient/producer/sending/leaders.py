@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from aiokclient.config.producer import ProducerConfig
     from aiokclient.producer.engine import Engine
 
-__all__ = ["Leaders"]
-
-
 SHOWN_S = 1.0
 """Seconds for which records must have waited before health shows why they cannot be written."""
 TROUBLES = 20

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from aiokclient.producer.engine import Engine
     from aiokclient.protocol.messages.produce import PartitionProduceResponse
 
-__all__ = ["Responses"]
-
 UNWRITTEN = frozenset(
     error.code
     for error in (

@@ -41,19 +41,6 @@ if TYPE_CHECKING:
     from aiokclient.producer.transaction.manager import TransactionManager
     from aiokclient.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
-__all__ = [
-    "IDS_FROM",
-    "MultiBatch",
-    "OneBatch",
-    "ProduceConnection",
-    "ProduceRequests",
-    "Sender",
-    "Sent",
-    "TransactionalSender",
-    "endpoints",
-    "left_out",
-]
-
 IDS_FROM = 13
 """The first version of Produce that names topics by their ids."""
 

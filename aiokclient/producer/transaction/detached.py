@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.producer.transaction.ending import Commit, TransactionEnds
 
-__all__ = ["DetachedTransaction", "detach", "end_detached"]
-
 HINTS = {
     Decision.RETRY: "Call end_transaction() again, which finds out what happened.",
     Decision.REFRESH_AND_RETRY: "Call end_transaction() again, which finds out what happened.",

@@ -65,15 +65,6 @@ if TYPE_CHECKING:
     from aiokclient.producer.transaction.offsets import ConsumerReads
     from aiokclient.producer.transaction.transaction import Transaction
 
-__all__ = [
-    "Commit",
-    "DirectCommit",
-    "MarkerPause",
-    "Operation",
-    "TransactionEnds",
-    "TransactionMeters",
-]
-
 FLUSH_GRACE_S = 1.0
 """Seconds that a commit waits beyond the delivery timeout for batches to expire."""
 LATE_S = 0.012

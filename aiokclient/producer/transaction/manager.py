@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from aiokclient.producer.engine import Engine
     from aiokclient.types import GroupMetadata
 
-__all__ = ["TransactionManager"]
-
 ELSEWHERE = (
     "The client has moved to another cluster during the transaction. The former cluster aborts it, "
     "unless a commit was sent before. Whether such a commit was applied is unknown."

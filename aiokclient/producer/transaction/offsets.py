@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.config.producer import ProducerConfig
 
-__all__ = ["ConsumerReads", "TransactionOffsets"]
-
 OLD: Final = 4
 """The highest version of TxnOffsetCommit at levels 0 and 1. Later ones add the group implicitly."""
 BY_NAME: Final = 5

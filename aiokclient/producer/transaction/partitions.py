@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from aiokclient.producer.transaction.manager import TransactionManager
     from aiokclient.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 
-__all__ = ["OLD_PRODUCE", "TransactionBatches", "TransactionPartitions"]
-
 API = "AddPartitionsToTxn"
 OLD_PRODUCE = 11
 """The highest version of Produce at levels 0 and 1. Later versions add partitions implicitly."""

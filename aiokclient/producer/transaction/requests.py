@@ -68,8 +68,6 @@ if TYPE_CHECKING:
     from aiokclient.producer.transaction.detached import DetachedTransaction
     from aiokclient.protocol.schema import Request, Response
 
-__all__ = ["FEATURE", "IMPLICIT", "Patience", "TransactionRequests", "blocked"]
-
 R = TypeVar("R", bound="Response")
 
 REFUSED = frozenset({Decision.ABORT, Decision.FAIL})

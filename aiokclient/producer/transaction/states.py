@@ -54,17 +54,6 @@ from enum import Enum
 
 from aiokclient.policy import Decision
 
-__all__ = [
-    "BROKEN",
-    "CALLS",
-    "EVENTS",
-    "SEVERITY",
-    "TABLE",
-    "TransactionEvent",
-    "TransactionState",
-    "TransitionError",
-]
-
 
 class TransactionState(Enum):
     """A state of a transactional producer. The values are the names in error messages."""

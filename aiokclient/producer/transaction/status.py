@@ -39,16 +39,6 @@ if TYPE_CHECKING:
     from aiokclient.clock import Clock
     from aiokclient.producer.transaction.manager import TransactionManager
 
-__all__ = [
-    "OPEN",
-    "CurrentTransaction",
-    "ProducerIdentity",
-    "TransactionOutcome",
-    "TransactionStatus",
-    "abortable",
-    "repeated",
-]
-
 
 @public_in("aiokclient")
 class TransactionOutcome(Enum):

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from aiokclient.producer.transaction.detached import DetachedTransaction
     from aiokclient.producer.transaction.manager import TransactionManager
 
-__all__ = ["Transaction", "TransactionalConsumer"]
-
-
 UNWINDING_S = 1.0
 """Seconds by which an abort may exceed its time limit."""
 ABORTED_FROM = frozenset(

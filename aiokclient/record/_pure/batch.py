@@ -21,8 +21,6 @@ from aiokclient.record.header import (
 )
 from aiokclient.types import ConsumerRecord, Headers, TimestampType, TopicPartition
 
-__all__ = ["RecordBatch", "Row"]
-
 Row: TypeAlias = "tuple[int, int, bytes | None, bytes | None, Headers]"
 """A record without its topic and partition: offset, timestamp, key, value, headers."""
 

@@ -26,8 +26,6 @@ from aiokclient.record.header import (
 )
 from aiokclient.types import Headers, TimestampType
 
-__all__ = ["RecordBatchBuilder", "write_varint"]
-
 SMALL = 8192
 """`VARINTS` has all numbers below this limit, whose varints have one or two bytes."""
 

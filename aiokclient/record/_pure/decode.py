@@ -15,8 +15,6 @@ from aiokclient.errors import CorruptRecordError
 from aiokclient.record.crc import Buffer
 from aiokclient.types import Headers, TimestampType
 
-__all__ = ["Head", "Make", "decode", "read_varint", "read_varlong", "span", "wrap64"]
-
 R = TypeVar("R")
 
 Make = Callable[

@@ -10,8 +10,6 @@ from aiokclient.record._pure.batch import RecordBatch
 from aiokclient.record.crc import Buffer
 from aiokclient.record.header import LOG_OVERHEAD, MAGIC_AT
 
-__all__ = ["walk"]
-
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
 
 

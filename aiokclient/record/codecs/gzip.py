@@ -9,8 +9,6 @@ from aiokclient.errors import CorruptRecordError
 from aiokclient.record.compression import collected, piece_size
 from aiokclient.record.crc import Buffer
 
-__all__ = ["compress", "decompress", "pieces"]
-
 _WINDOW = 31  # zlib's window bits for a gzip header and trailer.
 
 

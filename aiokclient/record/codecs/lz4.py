@@ -16,8 +16,6 @@ from aiokclient.errors import CorruptRecordError
 from aiokclient.record.compression import collected, piece_size
 from aiokclient.record.crc import Buffer
 
-__all__ = ["compress", "decompress", "mend", "pieces"]
-
 _FIRST = 64 * 1024
 _MOST_BLOCKS = 4096
 _CONTENT_SIZE, _DICTIONARY_ID = 0x08, 0x01  # Flags of the frame descriptor.

@@ -16,8 +16,6 @@ from aiokclient.errors import CorruptRecordError
 from aiokclient.record.compression import check_size, collected
 from aiokclient.record.crc import Buffer
 
-__all__ = ["compress", "decompress", "has_many_blocks", "pieces"]
-
 _MAGIC = b"\x82SNAPPY\x00"
 _HEADER = _MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _BLOCK = 64 * 1024  # The largest distance of a back reference in a raw block.

@@ -16,8 +16,6 @@ from aiokclient.errors import CorruptRecordError
 from aiokclient.record.compression import collected, piece_size
 from aiokclient.record.crc import Buffer
 
-__all__ = ["compress", "decompress", "has_many_blocks", "pieces"]
-
 _MAGIC = 0xFD2FB528
 _SKIPPABLE, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
 _SINGLE_SEGMENT, _CHECKSUM = 0x20, 0x04  # Flags of the frame descriptor.

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from types import new_class
 from typing import Any
 
-__all__ = ["MARK", "is_instrumented", "with_methods"]
-
 MARK = "_is_instrumented_by_aiokclient"
 
 

@@ -61,8 +61,6 @@ from aiokclient.telemetry.otel.headers import (
 from aiokclient.telemetry.otel.spans import COMMIT, COUNT, POLL, PROCESS, Spans, being, ended, fail
 from aiokclient.types import ConsumerRecord
 
-__all__ = ["ConsumerTracing"]
-
 PROCESSING: Final = create_key("aiokclient-processing")
 """The key under which a context has the `Processing` that made the context current."""
 

@@ -20,16 +20,6 @@ from aiokclient.types import Headers
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "ArrowHeaders",
-    "Carried",
-    "creation_of",
-    "extracted",
-    "injected",
-    "links_to",
-    "with_processed",
-]
-
 Pair = tuple[str, bytes | None]
 Key = tuple[int, int]
 

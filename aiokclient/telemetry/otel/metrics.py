@@ -27,8 +27,6 @@ from aiokclient.telemetry.bridged import DESCRIPTIONS, Description
 from aiokclient.telemetry.points import HistogramValue
 from aiokclient.telemetry.series import CLIENT_ID, MeasuredClient, Series, SeriesOfClients
 
-__all__ = ["MetricBridge", "bridge_to"]
-
 SCOPE: Final = "aiokclient"
 ATTRIBUTES: Final = {CLIENT_ID: "messaging.client.id"}
 """The names of the attributes that have another name than their label, by the label's name."""

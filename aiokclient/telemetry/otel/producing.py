@@ -19,8 +19,6 @@ from aiokclient.telemetry.otel.headers import ArrowHeaders, Carried, injected, l
 from aiokclient.telemetry.otel.spans import COMMIT, COUNT, SEND, Spans, being, ended, fail, located
 from aiokclient.types import Headers, ProducerRecord
 
-__all__ = ["ProducerTracing"]
-
 Method = Callable[..., Any]
 
 

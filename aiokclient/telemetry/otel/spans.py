@@ -18,20 +18,6 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
 if TYPE_CHECKING:
     from aiokclient.config.client import ClientConfig
 
-__all__ = [
-    "COMMIT",
-    "COUNT",
-    "Operation",
-    "POLL",
-    "PROCESS",
-    "SEND",
-    "Spans",
-    "being",
-    "ended",
-    "fail",
-    "located",
-]
-
 COUNT: Final = "messaging.batch.message_count"
 OTHER: Final = "_OTHER"
 """The type for an error of which only the occurrence is known."""

@@ -10,8 +10,6 @@ from aiokclient.protocol import ApiKey
 if TYPE_CHECKING:
     from aiokclient.protocol import framing
 
-__all__ = ["BrokerVersions"]
-
 
 class BrokerVersions:
     """The version range of each API, which a test may limit for all brokers or for one."""

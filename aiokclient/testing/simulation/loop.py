@@ -20,8 +20,6 @@ from typing import Any, Final
 
 from aiokclient.types import public_in
 
-__all__ = ["SimulationError", "VirtualLoop"]
-
 IDLE_TURNS: Final = 200_000
 """Number of iterations at the same virtual time after which the program is considered to spin."""
 

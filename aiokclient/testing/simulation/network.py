@@ -31,8 +31,6 @@ from aiokclient.network.transport import Address
 from aiokclient.testing.simulation.wires import Connection, VirtualTransport, Wire
 from aiokclient.types import public_in
 
-__all__ = ["NameFault", "VirtualConnector", "VirtualNetwork", "VirtualServer", "Weather"]
-
 FIRST_PORT: Final = 9092
 
 

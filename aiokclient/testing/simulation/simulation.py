@@ -28,8 +28,6 @@ from aiokclient.testing.simulation.loop import VirtualLoop
 from aiokclient.testing.simulation.network import VirtualConnector, VirtualNetwork, Weather
 from aiokclient.types import public_in
 
-__all__ = ["Simulation", "VirtualClock"]
-
 T = TypeVar("T")
 EPOCH_MS: Final = 1_700_000_000_000
 """The time of the wall clock when a simulation starts, in milliseconds since the Unix epoch."""

@@ -13,8 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
-__all__ = ["Connection", "VirtualTransport", "Wire"]
-
 IN_FLIGHT: Final = 256 * 1024
 """Maximum number of bytes of a writer that are in transit: the buffers of the simulated system."""
 

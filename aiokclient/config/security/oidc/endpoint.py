@@ -20,8 +20,6 @@ from aiokclient.config.secret import Secret
 from aiokclient.config.security.tls import Tls
 from aiokclient.errors import ConfigError, TokenProviderError
 
-__all__ = ["MAX_RESPONSE", "Endpoint", "Reply"]
-
 MAX_RESPONSE: Final = 1024 * 1024
 """The largest accepted response in bytes."""
 

@@ -27,8 +27,6 @@ from aiokclient.config.security.tls import Tls
 from aiokclient.errors import ConfigError, TokenProviderError
 from aiokclient.types import public_in
 
-__all__ = ["OidcClientCredentials", "OidcJwtBearer", "TokenFile"]
-
 MAX_FILE: Final = 1024 * 1024
 ALGORITHMS: Final = ("RS256", "ES256")
 LONGEST_S: Final = 86_400

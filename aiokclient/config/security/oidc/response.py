@@ -18,8 +18,6 @@ from aiokclient.config.security.oidc.endpoint import Reply
 from aiokclient.config.security.sasl import OAuthToken
 from aiokclient.errors import ConfigError, TokenProviderError, TokenRefusedError
 
-__all__ = ["Claims", "token_from_reply", "token_from_text"]
-
 TRANSIENT_STATUS: Final = frozenset({408, 425, 429})
 """The statuses from 400 to 499 that do not mean that the request itself is wrong."""
 TRANSIENT_ERRORS: Final = frozenset({"server_error", "temporarily_unavailable", "slow_down"})

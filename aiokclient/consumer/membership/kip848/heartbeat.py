@@ -43,20 +43,6 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.config.consumer import ConsumerConfig
 
-__all__ = [
-    "LEAVE",
-    "LEAVE_FOR_A_WHILE",
-    "REGEX_FROM",
-    "HeartbeatBuilder",
-    "HeartbeatSchedule",
-    "TopicIdPartition",
-    "TopicIdPartitions",
-    "HeartbeatSubscription",
-    "expression",
-    "partitions_of",
-    "session_timeout_ms",
-]
-
 LEAVE = -1
 LEAVE_FOR_A_WHILE = -2
 REGEX_FROM = 1

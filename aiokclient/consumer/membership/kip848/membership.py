@@ -71,9 +71,6 @@ if TYPE_CHECKING:
     from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
     from aiokclient.network.connection import BrokerConnection
 
-__all__ = ["Kip848Membership"]
-
-
 UNRELEASED_SESSIONS = 1.2
 """The number of session timeouts for which an earlier membership may keep the instance id."""
 

@@ -57,22 +57,6 @@ from aiokclient.errors import (
 )
 from aiokclient.types import GroupMetadata
 
-__all__ = [
-    "CODES",
-    "HEARTBEAT_STATES",
-    "JOIN_EPOCH",
-    "JOIN_CODES",
-    "PERMISSION_CODES",
-    "MEMBER_STATES",
-    "TABLE",
-    "Kip848Effect",
-    "Kip848Event",
-    "Kip848Member",
-    "Kip848State",
-    "Kip848Transition",
-    "event_of",
-]
-
 
 class Kip848State(Enum):
     """The state of a member."""

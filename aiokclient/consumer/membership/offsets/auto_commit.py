@@ -21,8 +21,6 @@ from aiokclient.types import OffsetAndMetadata, TopicPartition
 if TYPE_CHECKING:
     from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
 
-__all__ = ["AutoCommit"]
-
 SHORTEST_S = 0.01
 
 

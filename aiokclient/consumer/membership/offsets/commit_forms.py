@@ -11,8 +11,6 @@ from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.group.offset_forms import Offsets, after_records, as_offset
 from aiokclient.types import ConsumerRecord, TopicPartition, is_integer
 
-__all__ = ["covered", "named_topics", "to_commit"]
-
 
 def to_commit(what: Any, consumed: Offsets) -> tuple[Offsets, list[TopicPartition]]:
     """Return the offsets to commit, and the given partitions of which no record was delivered.

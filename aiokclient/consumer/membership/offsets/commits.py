@@ -61,8 +61,6 @@ if TYPE_CHECKING:
     from aiokclient.network.connection import BrokerConnection
     from aiokclient.protocol.schema import Request
 
-__all__ = ["CommitAttempt", "CommitOrder", "Commits"]
-
 
 class CommitOrder:
     """The order of the commits of one consumer, and the last stored commit of each partition."""

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
     from aiokclient.errors import KafkaError
 
-__all__ = ["InitialOffsets", "first_commit", "speaks_for"]
-
 FIRST: Final = f"{OWN}first of "
 """The prefix of the metadata of a first commit; the topic's partition count follows."""
 

@@ -31,16 +31,6 @@ if TYPE_CHECKING:
     from aiokclient.protocol.schema import Request
     from aiokclient.types import GroupMetadata
 
-__all__ = [
-    "CommittedOffsets",
-    "all_failed",
-    "commit_errors",
-    "commit_request",
-    "fetch_request",
-    "fetched",
-    "version_for",
-]
-
 NO_ID: Final = UUID(int=0)
 NO_EPOCH: Final = -1
 NOTHING: Final = -1

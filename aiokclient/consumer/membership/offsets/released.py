@@ -24,8 +24,6 @@ from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 if TYPE_CHECKING:
     from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
 
-__all__ = ["ReleasedOffset", "ReleasedPartitions"]
-
 
 class ReleasedOffset(NamedTuple):
     """The offset after the last delivered record of a released partition, and its former owner."""

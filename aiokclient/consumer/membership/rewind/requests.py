@@ -24,23 +24,6 @@ from typing import Final, TypeAlias
 from aiokclient.errors import ProtocolError
 from aiokclient.types import TopicPartition
 
-__all__ = [
-    "MARK",
-    "NOTE",
-    "OWN",
-    "RewindRequests",
-    "annotated",
-    "append",
-    "is_ours",
-    "merged",
-    "note_in",
-    "noted",
-    "plain",
-    "read",
-    "rewound_to",
-    "with_note",
-]
-
 MARK: Final = b"\x00aiokclient\x01"
 OWN: Final = "aiokclient: "
 """The prefix of the metadata that the library itself adds to commits."""

@@ -44,8 +44,6 @@ from aiokclient.types import OffsetAndMetadata, TopicPartition
 if TYPE_CHECKING:
     from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
 
-__all__ = ["GroupRewinder"]
-
 LOOK: Final = Backoff(0.05, 1.0)
 """Delays between the checks whether a request has been executed."""
 

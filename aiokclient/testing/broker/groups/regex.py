@@ -14,8 +14,6 @@ from re import _constants as kinds  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
-__all__ = ["LONGEST", "check_pattern", "matches", "matches_once"]
-
 LONGEST = 2_000
 """The maximum number of steps of a program. RE2 has a limit as well."""
 

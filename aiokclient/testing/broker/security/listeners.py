@@ -13,8 +13,6 @@ from aiokclient.testing.broker.security.jwt import TokenRules
 from aiokclient.testing.broker.security.scram import LEAST_ITERATIONS
 from aiokclient.types import public_in
 
-__all__ = ["CERTIFICATES", "DEFAULT", "BrokerListener", "check_names"]
-
 DEFAULT: Final = "PLAINTEXT"
 """The name of the listener that every broker has, without encryption and logins."""
 

@@ -8,17 +8,6 @@ from typing import NamedTuple, Protocol
 
 from aiokclient.testing.broker.codes import Code, Refused
 
-__all__ = [
-    "Accounts",
-    "Bearer",
-    "Challenge",
-    "Login",
-    "ScramAccounts",
-    "ScramCredential",
-    "ServerMechanism",
-    "invalid_credentials",
-]
-
 
 class Login(NamedTuple):
     """The result of an authentication."""

@@ -9,8 +9,6 @@ from aiokclient.testing.broker.call import Call
 from aiokclient.testing.broker.telemetry.instances import ClientInstance
 from aiokclient.testing.broker.telemetry.receiver import ClientTelemetryContext, uuid_text
 
-__all__ = ["context_of", "instance_of"]
-
 
 def instance_of(call: Call, instance_id: UUID) -> ClientInstance:
     """Return the client instance of a request, which is created if it does not exist."""

@@ -25,8 +25,6 @@ from aiokclient.testing.broker.telemetry.subscriptions import (
     MetricsSubscriptions,
 )
 
-__all__ = ["MOST_INSTANCES", "ClientInstance", "ClientInstances"]
-
 MOST_INSTANCES = 16_384
 """The number of client instances that a broker keeps, as in Kafka."""
 

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, MutableMapping
 from typing import TypeVar
 
-__all__ = ["ConcurrentHashMap", "hash_set_order", "java_string_hash"]
-
 V = TypeVar("V")
 
 _SMALLEST = 16

@@ -20,8 +20,6 @@ from aiokclient.testing.broker.telemetry.receiver import (
 )
 from aiokclient.types import public_in
 
-__all__ = ["OtlpHttpTelemetryReceiver"]
-
 _log = logging.getLogger(__name__)
 
 _SCHEMES = {"http": HTTPConnection, "https": HTTPSConnection}

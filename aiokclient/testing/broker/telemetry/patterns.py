@@ -14,8 +14,6 @@ from functools import lru_cache
 from aiokclient.testing.broker.configs import ConfigValueError
 from aiokclient.testing.broker.groups.regex import check_pattern, matches, matches_once
 
-__all__ = ["CLIENT_PROPERTIES", "TRIMMED", "MatchPatterns"]
-
 CLIENT_PROPERTIES = (
     "client_instance_id",
     "client_id",

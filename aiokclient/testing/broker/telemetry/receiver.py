@@ -10,19 +10,6 @@ from uuid import UUID
 
 from aiokclient.types import ProducerRecord, public_in
 
-__all__ = [
-    "CONTENT_TYPE",
-    "ClientTelemetryContext",
-    "ClientTelemetryPayload",
-    "ClientTelemetryReceiver",
-    "ReceivingCluster",
-    "StartedReceiver",
-    "checked_receiver",
-    "close_receiver",
-    "start_receiver",
-    "uuid_text",
-]
-
 CONTENT_TYPE = "OTLP"
 """Kafka's name of the format of the metrics, OTLP `MetricsData` in protobuf."""
 

@@ -26,8 +26,6 @@ from aiokclient.testing.broker.configs import (
 from aiokclient.testing.broker.telemetry.java_order import ConcurrentHashMap, hash_set_order
 from aiokclient.testing.broker.telemetry.patterns import TRIMMED, MatchPatterns
 
-__all__ = ["ClientMetricsConfigs", "MetricsSubscriptions", "MergedSubscription"]
-
 ALL_METRICS = "*"
 DEFAULT_INTERVAL_MS = 300_000
 LEAST_INTERVAL_MS, MOST_INTERVAL_MS = 100, 3_600_000

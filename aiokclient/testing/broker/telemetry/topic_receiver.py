@@ -12,8 +12,6 @@ from aiokclient.testing.broker.telemetry.receiver import (
 )
 from aiokclient.types import ProducerRecord, public_in
 
-__all__ = ["TopicTelemetryReceiver"]
-
 
 @public_in("aiokclient.testing")
 class TopicTelemetryReceiver:
