@@ -129,7 +129,7 @@ class Aiokafka(GroupMember):
 
     async def _read(self, spec: Spec) -> None:
         from aiokafka import AIOKafkaConsumer
-        from aiokafka.coordinator.assignors.strategy import RangePartitionAssignor
+        from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
         consumer = AIOKafkaConsumer(
             spec.topic,

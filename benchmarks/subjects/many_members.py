@@ -174,7 +174,7 @@ class Aiokafka(ManyMembers):
 
     async def _work(self, spec: Spec) -> None:
         from aiokafka import AIOKafkaConsumer
-        from aiokafka.coordinator.assignors.strategy import RangePartitionAssignor
+        from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
         options = {"bootstrap_servers": spec.bootstrap, "group_id": spec.group}
         options |= {"partition_assignment_strategy": (RangePartitionAssignor,)}
