@@ -48,8 +48,18 @@ async def keep_membership(
     The task has no strong reference to the member.
     """
     await engine.run()
-    member, error = anchor.get(), handler.last_error
-    if engine.state is MemberState.FENCED and member is not None and error is not None:
+    error = handler.last_error
+    if engine.state is MemberState.FENCED and error is not None:
+        _fail_member(anchor, error)
+
+
+def _fail_member(anchor: Anchor[Lifecycle], error: Exception) -> None:
+    """Fail the member if it still exists.
+
+    The traceback of the error keeps the frame of `keep_membership`, but not that of this function.
+    """
+    member = anchor.get()
+    if member is not None:
         member._fail(error)
 
 

@@ -60,6 +60,7 @@ async def read(
                 if offset >= request.end:
                     break
     finally:
+        del check  # The traceback of an error must not keep the client alive.
         idle = idle and fetches.idle
         fetches.close()
         connections.give_back(owner, cluster, idle=idle)

@@ -158,6 +158,10 @@ def test_calls_in_another_loop_of_the_thread_raise(servers: str, make: Make) -> 
         runner.run(made.close())
 
 
+def refuse_as_closed(*_: object) -> None:
+    raise RuntimeError("Event loop is closed")
+
+
 def test_calls_without_a_running_loop_raise(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls without a running loop raise, for example between the cells of a notebook.
 
@@ -172,6 +176,7 @@ def test_calls_without_a_running_loop_raise(servers: str, monkeypatch: pytest.Mo
             producer.send("orders", b"v")
         with monkeypatch.context() as patch:
             patch.setattr(runner.get_loop(), "is_closed", lambda: True)
+            patch.setattr(runner.get_loop(), "call_soon_threadsafe", refuse_as_closed)
             with pytest.raises(WrongLoopError, match=r"started in is closed. Make a new one"):
                 producer.send_many("orders", [b"v"])
             with pytest.raises(ClosedError, match=r"loop of this Producer is closed\. Make a new"):

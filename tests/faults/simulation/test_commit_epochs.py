@@ -117,7 +117,7 @@ def test_arrow_batches_deliver_nothing_when_the_conversion_outlasts_the_session(
         fill(world, 10)
         async with member(world, name="m", max_poll_interval_ms=600_000, **options) as consumer:
             batches = consumer.arrow_batches()
-            converter = batches._tables._converter
+            converter = batches._converter
             convert = converter.convert_next
 
             async def slow(*args: Any, **kwargs: Any) -> Any:
