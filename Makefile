@@ -33,7 +33,7 @@ endif
 demo-clients: .venv/.demo
 	@$(PY) examples/demo.py
 
-quick: .venv/.test .venv/.native ## lint, types, and the quick tests: about a minute
+quick: .venv/.test .venv/.native ## lint, types, and the quick tests: a few minutes
 ## leaves out tests that need Kafka or Java or are marked slow, Python 3.11, and other event loops
 	$(PY) .ci/test.py --quick
 

@@ -173,7 +173,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | 
 
 
 NEEDS_SERVERS = re.compile(r"(?<!aio)kafka|java|cluster_servers")
-"""What the files of tests with a real Kafka or Java contain, or a conftest.py above them."""
+"""A pattern in the files of all tests with a real Kafka or Java, or in a conftest.py above them."""
 ONLY_WITH_SERVERS = "kafka or java"
 
 

@@ -134,7 +134,7 @@ class GroupJoin:
             return answer
         event = CODES.get(answer.error_code)
         # From JoinGroup 4 on, a new member gets its id by a refusal, and joins again with it. So a
-        # client that is lost in between leaves no member behind (KIP-394).
+        # client that is lost in between does not leave a member in the group (KIP-394).
         if event is MemberEvent.MEMBER_ID_REQUIRED:
             member = self.no_member._replace(member_id=answer.member_id)
             self.generation = Generation(member, "", "", b"")

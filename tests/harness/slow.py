@@ -8,6 +8,7 @@ SLOW = tuple(
     f"tests/{name}"
     for name in (
         "behavior/consumer/test_brokers.py",
+        "behavior/consumer/test_missing_partitions.py",
         "behavior/groups/test_churn.py",
         "behavior/groups/test_member_limits.py",
         "behavior/groups/test_mixed.py",
@@ -58,9 +59,11 @@ SLOW = tuple(
         "faults/simulation/test_transaction_calls_after_cancellation.py",
         "faults/simulation/test_transaction_cancellation.py",
         "faults/simulation/test_transaction_faults.py",
+        "faults/simulation/test_transaction_level_changes.py",
         "faults/simulation/test_transaction_outcomes.py",
         "faults/simulation/test_transaction_table.py::test_a_fault_gives",
         "test_changes.py",
+        "test_docs.py::test_the_programs_of_a_page_run",
         "test_typing.py",
         "unit/admin/test_retries.py",
         "unit/cluster/lifecycle/test_dropped.py",
@@ -78,6 +81,7 @@ SLOW = tuple(
         "unit/consumer/test_bugs.py",
         "unit/consumer/test_loop_time.py",
         "unit/consumer/test_random_walk.py",
+        "unit/group/test_loop_watch.py",
         "unit/group/test_members.py",
         "unit/network/sasl/test_kerberos.py",
         "unit/network/test_connection.py::test_responses_are_read_for_random_slicings",

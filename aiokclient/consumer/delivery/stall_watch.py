@@ -36,7 +36,7 @@ class StallWatch:
         self._waiting_since: float | None = None
         """`Reader.waiting_since` as of the last look."""
         self._reason_since: float | None = None
-        """When this wait was first seen to have a reason."""
+        """The time at which this wait was first seen to have a reason."""
         self._looked_at = 0.0
         self._told_at: float | None = None
         """The beginning of the stall that the log has named, or None."""

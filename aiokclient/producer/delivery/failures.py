@@ -142,7 +142,7 @@ class Failures:
         self._has_handler = producer is not None and producer._options.on_delivery_error is not None
         """Whether the application has set `on_delivery_error`."""
         self.origins = Origins() if self._has_handler else None
-        """Where the records that have moved were first appended, for `on_delivery_error`."""
+        """The batches to which moved records were first appended, for `on_delivery_error`."""
         self._final = False
         """Whether the producer itself has failed. That is the cause of all later failures."""
         self._batches: dict[FailedBatch, None] = {}
