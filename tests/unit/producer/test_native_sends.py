@@ -94,7 +94,7 @@ async def sent(kind: Any, cluster: EmbeddedCluster, calls: Any, options: Any, pr
         clock=StillClock(),
         partitioner_adaptive_partitioning_enable=False,
         linger_ms=1000,
-        max_block_ms=50,
+        max_block_ms=500,
         on_delivery_error=lambda _: None,
         max_request_size=4000,
         batch_size=700,

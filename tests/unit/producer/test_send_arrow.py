@@ -71,7 +71,7 @@ def options(cluster: EmbeddedCluster, **more: Any) -> dict[str, Any]:
         "clock": StillClock(),
         "partitioner_adaptive_partitioning_enable": False,
         "linger_ms": 1000,
-        "max_block_ms": 50,
+        "max_block_ms": 1000,
         "on_delivery_error": lambda _: None,
         **more,
     }
@@ -363,7 +363,7 @@ async def test_send_arrow_splits_rows_into_batches_of_at_most_batch_size(
 async def test_send_arrow_sends_nothing_when_there_is_no_room_for_all(
     servers: EmbeddedCluster, topic: str, known: bool
 ) -> None:
-    async with Producer(**options(servers, buffer_memory=1 << 20)) as producer:
+    async with Producer(**options(servers, buffer_memory=1 << 20, max_block_ms=60_000)) as producer:
         if known:
             await producer.prepare(topic)
         batch = pa.RecordBatch.from_pydict({"value": [b"x" * 1000] * 4000})
@@ -440,7 +440,7 @@ async def test_send_arrow_names_column_and_row_and_sends_nothing(
 async def test_send_arrow_to_a_partition_that_is_missing_fails_the_delivery(
     servers: EmbeddedCluster, topic: str, known: bool
 ) -> None:
-    async with Producer(**options(servers, max_block_ms=100)) as producer:
+    async with Producer(**options(servers, max_block_ms=2000)) as producer:
         if known:
             await producer.prepare(topic)
         deliveries = producer.send_arrow(topic, rows(partition=[3, 0]))
