@@ -174,7 +174,7 @@ class Lookups:
         until, missing = now() + timeout, MissingPartitions(self._cluster)
         while not await self._positions.wait_until_located(tp, min(until, now() + LOW_END_LOOK_S)):
             if missing.is_missing(tp):
-                raise missing.error(tp)
+                raise missing.make_error(tp)
             if now() < until:
                 continue
             trouble = self._subscription[tp].retry.last.error
@@ -247,7 +247,7 @@ class Lookups:
     ) -> dict[TopicPartition, int]:
         """Return the offset at a time in ms, -1 for the end, -2 for the beginning."""
         wanted = dict.fromkeys(tps, timestamp)
-        found = await self._offsets.until_found(wanted, timeout)
+        found = await self._offsets.ask_until_found(wanted, timeout)
         return {tp: found[tp].offset for tp in wanted}
 
     async def offsets_for_times(
@@ -257,7 +257,7 @@ class Lookups:
 
         The value is None if there is no such record.
         """
-        found = await self._offsets.until_found(times, timeout)
+        found = await self._offsets.ask_until_found(times, timeout)
         answers: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         for tp in times:
             offset, timestamp, epoch = found[tp]
@@ -492,6 +492,6 @@ class ConsumerEngine:
             if self.group is not None:
                 self.group.on_cluster_replaced(new)
             self.subscription.discard_positions()
-        self.fetchers.observe(new)
+        self.fetchers.on_metadata(new)
         if self._follower is not None:
             self._follower.observe()

@@ -300,7 +300,7 @@ class ArrowBatches:
                     raise
                 # The part may have become invalid during the conversion, or the session has ended.
                 reader.subscription.apply_changes()
-                if fetch.alive and fetch.state.flowing and fetch.state.jumps == jumps:
+                if fetch.is_valid and fetch.state.flowing and fetch.state.jumps == jumps:
                     end = reader.ends.end_of(fetch.state)
                     if found.offset > end:
                         found = self._take_until(fetch, batches, found, int(end))

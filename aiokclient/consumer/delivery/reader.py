@@ -249,7 +249,7 @@ class Reader:
     def revalidate(self) -> None:
         """Take back the exposed chunk if it must not be delivered any more."""
         exposed = self._exposed
-        if exposed is not None and not exposed.valid:
+        if exposed is not None and not exposed.is_valid:
             self._take_back()
 
     def seek_buffered(self, state: PartitionState, offset: int, epoch: int) -> bool:
@@ -272,11 +272,11 @@ class Reader:
 
         Called after partitions, positions, or pauses have changed.
         """
-        void = [chunk for chunk in self._chunks if not chunk.valid]
+        void = [chunk for chunk in self._chunks if not chunk.is_valid]
         if void:
-            self._chunks = deque(chunk for chunk in self._chunks if chunk.valid)
+            self._chunks = deque(chunk for chunk in self._chunks if chunk.is_valid)
             self._buffer.rewind(chunk.fetch for chunk in void)
-        self._buffer.sort_out()
+        self._buffer.sort_parts()
         states = self.subscription.partitions.values()
         self._failed = any(state.raises for state in states)
         self.ends.on_change()
@@ -312,7 +312,7 @@ class Reader:
         chunk = self._exposed
         if chunk is None:
             return
-        if count := chunk.settle():
+        if count := chunk.count_delivered():
             self.meters.note_delivered(chunk.state.tp.topic, count)
             self._move_position(chunk, chunk.records[chunk.delivered - 1].offset)
 
@@ -421,7 +421,7 @@ class Reader:
             return
         self._move_position(chunk, out=chunk.error is not None)
         fetch = chunk.fetch
-        if fetch.read and chunk.next_offset >= fetch.next_offset:
+        if fetch.is_read and chunk.next_offset >= fetch.next_offset:
             self._buffer.remove(fetch)
             self._fresh = True
         self.ends.on_move(chunk.state)
@@ -553,7 +553,7 @@ class Reader:
                 break
             if by_partition and chunk.state is not first:
                 break
-            taken, size = chunk.take(max_records - len(records), space, first=not records)
+            taken, size = chunk.take_records(max_records - len(records), space, first=not records)
             left = len(chunk.records) - chunk.delivered
             if left and not taken:
                 break
@@ -591,7 +591,7 @@ class Reader:
                 ):
                     self._exposed = chunk
                     self.waiting_since = None
-                    return chunk.expose()
+                    return chunk.expose_records()
                 if self._cut_short:
                     await self.yield_to_loop()
                 else:

@@ -141,7 +141,7 @@ class TableConverter:
         filling = _Filling(self, builder, offset, light)
         for index, batch in enumerate(batches):
             try:
-                whole = filling.add(batch, stream)
+                whole = filling.add_batch(batch, stream)
             except CorruptRecordError as error:
                 if light is not None and isinstance(error, ContentLimitError):
                     raise
@@ -150,8 +150,8 @@ class TableConverter:
                 return Converted(None, 0, offset, -1, damage=Damage.of(batch, error))
             stream = None
             if not whole:
-                return filling.converted(index)
-        return filling.converted(len(batches))
+                return filling.build_result(index)
+        return filling.build_result(len(batches))
 
     def _convert_light(
         self, builder: TableBuilder, batches: Sequence[RecordBatch], offset: int, limit: int
@@ -187,11 +187,11 @@ class _Filling:
         self._light = light
         self._rest: RecordStream | None = None
 
-    def converted(self, count: int) -> Converted:
+    def build_result(self, count: int) -> Converted:
         table = self._builder.table() if self._count else None
         return Converted(table, count, self._offset, self._epoch, self._rest)
 
-    def add(self, batch: RecordBatch, stream: RecordStream | None) -> bool:
+    def add_batch(self, batch: RecordBatch, stream: RecordStream | None) -> bool:
         """Add a batch, or the rest of it. Return False if a part does not fit in the table."""
         if batch.is_control:
             if self._converter.check_crcs and not batch.check_crc():

@@ -115,7 +115,7 @@ class Decoded:
         self.index, self.error = index, error
 
     @property
-    def done(self) -> bool:
+    def is_deserialized(self) -> bool:
         """Whether all records are deserialized."""
         return self.index >= len(self.records)
 
@@ -177,11 +177,11 @@ class Chunk:
         self.iterator: Iterator[RawRecord] | None = None
 
     @property
-    def valid(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the chunk may be delivered: no seek, pause, or revocation has followed."""
         return self.generation == self.state.generation and self.state.flowing
 
-    def take(self, most: int, size: int, *, first: bool) -> tuple[list[RawRecord], int]:
+    def take_records(self, most: int, size: int, *, first: bool) -> tuple[list[RawRecord], int]:
         """Take at most `most` records of at most `size` bytes. Return them and their size.
 
         With `first`, at least one record is taken, whatever its size.
@@ -189,13 +189,13 @@ class Chunk:
         if self.size <= size:
             taken = self.size  # An upper bound of the size.
         else:
-            most, taken = self._fitting(most, size, first)
+            most, taken = self._count_fitting(most, size, first)
         begin, self.delivered = self.delivered, min(self.delivered + most, len(self.records))
         if begin == 0 and self.delivered == len(self.records):
             return self.records, taken
         return self.records[begin : self.delivered], taken
 
-    def _fitting(self, most: int, size: int, first: bool) -> tuple[int, int]:
+    def _count_fitting(self, most: int, size: int, first: bool) -> tuple[int, int]:
         if self.sizes is None and self.raw is not None:
             self.sizes = {record.offset: size_of(record) for record in self.raw.records}
         sizes = self.sizes or {}
@@ -208,20 +208,23 @@ class Chunk:
             taken += more
         return count, taken
 
-    def expose(self) -> Iterator[RawRecord]:
-        """Return an iterator over the records that are left; `settle` tells how far it went."""
+    def expose_records(self) -> Iterator[RawRecord]:
+        """Return an iterator over the records that are left.
+
+        `count_delivered` finds out how far it went.
+        """
         iterator = iter(self.records)
         iterator.__setstate__(self.delivered)  # type: ignore[attr-defined]
         self.iterator = iterator
         return iterator
 
-    def settle(self) -> int:
+    def count_delivered(self) -> int:
         """Count the records that the iterator has delivered; return how many are new."""
         before = self.delivered
         self.delivered = len(self.records) - length_hint(self.iterator)
         return self.delivered - before
 
-    def cut(self, limit: int) -> None:
+    def cut_records(self, limit: int) -> None:
         """Remove the records from this offset on."""
         self.next_offset = limit
         self.records = [record for record in self.records if record.offset < limit]
@@ -282,19 +285,19 @@ class Unpacker:
         decoded = fetch.raw
         if decoded is None:
             if fetch.index >= len(fetch.batches):
-                return Chunk(fetch, [], fetch.next_offset, -1, damage=fetch.tell_damage())
-            decoded = self._decode(fetch)
+                return Chunk(fetch, [], fetch.next_offset, -1, damage=fetch.take_damage())
+            decoded = self._decode_batches(fetch)
             if decoded is None:
                 return None if fetch.job is not None else self.unpack_next()
         if self._deserializes:
             fetch.store_decoded(decoded)
-            chunk = self._deserialize(fetch, decoded)
+            chunk = self._deserialize_records(fetch, decoded)
         else:
             chunk = Chunk(fetch, decoded.records, decoded.next_offset, decoded.epoch, raw=decoded)
         self._cut_at_limit(chunk)
         return chunk
 
-    def _decode(self, fetch: PartitionFetch) -> Decoded | None:
+    def _decode_batches(self, fetch: PartitionFetch) -> Decoded | None:
         """Decode some batches. Return None if a thread decodes them, or if the first is damaged."""
         first = fetch.index
         records: list[RawRecord] = []
@@ -310,7 +313,7 @@ class Unpacker:
             ):
                 break
             try:
-                found = self._read(fetch, batch)
+                found = self._read_batch(fetch, batch)
             except CorruptRecordError as error:
                 fetch.end_before_damage(Damage.of(batch, error))
                 break
@@ -327,7 +330,7 @@ class Unpacker:
             return None
         return Decoded(records, fetch.offset, epoch, taken)
 
-    def _read(self, fetch: PartitionFetch, batch: RecordBatch) -> list[RawRecord] | None:
+    def _read_batch(self, fetch: PartitionFetch, batch: RecordBatch) -> list[RawRecord] | None:
         if not fetch.visible[fetch.index]:
             # A marker decides which other records are visible, so it is checked as well.
             if batch.is_control and self._check_crcs and not batch.check_crc():
@@ -350,18 +353,18 @@ class Unpacker:
                 else:
                     self._size = batch.content_size
                     return records
-            job = self._start(fetch, batch)
+            job = self._start_job(fetch, batch)
         if not job.done():
             return None
         found = fetch.finish_job()
         self._size = found.size
         if found.rest is not None:
-            self._start(fetch, batch)
+            self._start_job(fetch, batch)
         else:
-            self._start_ahead(fetch)
+            self._start_next_job(fetch)
         return found.records
 
-    def _start(self, fetch: PartitionFetch, batch: RecordBatch) -> asyncio.Future[Loaded]:
+    def _start_job(self, fetch: PartitionFetch, batch: RecordBatch) -> asyncio.Future[Loaded]:
         """Start to read the batch, or the next part of it, in a thread."""
         copy = self._copies
         if fetch.stream is not None:
@@ -369,11 +372,11 @@ class Unpacker:
         else:
             limit, check = self.limit_bytes, self._check_crcs
             work = partial(load, batch, fetch.state.tp, fetch.offset, copy, check, limit)
-        job = self._callbacks.in_thread(work, then=self._finished)
+        job = self._callbacks.in_thread(work, then=self._on_job_done)
         fetch.store_job(job)
         return job
 
-    def _start_ahead(self, fetch: PartitionFetch) -> None:
+    def _start_next_job(self, fetch: PartitionFetch) -> None:
         """Start to decode the next batch in a thread, while the application processes this one."""
         following = fetch.index + 1
         if following < len(fetch.batches) and fetch.visible[following]:
@@ -383,17 +386,17 @@ class Unpacker:
             except CorruptRecordError:
                 return  # The codec is unknown. Reading the batch raises the error.
             if not light:
-                self._start(fetch, batch)
+                self._start_job(fetch, batch)
 
-    def _finished(self, job: asyncio.Future[Loaded]) -> None:
+    def _on_job_done(self, job: asyncio.Future[Loaded]) -> None:
         if not job.cancelled():
             # Mark the error as retrieved. It is raised later if the result is still needed.
             job.exception()
         self._arrived.set()
 
-    def _deserialize(self, fetch: PartitionFetch, decoded: Decoded) -> Chunk:
+    def _deserialize_records(self, fetch: PartitionFetch, decoded: Decoded) -> Chunk:
         if decoded.error is not None:
-            return self._error(fetch, decoded, decoded.error)
+            return self._make_error_chunk(fetch, decoded, decoded.error)
         apply, raw = self._deserializers.deserialize_record, decoded.records
         time = asyncio.get_running_loop().time
         until = time() + STEP_S
@@ -413,10 +416,12 @@ class Unpacker:
                 break
         decoded.advance_to(index, failure)
         if failure is not None and not records:
-            return self._error(fetch, decoded, failure)
+            return self._make_error_chunk(fetch, decoded, failure)
         return Chunk(fetch, records, self._offset_after(fetch, decoded), decoded.epoch, raw=decoded)
 
-    def _error(self, fetch: PartitionFetch, decoded: Decoded, error: RecordError) -> Chunk:
+    def _make_error_chunk(
+        self, fetch: PartitionFetch, decoded: Decoded, error: RecordError
+    ) -> Chunk:
         decoded.advance_to(decoded.index + 1)
         return Chunk(fetch, [], self._offset_after(fetch, decoded), decoded.epoch, error=error)
 
@@ -425,7 +430,7 @@ class Unpacker:
 
         If no record is left to deserialize, drop the decoded records.
         """
-        if not decoded.done:
+        if not decoded.is_deserialized:
             return decoded.records[decoded.index].offset
         fetch.store_decoded(None)
         return decoded.next_offset
@@ -433,7 +438,7 @@ class Unpacker:
     def _cut_at_limit(self, chunk: Chunk) -> None:
         limit = self._limits.get(chunk.state)
         if limit is not None and chunk.next_offset > limit:
-            chunk.cut(limit)
+            chunk.cut_records(limit)
 
 
 def load(

@@ -102,7 +102,7 @@ class OversizedFetches:
         self._fetched: Mapping[TopicPartition, Wanted] = {}
         """The last partitions that were fetched apart."""
 
-    def choose(
+    def choose_partitions(
         self, wanted: Mapping[TopicPartition, Wanted]
     ) -> tuple[Mapping[TopicPartition, Wanted], FetchSession | None]:
         """Return what to fetch next of `wanted`.
@@ -173,16 +173,16 @@ class MovedPositions:
         """
         self._wanted = True
         self._again.set()
-        self.proceed()
+        self.fetch_if_room()
 
-    def proceed(self) -> None:
+    def fetch_if_room(self) -> None:
         """Continue to fetch if there is room for a response."""
-        if self._running or not self._wanted or self._fetcher.responses.full:
+        if self._running or not self._wanted or self._fetcher.responses.is_full:
             return
         if self._fetcher.in_flight:
             self._running = True
             name = f"fetch from broker {self._fetcher.node_id} after a seek"
-            self._supervisor.spawn(self._run, name=name)
+            self._supervisor.spawn(self._send_fetches, name=name)
 
     def stop_fetching(self) -> None:
         """Stop after the present request, because the request on the main connection has ended."""
@@ -197,9 +197,9 @@ class MovedPositions:
         while self.is_sent and await self._answered.wait(until):
             pass
 
-    async def _run(self) -> None:
+    async def _send_fetches(self) -> None:
         try:
-            while self._find_moved() and not self._fetcher.responses.full:
+            while self._find_moved() and not self._fetcher.responses.is_full:
                 connection = await self._fetcher.connect(self._manager.second)
                 if wanted := self._find_moved():
                     await self._fetch_partitions(connection, wanted)
@@ -233,7 +233,7 @@ class MovedPositions:
             self.is_sent = False
             self._answered.set()
         if not response.error_code:
-            self._fetcher.responses.deliver(session.answers(response), response)
+            self._fetcher.responses.apply_response(session.read_answers(response), response)
         if not useful(response):
             await self._again.wait(self._clock.monotonic() + EVERY_S)
 
@@ -293,7 +293,7 @@ class BrokerFetcher:
             pass
         self.end_session()
 
-    def silent_for(self) -> float:
+    def get_silence_s(self) -> float:
         """Return the seconds since an answer of the broker was due; 0.0 if none is. Synchronous.
 
         A broker may wait for records for `fetch_max_wait_ms`, and for the end of a throttle time.
@@ -305,7 +305,7 @@ class BrokerFetcher:
 
     async def _take_turn(self) -> bool:
         """Fetch or wait. Return False if no partition is to be fetched from this broker."""
-        if self.responses.full:
+        if self.responses.is_full:
             await self.wake.wait()
             return self._manager.reads_from(self.node_id)
         if self.moved.is_sent:
@@ -329,8 +329,8 @@ class BrokerFetcher:
                 connection = await self.connect(self._manager)
                 # Connecting took time, so other partitions may have to be fetched now.
                 wanted, _ = self._manager.find_wanted(self.node_id)
-            self._note_connection(connection)
-            chosen, apart = self._oversized.choose(wanted)
+            self._use_connection(connection)
+            chosen, apart = self._oversized.choose_partitions(wanted)
             if apart is not None:
                 await self._fetch_apart(connection, apart, chosen)
             elif chosen:
@@ -368,7 +368,7 @@ class BrokerFetcher:
         refusal = error_for(response.error_code, api="Fetch", broker=self.node_id)
         if refusal is not None:
             raise refusal
-        self.responses.deliver(session.answers(response), response)
+        self.responses.apply_response(session.read_answers(response), response)
 
     async def _send_request(
         self,
@@ -399,16 +399,18 @@ class BrokerFetcher:
 
         With `once`, the request uses no session, and the broker does not wait for records.
         """
-        version = session.version(wanted, connection.broker.version_of(FetchRequest))
-        hides_rack = bool(self.options.rack_id) and self._manager.hides_rack(wanted)
-        request = session.request(wanted, version, rack_id="" if hides_rack else None, once=once)
+        version = session.choose_version(wanted, connection.broker.version_of(FetchRequest))
+        hides_rack = bool(self.options.rack_id) and self._manager.must_omit_rack(wanted)
+        request = session.make_request(
+            wanted, version, rack_id="" if hides_rack else None, once=once
+        )
         self._requests.value += 1
         response: FetchResponse = await connection.send(
             request, timeout_s=self._timeout_s, version=version
         )
         return response
 
-    def _note_connection(self, connection: BrokerConnection) -> None:
+    def _use_connection(self, connection: BrokerConnection) -> None:
         if connection is not self._connection:
             # The broker keeps the session, but its last response may be lost. So a new session
             # begins on the new connection.
@@ -425,7 +427,7 @@ class BrokerFetcher:
                 self._retry.next_attempt()
                 return
             raise refusal
-        self.responses.deliver(self._session.answers(response), response, seconds)
+        self.responses.apply_response(self._session.read_answers(response), response, seconds)
         if self._session.state is SessionState.BROKEN:
             mismatch = error_for(
                 SESSION_MISMATCH, "The response does not match the request.", broker=self.node_id
@@ -438,7 +440,7 @@ class BrokerFetcher:
     def on_room(self) -> None:
         """Handle the end of a response, which leaves room for another one."""
         self.wake.set()
-        self.moved.proceed()
+        self.moved.fetch_if_room()
 
     async def _on_fetch_error(self, error: KafkaError) -> None:
         action = self._retry.failed(error, Scope.FETCH)
@@ -460,5 +462,5 @@ class BrokerFetcher:
         connection = self._cluster.connected(self.node_id, Purpose.FETCH, self._manager)
         if connection is None or connection.in_flight:
             return None
-        request = self._session.final_request()
+        request = self._session.make_final_request()
         return None if request is None else connection.send(request, timeout_s=self._timeout_s)

@@ -171,21 +171,21 @@ class PartitionFetch:
             slot.add_part()
 
     @property
-    def alive(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the part is valid, because the position has not jumped since the request."""
         return self.generation == self.state.generation
 
     @property
-    def unpacked(self) -> bool:
+    def is_unpacked(self) -> bool:
         """Whether the reader has unpacked the whole part, including its damage."""
         if self.index < len(self.batches) or self.raw is not None:
             return False
         return self.damage is None or self.damage_told
 
     @property
-    def read(self) -> bool:
+    def is_read(self) -> bool:
         """Whether nothing is left to unpack, and there is no damage."""
-        return self.unpacked and self.damage is None
+        return self.is_unpacked and self.damage is None
 
     def find_next_batches(self, size: int) -> list[int]:
         """Return the indexes of the next batches to unpack, including control batches.
@@ -233,7 +233,7 @@ class PartitionFetch:
         self.stream = found.rest
         return found
 
-    def tell_damage(self) -> Damage | None:
+    def take_damage(self) -> Damage | None:
         """Return the damage after the last batch, and count the damage as unpacked."""
         self.damage_told = True
         return self.damage
@@ -256,13 +256,13 @@ class PartitionFetch:
         ):
             self.index += 1
 
-    def release(self) -> None:
+    def release_slot(self) -> None:
         """Release the response, because this part does not need it any more."""
         slot, self.slot = self.slot, None
         if slot is not None:
-            slot.release()
+            slot.release_part()
 
-    def detach(self) -> None:
+    def copy_batches(self) -> None:
         """Copy the batches that were not delivered, and release the response."""
         self.rewind()
         self.first = max(self.first, self.offset)
@@ -270,7 +270,7 @@ class PartitionFetch:
         data = b"".join(batch.buffer for batch in self.batches[first:])
         self.batches = walk(memoryview(data))
         self.index, self.size = 0, len(data)
-        self.release()
+        self.release_slot()
 
 
 class FetchBuffer:
@@ -300,24 +300,24 @@ class FetchBuffer:
     def add(self, fetch: PartitionFetch) -> None:
         """Add a part. A part of a paused partition is set aside.
 
-        If the partition was paused or resumed after the last call of `sort_out`, the earlier parts
-        of the partition have not been moved yet. They must stay before the new part.
+        If the partition was paused or resumed after the last call of `sort_parts`, the earlier
+        parts of the partition have not been moved yet. They must stay before the new part.
         """
         state = fetch.state
         if state.flowing:
             if self._paused:
-                self._restore([part for part in self._paused if part.state is state])
+                self._restore_parts([part for part in self._paused if part.state is state])
             self._queue[fetch] = None
             return
         follows = any(part.state is state for part in self._queue)
         self._queue[fetch] = None
-        if not follows:  # Otherwise, `sort_out` sets aside all parts of the partition in order.
-            self._set_aside(fetch)
+        if not follows:  # Otherwise, `sort_parts` sets aside all parts of the partition in order.
+            self._set_part_aside(fetch)
 
     def get_next(self) -> PartitionFetch | None:
         """Return the first part that has something left to unpack."""
         for fetch in self._queue:
-            if not fetch.unpacked:
+            if not fetch.is_unpacked:
                 return fetch
         return None
 
@@ -325,12 +325,12 @@ class FetchBuffer:
         """Unpack parts again from the position on; remove those that end before it."""
         for fetch in dict.fromkeys(fetches):
             fetch.rewind()
-            if fetch.read:
+            if fetch.is_read:
                 self.remove(fetch)
 
     def find_parts(self, state: PartitionState, offset: int) -> list[PartitionFetch]:
         """Return the parts of a partition if they contain the offset; otherwise an empty list."""
-        parts = [fetch for fetch in self if fetch.state is state and fetch.alive]
+        parts = [fetch for fetch in self if fetch.state is state and fetch.is_valid]
         if not parts:
             return []
         first = min(fetch.first for fetch in parts)
@@ -340,28 +340,28 @@ class FetchBuffer:
         """Remove a part that is read or no longer valid."""
         self._queue.pop(fetch, None)
         self._paused.pop(fetch, None)
-        fetch.release()
+        fetch.release_slot()
 
     def clear(self) -> None:
         """Remove all parts."""
         for fetch in list(self):
             self.remove(fetch)
 
-    def sort_out(self) -> None:
+    def sort_parts(self) -> None:
         """Remove invalid parts, set aside parts of paused partitions, and restore resumed ones."""
-        for fetch in [fetch for fetch in self if not fetch.alive]:
+        for fetch in [fetch for fetch in self if not fetch.is_valid]:
             self.remove(fetch)
         for fetch in [fetch for fetch in self._queue if not fetch.state.flowing]:
             if fetch in self._queue:  # An earlier iteration of this loop may have removed it.
-                self._set_aside(fetch)
-        self._restore([fetch for fetch in self._paused if fetch.state.flowing])
+                self._set_part_aside(fetch)
+        self._restore_parts([fetch for fetch in self._paused if fetch.state.flowing])
 
-    def _restore(self, fetches: Iterable[PartitionFetch]) -> None:
+    def _restore_parts(self, fetches: Iterable[PartitionFetch]) -> None:
         for fetch in fetches:
             del self._paused[fetch]
             self._queue[fetch] = None
 
-    def _set_aside(self, fetch: PartitionFetch) -> None:
+    def _set_part_aside(self, fetch: PartitionFetch) -> None:
         # A later part of the same partition must not outlive an earlier one that was dropped.
         if self.paused_size + fetch.size > self._paused_limit:
             state = fetch.state
@@ -370,6 +370,6 @@ class FetchBuffer:
                 self.remove(other)
             return
         del self._queue[fetch]
-        fetch.detach()
-        if not fetch.read:
+        fetch.copy_batches()
+        if not fetch.is_read:
             self._paused[fetch] = None

@@ -102,13 +102,16 @@ class MissingPartitions:
         self._looks[tp] = since, count, last
         return count >= LOOKS and now - since >= MISSING_S
 
-    def error(self, tp: TopicPartition) -> KafkaError:
+    def make_error(self, tp: TopicPartition) -> KafkaError:
         """Return the error for a missing partition."""
         return _without_leader(self._cluster.metadata, tp)
 
 
 class OffsetLookup:
-    """The lookups of a consumer. `by_time` and `by_epoch` send one round of requests each."""
+    """The lookups of a consumer.
+
+    `ask_by_time` and `ask_by_epoch` send one round of requests each.
+    """
 
     def __init__(self, cluster: ClusterClient, config: ConsumerConfig) -> None:
         self._cluster = cluster
@@ -117,21 +120,23 @@ class OffsetLookup:
         self._timeout_s = config.request_timeout_ms / 1000
         self._backoff = Backoff.of(config)
 
-    async def by_time(self, timestamps: Mapping[TopicPartition, int]) -> LookupResult[FoundOffset]:
+    async def ask_by_time(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> LookupResult[FoundOffset]:
         """Look up offsets by timestamp in ms, -1 for the end of the log, or -2 for its beginning.
 
         With `read_committed` the end is the last stable offset.
         """
-        return await self._round(timestamps, self._list)
+        return await self._ask_leaders(timestamps, self._list_offsets)
 
-    async def by_epoch(self, epochs: Mapping[TopicPartition, int]) -> LookupResult[EpochEnd]:
+    async def ask_by_epoch(self, epochs: Mapping[TopicPartition, int]) -> LookupResult[EpochEnd]:
         """Look up the end offsets of leader epochs (KIP-320)."""
-        return await self._round(epochs, self._epochs)
+        return await self._ask_leaders(epochs, self._list_epoch_ends)
 
-    async def until_found(
+    async def ask_until_found(
         self, timestamps: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, FoundOffset]:
-        """Repeat `by_time` until all offsets are found in one cluster, within `timeout` seconds.
+        """Repeat `ask_by_time` until one cluster has returned all offsets, for at most `timeout` s.
 
         Raises UnknownTopicOrPartitionError for a partition that does not exist, ApiTimeoutError,
         whose cause is the last error, and errors that are not retriable.
@@ -140,11 +145,11 @@ class OffsetLookup:
         until = clock.monotonic() + timeout
         while True:
             cluster_id = self._cluster.metadata.cluster_id
-            found = await self._until_found(timestamps, until)
+            found = await self._ask_in_one_cluster(timestamps, until)
             if not differ(cluster_id, self._cluster.metadata.cluster_id):
                 return found
 
-    async def _until_found(
+    async def _ask_in_one_cluster(
         self, timestamps: Mapping[TopicPartition, int], until: float
     ) -> dict[TopicPartition, FoundOffset]:
         found: dict[TopicPartition, FoundOffset] = {}
@@ -155,7 +160,7 @@ class OffsetLookup:
             return not missing.is_missing(tp)
 
         async def ask(left: list[TopicPartition]) -> Mapping[TopicPartition, KafkaError]:
-            results = await self.by_time({tp: timestamps[tp] for tp in left})
+            results = await self.ask_by_time({tp: timestamps[tp] for tp in left})
             found.update(results.found_values)
             return results.errors
 
@@ -176,7 +181,7 @@ class OffsetLookup:
 
     # -- one round
 
-    async def _round(
+    async def _ask_leaders(
         self,
         questions: Mapping[TopicPartition, A],
         ask: Callable[[int, Mapping[TopicPartition, A], LookupResult[T]], Awaitable[None]],
@@ -198,7 +203,7 @@ class OffsetLookup:
         await ask_in_parallel(leaders, ask_one, failed)
         return results
 
-    async def _list(
+    async def _list_offsets(
         self,
         node_id: int,
         timestamps: Mapping[TopicPartition, int],
@@ -228,7 +233,7 @@ class OffsetLookup:
                     found = FoundOffset(answer.offset, answer.timestamp, answer.leader_epoch)
                     results.put_partition(tp, answer.error_code, "ListOffsets", node_id, found)
 
-    async def _epochs(
+    async def _list_epoch_ends(
         self,
         node_id: int,
         epochs: Mapping[TopicPartition, int],

@@ -58,7 +58,7 @@ class FetchManager:
         """Start to fetch and to listen to changes."""
         self.is_open = True
         self._subscription.listen(self.update_fetchers)
-        self.observe(self._cluster.metadata)
+        self.on_metadata(self._cluster.metadata)
 
     async def stop(self, timeout: float) -> None:
         """Send no more fetches; end the sessions at idle brokers within `timeout` seconds."""
@@ -68,14 +68,14 @@ class FetchManager:
         if told and timeout > 0:
             await asyncio.wait(told, timeout=timeout)
 
-    def observe(self, metadata: ClusterMetadata) -> None:
+    def on_metadata(self, metadata: ClusterMetadata) -> None:
         """Take leaders and topic ids from the metadata."""
         self._subscription.settle()
         for state in list(self._subscription.partitions.values()):
-            self._observe(state, metadata)
+            self._update_leader(state, metadata)
         self._subscription.report_change()
 
-    def _observe(self, state: PartitionState, metadata: ClusterMetadata) -> None:
+    def _update_leader(self, state: PartitionState, metadata: ClusterMetadata) -> None:
         info = metadata.topic(state.tp.topic)
         if info is not None and not info.error and info.topic_id != NO_TOPIC_ID:
             fresh = self._fresh or self._subscription.reset
@@ -99,7 +99,7 @@ class FetchManager:
         node_id = state.fetch.preferred if state.fetch.preferred >= 0 else state.fetch.leader
         if state.flowing:
             fetcher = self._fetchers.get(node_id)
-            seconds = 0.0 if fetcher is None else fetcher.silent_for()
+            seconds = 0.0 if fetcher is None else fetcher.get_silence_s()
         elif state.phase in LOOKED_UP and state.retry.at == math.inf:
             seconds = self._cluster.silent_for(node_id)
         else:
@@ -118,7 +118,9 @@ class FetchManager:
         for state in self._subscription.partitions.values():
             if state.fetch.leader < 0:
                 self._subscription.settle()
-                self._observe(state, metadata)  # A partition that was just assigned has no leader.
+                self._update_leader(
+                    state, metadata
+                )  # A partition that was just assigned has no leader.
             if state.flowing:
                 node_id = self.find_node(state, now)
                 if node_id >= 0 and node_id not in self._fetchers:
@@ -133,9 +135,11 @@ class FetchManager:
 
     def _begin_fetcher(self, node_id: int) -> None:
         fetcher = self._fetchers[node_id] = BrokerFetcher(node_id, self._engine)
-        self._engine.supervisor.spawn(self._run, fetcher, name=f"fetch from broker {node_id}")
+        self._engine.supervisor.spawn(
+            self._run_fetcher, fetcher, name=f"fetch from broker {node_id}"
+        )
 
-    async def _run(self, fetcher: BrokerFetcher) -> None:
+    async def _run_fetcher(self, fetcher: BrokerFetcher) -> None:
         await fetcher.run()
         # The fetcher has nothing left to fetch. A new one is created when necessary.
         if self._fetchers.get(fetcher.node_id) is fetcher:
@@ -160,7 +164,7 @@ class FetchManager:
         states = self._subscription.partitions.values()
         return self.is_open and any(self.find_node(state, now) == node_id for state in states)
 
-    def topics_of(self, node_id: int) -> list[str]:
+    def find_topics(self, node_id: int) -> list[str]:
         """Return the topics with a partition that is fetched from the broker."""
         now = self._cluster.clock.monotonic()
         states = self._subscription.partitions.values()
@@ -211,7 +215,7 @@ class FetchManager:
 
     # -- preferred replicas
 
-    def hides_rack(self, tps: Iterable[TopicPartition]) -> bool:
+    def must_omit_rack(self, tps: Iterable[TopicPartition]) -> bool:
         """Return whether to omit the rack, so that a broker names no replica that has failed."""
         now = self._cluster.clock.monotonic()
         partitions = self._subscription.partitions

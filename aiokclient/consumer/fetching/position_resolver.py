@@ -51,31 +51,33 @@ class PositionResolver:
         """Look up and validate positions that are due. Run until the task is cancelled."""
         while True:
             now = self._cluster.clock.monotonic()
-            self._ask_due(Phase.RESETTING, now)
-            self._ask_due(Phase.VALIDATING, now)
-            await self._wake.wait(self._next_time())
+            self._send_due_requests(Phase.RESETTING, now)
+            self._send_due_requests(Phase.VALIDATING, now)
+            await self._wake.wait(self._find_next_time())
 
-    def _find_open(self) -> list[PartitionState]:
+    def _find_unresolved(self) -> list[PartitionState]:
         states = self._subscription.partitions.values()
         return [s for s in states if s.phase in (Phase.RESETTING, Phase.VALIDATING)]
 
-    def _next_time(self) -> float:
-        return min((state.retry.at for state in self._find_open()), default=math.inf)
+    def _find_next_time(self) -> float:
+        return min((state.retry.at for state in self._find_unresolved()), default=math.inf)
 
-    def _ask_due(self, phase: Phase, now: float) -> None:
-        due = [s for s in self._find_open() if s.phase is phase and s.retry.at <= now]
+    def _send_due_requests(self, phase: Phase, now: float) -> None:
+        due = [s for s in self._find_unresolved() if s.phase is phase and s.retry.at <= now]
         for state in due:
             state.retry.begin_lookup()
         leaders = group_by_leader(self._cluster.metadata, {state.tp: state for state in due})
-        ask = self._locate if phase is Phase.RESETTING else self._validate
+        ask = self._look_up_positions if phase is Phase.RESETTING else self._validate_positions
         for leader, found in leaders.items():
             states = list(found.values())
             generations = [state.generation for state in states]
             name = f"{phase.name.lower()} positions at broker {leader}"
             self._supervisor.spawn(ask, states, generations, name=name)
 
-    async def _locate(self, states: Sequence[PartitionState], generations: Sequence[int]) -> None:
-        await self._look_for(states)
+    async def _look_up_positions(
+        self, states: Sequence[PartitionState], generations: Sequence[int]
+    ) -> None:
+        await self._check_leaderless(states)
         now_ms = self._cluster.clock.time_ms()
         wanted = {s.tp: s.reset.timestamp(now_ms) for s in states if s.reset is not None}
         # If no record is recent enough, reading starts at the end. The end is looked up first:
@@ -83,18 +85,18 @@ class PositionResolver:
         timed = {tp: LATEST_TIMESTAMP for tp, time in wanted.items() if time >= 0}
         ends: LookupResult[FoundOffset] = ItemResults()
         if timed:
-            ends = await self._offsets.by_time(timed)
-        outcome = await self._offsets.by_time(
+            ends = await self._offsets.ask_by_time(timed)
+        outcome = await self._offsets.ask_by_time(
             {tp: time for tp, time in wanted.items() if tp not in ends.errors}
         )
         for tp, error in ends.errors.items():
             outcome.fail(tp, error)
         for state, generation in zip(states, generations, strict=True):
             if state.generation == generation:
-                self._located(state, outcome, ends.found_values.get(state.tp))
+                self._on_offset(state, outcome, ends.found_values.get(state.tp))
         self._subscription.report_change()
 
-    async def _look_for(self, states: Sequence[PartitionState]) -> None:
+    async def _check_leaderless(self, states: Sequence[PartitionState]) -> None:
         """Check whether partitions without a leader exist.
 
         If a partition does not exist yet, "latest" means its first offset, so that none of its
@@ -112,7 +114,7 @@ class PositionResolver:
             if state.reset == LATEST and metadata.lacks(*state.tp):
                 state.replace_reset(self._fresh)
 
-    def _located(
+    def _on_offset(
         self,
         state: PartitionState,
         outcome: LookupResult[FoundOffset],
@@ -122,24 +124,26 @@ class PositionResolver:
         if found is not None and found.offset == NOWHERE and end is not None:
             found = end
         if found is None:
-            self._failed(state, outcome.errors[state.tp], Scope.LIST_OFFSETS)
+            self._on_request_failed(state, outcome.errors[state.tp], Scope.LIST_OFFSETS)
         elif found.offset == NOWHERE:
-            self._failed(state, _unusable(state), Scope.LIST_OFFSETS)
+            self._on_request_failed(state, _unusable(state), Scope.LIST_OFFSETS)
         else:
             state.located_at(found.offset, found.leader_epoch)
 
-    async def _validate(self, states: Sequence[PartitionState], generations: Sequence[int]) -> None:
+    async def _validate_positions(
+        self, states: Sequence[PartitionState], generations: Sequence[int]
+    ) -> None:
         wanted = {state.tp: state.position_epoch for state in states}
-        outcome = await self._offsets.by_epoch(wanted)
+        outcome = await self._offsets.ask_by_epoch(wanted)
         for state, generation in zip(states, generations, strict=True):
             if state.generation == generation:
-                self._validated(state, outcome)
+                self._on_epoch_end(state, outcome)
         self._subscription.report_change()
 
-    def _validated(self, state: PartitionState, outcome: LookupResult[EpochEnd]) -> None:
+    def _on_epoch_end(self, state: PartitionState, outcome: LookupResult[EpochEnd]) -> None:
         end = outcome.found_values.get(state.tp)
         if end is None:
-            self._failed(state, outcome.errors[state.tp], Scope.OFFSET_FOR_LEADER_EPOCH)
+            self._on_request_failed(state, outcome.errors[state.tp], Scope.OFFSET_FOR_LEADER_EPOCH)
         # The broker has no epoch at or below the asked one, so that the offset of the truncation is
         # unknown (KIP-320).
         elif NOWHERE in (end.end_offset, end.leader_epoch):
@@ -151,7 +155,7 @@ class PositionResolver:
         else:
             state.confirm_position()
 
-    def _failed(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
+    def _on_request_failed(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
         decision = self._backoff.on_request_failure(state, error, scope)
         if decision is Decision.REFRESH_AND_RETRY:
             self._cluster.updater.request_update([state.tp.topic])

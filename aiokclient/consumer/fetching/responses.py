@@ -111,7 +111,7 @@ class PartitionResponses:
         the consumer cancelled it.
         """
         if self._manager.is_open:
-            self._cluster.updater.request_update(self._manager.topics_of(node_id))
+            self._cluster.updater.request_update(self._manager.find_topics(node_id))
 
     def keep_batches(
         self, state: PartitionState, offset: int, data: PartitionData, slot: Slot
@@ -223,11 +223,11 @@ class Slot:
         """Count one more unread part."""
         self.unread += 1
 
-    def release(self) -> None:
+    def release_part(self) -> None:
         """Count a part as read; the last part frees the slot."""
         self.unread -= 1
         if self.unread == 0:
-            self._responses.on_read()
+            self._responses.on_response_read()
 
 
 class FetchEvent(Enum):
@@ -261,11 +261,11 @@ class BrokerResponses:
         self._fetched: list[FetchedPartition] = []
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether the reader must read a response before the next request."""
         return self._unread >= MAX_UNREAD
 
-    def deliver(
+    def apply_response(
         self, answers: Sequence[Answer], response: FetchResponse, seconds: float | None = None
     ) -> None:
         """Apply a response to its partitions, and buffer its batches.
@@ -280,10 +280,10 @@ class BrokerResponses:
             self._apply_answer(answer, slot, response)
         throttle_ms = response.throttle_time_ms
         self._responses.meters.note_response(self._bytes, seconds, throttle_ms, fetched)
-        slot.release()
+        slot.release_part()
         self._responses.arrived.set()
 
-    def on_read(self) -> None:
+    def on_response_read(self) -> None:
         """Handle the end of a response whose parts have all been read."""
         self._unread -= 1
         self._fetcher.on_room()

@@ -103,7 +103,7 @@ class FetchSession:
         self._partitions: dict[TopicPartition, Wanted] = {}
         self._names: dict[UUID, str] = {}
 
-    def version(self, wanted: Mapping[TopicPartition, Wanted], highest: int) -> int:
+    def choose_version(self, wanted: Mapping[TopicPartition, Wanted], highest: int) -> int:
         """Return the version to use: topics can be named by id only if all of them have one."""
         if highest >= BY_ID and any(want.topic_id == NO_TOPIC_ID for want in wanted.values()):
             # From version 13 on, a request has no names of topics (KIP-516). Brokers older than 2.8
@@ -111,7 +111,7 @@ class FetchSession:
             return BY_ID - 1
         return highest
 
-    def request(
+    def make_request(
         self,
         wanted: Mapping[TopicPartition, Wanted],
         version: int,
@@ -139,14 +139,14 @@ class FetchSession:
                 for tp, want in wanted.items()
                 if (was := known.get(tp)) is not want and _differ(was, want)
             }
-            if self._others(known, wanted, named):
+            if self._has_other_partitions(known, wanted, named):
                 forgotten = _forgotten(known, wanted, by_id)
-                self._name(wanted)
+                self._store_topic_names(wanted)
             else:
                 forgotten = []
         else:
             epoch, named, forgotten = FIRST_EPOCH, dict(wanted), []
-            self._name(wanted)
+            self._store_topic_names(wanted)
         request = self._make_empty(epoch, rack_id)
         request.topics = _topics(named, self.options.partition_max_bytes)
         request.forgotten_topics_data = forgotten
@@ -157,7 +157,7 @@ class FetchSession:
         return request
 
     @staticmethod
-    def _others(
+    def _has_other_partitions(
         known: Mapping[TopicPartition, Wanted],
         wanted: Mapping[TopicPartition, Wanted],
         named: Mapping[TopicPartition, Wanted],
@@ -167,12 +167,12 @@ class FetchSession:
             known[tp].topic_id != want.topic_id for tp, want in named.items()
         )
 
-    def _name(self, wanted: Mapping[TopicPartition, Wanted]) -> None:
+    def _store_topic_names(self, wanted: Mapping[TopicPartition, Wanted]) -> None:
         self._names = {}
         if self._by_id:
             self._names = {want.topic_id: tp.topic for tp, want in wanted.items()}
 
-    def answers(self, response: FetchResponse) -> list[Answer]:
+    def read_answers(self, response: FetchResponse) -> list[Answer]:
         """Return the requested partitions of a successful response; call it once for each response.
 
         Partitions that were not requested are omitted and break the session. A partition that
@@ -211,7 +211,7 @@ class FetchSession:
         if self.state is SessionState.OPEN:
             self.state = SessionState.BROKEN
 
-    def final_request(self) -> FetchRequest | None:
+    def make_final_request(self) -> FetchRequest | None:
         """Return a request that ends the session and fetches nothing; None without a session."""
         if self.session_id == NO_SESSION:
             return None

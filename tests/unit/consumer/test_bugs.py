@@ -28,12 +28,12 @@ def bug(*_: Any, **__: Any) -> None:
 
 CALLBACKS = [
     (SubscriptionState, "flush"),
-    (FetchManager, "observe"),
+    (FetchManager, "on_metadata"),
     (FetchManager, "find_node"),
     (TopicWatch, "_read_layout"),
     (TopicWatch, "_report_change"),
     (Heartbeats, "_update_confirmed"),
-    (Unpacker, "_finished"),
+    (Unpacker, "_on_job_done"),
 ]
 
 

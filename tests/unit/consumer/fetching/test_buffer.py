@@ -54,7 +54,7 @@ class Responses:
     def __init__(self) -> None:
         self.is_read = False
 
-    def on_read(self) -> None:
+    def on_response_read(self) -> None:
         assert not self.is_read
         self.is_read = True
 
@@ -78,7 +78,7 @@ def test_a_slot_is_free_when_all_its_parts_are() -> None:
     parts = [fetched(flowing(tp), batches(3), slot) for tp in (T0, T1)]
     for part in parts:
         buffer.add(part)
-    slot.release()
+    slot.release_part()
     assert len(buffer) == 2
     assert buffer.size == 2 * len(batches(3))
     buffer.remove(parts[0])
@@ -93,7 +93,7 @@ def test_invalid_parts_are_dropped() -> None:
     state, buffer = flowing(), FetchBuffer(1 << 20)
     buffer.add(fetched(state, batches(3)))
     state.seek(1)
-    buffer.sort_out()
+    buffer.sort_parts()
     assert len(buffer) == 0
 
 
@@ -102,15 +102,15 @@ def test_a_paused_part_is_copied_out_of_its_response() -> None:
     responses: Any = Responses()
     slot, state, buffer = Slot(responses), flowing(), FetchBuffer(1 << 20)
     buffer.add(fetched(state, batches(3, 4, 5), slot))
-    slot.release()
+    slot.release_part()
     state.delivered_to(4, -1)
     state.pause(True)
-    buffer.sort_out()
+    buffer.sort_parts()
     assert responses.is_read
     assert buffer.get_next() is None
     assert 0 < buffer.paused_size < len(batches(3, 4, 5))
     state.pause(False)
-    buffer.sort_out()
+    buffer.sort_parts()
     assert offsets(unpacker(buffer).unpack_next()) == list(range(4, 12))
 
 
@@ -122,7 +122,7 @@ def test_paused_parts_beyond_the_limit_are_fetched_again() -> None:
         state.fetch.fetch_from(3)
         buffer.add(fetched(state, batches(3)))
         state.pause(True)
-    buffer.sort_out()
+    buffer.sort_parts()
     assert (first.fetch.offset, second.fetch.offset) == (3, 0)
     assert len(buffer) == 1
 
@@ -236,14 +236,14 @@ async def test_a_small_batch_with_much_in_it_is_left_to_a_thread() -> None:
 
 def test_an_exposed_chunk_tells_how_far_it_went() -> None:
     chunk = unpacked(batches(5))
-    assert [r.offset for r in chunk.take(1, 100, first=True)[0]] == [0]
-    iterator = chunk.expose()
-    assert (chunk.settle(), chunk.delivered) == (0, 1)
+    assert [r.offset for r in chunk.take_records(1, 100, first=True)[0]] == [0]
+    iterator = chunk.expose_records()
+    assert (chunk.count_delivered(), chunk.delivered) == (0, 1)
     assert next(iterator).offset == 1
-    assert (chunk.settle(), chunk.delivered) == (1, 2)
+    assert (chunk.count_delivered(), chunk.delivered) == (1, 2)
     assert chunk.offset_after(2) == 2
     assert [r.offset for r in iterator] == [2, 3, 4]
-    assert chunk.settle() == 3
+    assert chunk.count_delivered() == 3
     assert chunk.offset_after(chunk.delivered) == 5
 
 
@@ -267,8 +267,8 @@ def test_a_part_that_comes_when_its_partition_was_resumed_follows_those_set_asid
     state.pause(True)
     buffer.add(first)
     state.pause(False)
-    buffer.add(second)  # The reader has not called `sort_out` yet.
-    buffer.sort_out()
+    buffer.add(second)  # The reader has not called `sort_parts` yet.
+    buffer.sort_parts()
     assert list(buffer) == [first, second]
     steps = unpacker(buffer)
     assert [*offsets(steps.unpack_next()), *offsets(steps.unpack_next())] == [0, 1, 2, 3]
@@ -280,10 +280,10 @@ def test_a_part_that_comes_when_its_partition_was_paused_follows_those_in_the_qu
     buffer.add(first)
     state.pause(True)
     buffer.add(second)
-    buffer.sort_out()
+    buffer.sort_parts()
     assert list(buffer) == [first, second]
     state.pause(False)
-    buffer.sort_out()
+    buffer.sort_parts()
     assert list(buffer) == [first, second]
     steps = unpacker(buffer)
     assert [*offsets(steps.unpack_next()), *offsets(steps.unpack_next())] == [0, 1, 2, 3]
@@ -302,9 +302,9 @@ def test_parts_of_a_partition_are_read_in_order_whatever_is_paused(events: list[
             buffer.add(part(state, 2 * added))
             added += 1
         elif event == "sort out":
-            buffer.sort_out()
+            buffer.sort_parts()
         else:
-            buffer.sort_out()  # The reader calls this after each change.
+            buffer.sort_parts()  # The reader calls this after each change.
             fetch = buffer.get_next()
             if fetch is not None:
                 if fetch.state is state:

@@ -48,13 +48,13 @@ def session() -> FetchSession:
 
 
 def open_session(session: FetchSession, version: int = BY_ID) -> None:
-    session.request(wanted(T0, T1), version)
-    session.answers(answer(0, 1))
+    session.make_request(wanted(T0, T1), version)
+    session.read_answers(answer(0, 1))
     assert session.state is SessionState.OPEN
 
 
 def test_the_first_request_has_all_partitions(session: FetchSession) -> None:
-    request = session.request(wanted(T0, T1), BY_ID)
+    request = session.make_request(wanted(T0, T1), BY_ID)
     assert (request.session_id, request.session_epoch) == (0, 0)
     assert named(request) == [(0, 0), (1, 0)]
     assert request.rack_id == "here"
@@ -62,11 +62,11 @@ def test_the_first_request_has_all_partitions(session: FetchSession) -> None:
 
 def test_later_requests_have_only_changes(session: FetchSession) -> None:
     open_session(session)
-    request = session.request({**wanted(T0), **wanted(T1, T2, offset=5)}, BY_ID)
+    request = session.make_request({**wanted(T0), **wanted(T1, T2, offset=5)}, BY_ID)
     assert (request.session_id, request.session_epoch) == (7, 1)
     assert named(request) == [(1, 5), (2, 5)]
-    session.answers(answer())
-    request = session.request(wanted(T2, offset=5), BY_ID)
+    session.read_answers(answer())
+    request = session.make_request(wanted(T2, offset=5), BY_ID)
     assert request.session_epoch == 2
     assert named(request) == []
     assert forgotten(request) == [(ID, 0), (ID, 1)]
@@ -74,7 +74,7 @@ def test_later_requests_have_only_changes(session: FetchSession) -> None:
 
 def test_a_topic_created_again_is_forgotten_and_named(session: FetchSession) -> None:
     open_session(session)
-    request = session.request(wanted(T0, T1, topic_id=OTHER_ID), BY_ID)
+    request = session.make_request(wanted(T0, T1, topic_id=OTHER_ID), BY_ID)
     assert forgotten(request) == [(ID, 0), (ID, 1)]
     assert named(request) == [(0, 0), (1, 0)]
     assert request.topics[0].topic_id == OTHER_ID
@@ -83,17 +83,17 @@ def test_a_topic_created_again_is_forgotten_and_named(session: FetchSession) -> 
 def test_a_generation_never_reaches_the_broker(session: FetchSession) -> None:
     open_session(session)
     again = {tp: want._replace(generation=9) for tp, want in wanted(T0, T1).items()}
-    assert named(session.request(again, BY_ID)) == []
-    assert [a.wanted.generation for a in session.answers(answer(0))] == [9]
+    assert named(session.make_request(again, BY_ID)) == []
+    assert [a.wanted.generation for a in session.read_answers(answer(0))] == [9]
 
 
 def test_without_a_session_every_request_has_all_partitions(session: FetchSession) -> None:
-    session.request(wanted(T0), BY_ID)
-    session.answers(answer(0, session_id=0))
-    request = session.request(wanted(T0), BY_ID)
+    session.make_request(wanted(T0), BY_ID)
+    session.read_answers(answer(0, session_id=0))
+    request = session.make_request(wanted(T0), BY_ID)
     assert (request.session_id, request.session_epoch) == (0, 0)
     assert named(request) == [(0, 0)]
-    assert session.final_request() is None
+    assert session.make_final_request() is None
 
 
 @pytest.mark.parametrize(("code", "session_id"), [(70, 0), (71, 7), (106, 7), (-1, 7)])
@@ -101,62 +101,62 @@ def test_a_refused_request_begins_a_new_session(
     session: FetchSession, code: int, session_id: int
 ) -> None:
     open_session(session)
-    session.request(wanted(T0, T1), BY_ID)
+    session.make_request(wanted(T0, T1), BY_ID)
     assert session.on_refusal(code) is (code > 0)
-    request = session.request(wanted(T0, T1), BY_ID)
+    request = session.make_request(wanted(T0, T1), BY_ID)
     assert (request.session_id, request.session_epoch) == (session_id, 0)
     assert len(named(request)) == 2
 
 
 def test_a_lost_response_begins_a_new_session(session: FetchSession) -> None:
     open_session(session)
-    session.request(wanted(T0), BY_ID)
+    session.make_request(wanted(T0), BY_ID)
     session.on_loss()
-    request = session.request(wanted(T0), BY_ID)
+    request = session.make_request(wanted(T0), BY_ID)
     assert (request.session_id, request.session_epoch) == (7, 0)
 
 
 @pytest.mark.fault(20)
 def test_an_unrequested_partition_breaks_the_session(session: FetchSession) -> None:
     open_session(session)
-    session.request(wanted(T0, T1), BY_ID)
-    assert [a.tp for a in session.answers(answer(0, 9))] == [T0]
+    session.make_request(wanted(T0, T1), BY_ID)
+    assert [a.tp for a in session.read_answers(answer(0, 9))] == [T0]
     assert session.state is SessionState.BROKEN
-    session.request(wanted(T0), BY_ID)
-    assert session.answers(answer(0, topic_id=OTHER_ID)) == []
+    session.make_request(wanted(T0), BY_ID)
+    assert session.read_answers(answer(0, topic_id=OTHER_ID)) == []
 
 
 @pytest.mark.fault(20)
 def test_a_partition_that_is_missing_or_there_twice(session: FetchSession) -> None:
-    session.request(wanted(T0, T1), BY_ID)
-    assert [a.tp for a in session.answers(answer(0, 0))] == [T0, T0]
+    session.make_request(wanted(T0, T1), BY_ID)
+    assert [a.tp for a in session.read_answers(answer(0, 0))] == [T0, T0]
     assert session.state is SessionState.BROKEN
 
 
 def test_topics_without_an_id_are_named(session: FetchSession) -> None:
-    assert session.version(wanted(T0), BY_ID) == BY_ID
-    assert session.version(wanted(T0, topic_id=NO_ID), BY_ID) == BY_NAME
+    assert session.choose_version(wanted(T0), BY_ID) == BY_ID
+    assert session.choose_version(wanted(T0, topic_id=NO_ID), BY_ID) == BY_NAME
     open_session(session)
-    request = session.request(wanted(T0, T1, topic_id=NO_ID), BY_NAME)
+    request = session.make_request(wanted(T0, T1, topic_id=NO_ID), BY_NAME)
     assert request.session_epoch == 0
     assert len(named(request)) == 2
-    assert [a.tp for a in session.answers(answer(0, 1))] == [T0, T1]
+    assert [a.tp for a in session.read_answers(answer(0, 1))] == [T0, T1]
 
 
 def test_the_last_request_ends_the_session(session: FetchSession) -> None:
     open_session(session)
-    request = session.final_request()
+    request = session.make_final_request()
     assert request is not None
     assert (request.session_id, request.session_epoch) == (7, -1)
     assert request.max_wait_ms == 0
-    assert session.final_request() is None
+    assert session.make_final_request() is None
 
 
 def test_session_epochs_wrap_around(session: FetchSession) -> None:
     open_session(session)
     session.epoch = 2**31 - 1
-    session.request(wanted(T0, T1), BY_ID)
-    session.answers(answer())
+    session.make_request(wanted(T0, T1), BY_ID)
+    session.read_answers(answer())
     assert session.epoch == 1
 
 
@@ -209,7 +209,7 @@ def test_the_broker_always_knows_what_is_wanted(
             TopicPartition("t", index): Wanted(topic_id, offset, 0)
             for index, (topic_id, offset) in by_index.items()
         }
-        request = session.request(want, BY_ID)
+        request = session.make_request(want, BY_ID)
         if mishap == "evicted":
             broker.partitions.clear()
         if mishap == "lost before":
@@ -232,4 +232,4 @@ def test_the_broker_always_knows_what_is_wanted(
             )
             for tp in told
         ]
-        assert [a.tp for a in session.answers(response)] == told
+        assert [a.tp for a in session.read_answers(response)] == told
