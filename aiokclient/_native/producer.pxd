@@ -41,9 +41,9 @@ cdef class Owner:
     # Append a waiter or a callback to the line.
     cdef int join(self, Waiter waiter) except -1
     # Schedule the waiters and callbacks, in order, for the loop's next iteration.
-    cdef int run(self, object loop) except -1
+    cdef int schedule_all(self, object loop) except -1
     # Wake the tasks that wait for any change. The others stay in the line.
-    cdef int run_changed(self, object loop) except -1
+    cdef int schedule_changed(self, object loop) except -1
     # Schedule the waiters and callbacks that remain after a time slice, before any newer ones.
     cdef int put_off(self, object loop, list waiters) except -1
     # Called when waiters and callbacks that were scheduled together have run.
@@ -67,7 +67,7 @@ cdef class Waiter:
     # Start to wait, also after an earlier wait. The caller must yield the waiter next.
     cdef int begin(self, object loop, Owner owner) except -1
     # Stop waiting.
-    cdef void leave(self) noexcept
+    cdef void stop_waiting(self) noexcept
 
 
 # Return a waiter that stands for a callback.
@@ -87,7 +87,7 @@ cdef class DeliveryBatch(Owner):
     cdef public int64_t append_time
     cdef public int64_t log_start
     cdef public bint done
-    cdef public bint demanded
+    cdef public bint skips_linger
     cdef public bint in_overflow
     cdef public object _hooks
     cdef public object _forwards
@@ -97,12 +97,12 @@ cdef class DeliveryBatch(Owner):
     cdef Py_ssize_t number
     # Raise WrongLoopError or WrongThreadError for a caller in another loop or thread.
     cdef int check_caller(self, object loop) except -1
-    # Make a task wait for any change with this waiter, until `leave`.
+    # Make a task wait for any change with this waiter, until `stop_waiting`.
     cdef int await_by(self, Waiter waiter) except -1
     # Add a callback, which runs after all that were added before it.
     cdef int add_call(self, Waiter waiter, Py_ssize_t index) except -1
     # Move waiters and callbacks to the batches to which their records have moved.
-    cdef int hand_over(self) except -1
+    cdef int hand_over_waiters(self) except -1
 
 
 cdef class BatchState(DeliveryBatch):

@@ -152,7 +152,7 @@ cdef class ArrowRows:
 
     def __cinit__(self, records, int64_t now):
         cdef Py_ssize_t count = records.count
-        which, keys, values, partitions, times, lists, pairs, names, contents = records.buffers()
+        which, keys, values, partitions, times, lists, pairs, names, contents = records.make_buffers()
         self.which, self.partitions = column_of(which, count), column_of(partitions, count)
         self.keys, self.values = column_of(keys, count), column_of(values, count)
         self.times, self.lists = column_of(times, count), column_of(lists, count)
@@ -365,9 +365,9 @@ cdef DeliveryRuns append_rows(SendPath self, ArrowRows rows):
         if index >= 0:
             batch.left -= row.size
             if row.time != batch.stamp:
-                batch.note(index, row.time)
+                batch.store_timestamp(index, row.time)
         else:
-            batch, index = self._accumulator.append(
+            batch, index = self._accumulator.append_record(
                 queue,
                 row.time,
                 bytes_of(&key),

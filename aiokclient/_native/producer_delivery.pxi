@@ -57,7 +57,7 @@ cdef class Delivery:
             raise AttributeError("The delivery was created without its batch.")
         return self._batch, self._index, self._timestamp
 
-    def located(self):
+    def locate_record(self):
         """Return the batch in which the record is now, and its index there."""
         cdef Py_ssize_t index = self._index
         batch = locate(self._batch, &index)
@@ -119,7 +119,7 @@ cdef class Delivery:
         A returned failure counts as retrieved. Raises `asyncio.InvalidStateError` until done.
         """
         cdef Py_ssize_t index = self._index
-        return finished(self, &index).retrieve(index)
+        return finished(self, &index).retrieve_error(index)
 
     def add_done_callback(self, callback, *, context=None):
         """Call `callback(delivery)` from the event loop when the delivery is done.
@@ -188,7 +188,7 @@ cdef DeliveryBatch finished(Delivery delivery, Py_ssize_t *index):
 cdef PyObject *outcome(DeliveryBatch batch, Py_ssize_t index, int64_t timestamp) except NULL:
     """Return the metadata of a record with an outcome, or raise its failure."""
     if batch.error is not None:
-        raise batch.retrieve(index).with_traceback(None)
+        raise batch.retrieve_error(index).with_traceback(None)
     return metadata(batch, index, timestamp)
 
 
@@ -286,7 +286,7 @@ cdef class Waiting(Waiter):
     def close(self):
         """Do what `coroutine.close` does."""
         self.delivery = None
-        self.leave()
+        self.stop_waiting()
 
 
 cdef DeliveryBatch step(Waiting self, Py_ssize_t *index):
@@ -307,7 +307,7 @@ cdef DeliveryBatch step(Waiting self, Py_ssize_t *index):
             self.delivery = None
             return batch
         batch.await_by(self)
-        batch.demand()
+        batch.skip_linger()
         return None
     except BaseException:
         self.close()

@@ -32,12 +32,12 @@ cdef class DeliveryRuns:
 
     def __init__(self, runs=()):
         for run in runs:
-            self.add(run)
+            self.add_run(run)
 
     def __dealloc__(self):
         PyMem_Free(self._runs)
 
-    def add(self, run):
+    def add_run(self, run):
         """Append the deliveries of a run."""
         batch, first, size, timestamp = run
         self.put(batch, first, size, timestamp)
@@ -141,7 +141,7 @@ cdef Delivery made(DeliveryRuns runs, Py_ssize_t run, Py_ssize_t nth):
 
 
 cdef class Gathering:
-    """Two passes over deliveries: `demand` sends their batches, `collect` takes their outcomes.
+    """Two passes over deliveries: `skip_lingers` sends their batches, `collect_outcomes` takes their outcomes.
 
     Each call handles at most `limit` deliveries. It returns None after the last one, True if there
     are more, or a batch for whose outcome the caller must wait first.
@@ -169,7 +169,7 @@ cdef class Gathering:
     def __dealloc__(self):
         _xdecref(self._time)
 
-    def demand(self, Py_ssize_t limit):
+    def skip_lingers(self, Py_ssize_t limit):
         """Send the batches without lingering, because a task waits for them."""
         cdef Py_ssize_t at = self._demanded, end
         cdef object items = self._items
@@ -178,7 +178,7 @@ cdef class Gathering:
         cdef DeliveryBatch batch
         if self._runs is not None:
             for batch in self._runs._batches:
-                demand(batch)
+                skip_linger(batch)
             return None
         end = min(_size(items), at + limit)
         while at < end:
@@ -188,12 +188,12 @@ cdef class Gathering:
                 continue
             self._last = batch = delivery_at(items, at - 1)._batch
             last = <PyObject *>batch
-            demand(batch)
+            skip_linger(batch)
             end = min(_size(items), end)  # Python code that was called may have changed the list.
         self._demanded = at
         return True if at < _size(self._items) else None
 
-    def collect(self, Py_ssize_t limit):
+    def collect_outcomes(self, Py_ssize_t limit):
         """Append the outcomes to `results`, and store the first failure in `failure`."""
         if self._runs is not None:
             return self._collect_runs(limit)
@@ -253,13 +253,13 @@ cdef class Gathering:
         if index < batch.moved:
             batch = locate(batch, &index)
         if not batch.done:
-            demand(batch)
+            skip_linger(batch)
             return batch
         if batch.calls and batch is not self._called:
             self._called = batch  # The callbacks of the batch run first.
             return batch
         if batch.error is not None:
-            error = batch.retrieve(index)
+            error = batch.retrieve_error(index)
             if self.failure is None:
                 self.failure = error
             self.results.append(error)
@@ -304,10 +304,10 @@ cdef inline Delivery delivery_at(object items, Py_ssize_t index):
     return <Delivery>item
 
 
-cdef int demand(DeliveryBatch batch) except -1:
+cdef int skip_linger(DeliveryBatch batch) except -1:
     """Send the batch, and the batches to which its records have moved, without lingering."""
-    batch.demand()
+    batch.skip_linger()
     if batch._forwards is not None:
         for target in batch.targets:
-            demand(target)
+            skip_linger(target)
     return 0

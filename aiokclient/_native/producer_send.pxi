@@ -142,10 +142,10 @@ cdef inline object sent(
     else:
         target = topic_of(self, topic)
     if not self._raw:
-        key, value = self._serialized(topic, key, value, headers)
+        key, value = self._serialize_record(topic, key, value, headers)
     delivery = put(self, target, key, value, partition, timestamp, headers)
     if delivery is None:
-        return self._put(target, key, value, partition, timestamp, headers)
+        return self._append_record(target, key, value, partition, timestamp, headers)
     self._last = delivery
     return delivery
 
@@ -162,7 +162,7 @@ cdef TopicState topic_of(SendPath self, object topic):
     cdef PyObject *found = NULL
     if isinstance(topic, str):  # Anything else may have no hash.
         found = PyDict_GetItemWithError(self._topics, topic)
-    cdef TopicState target = self._topic(topic) if found == NULL else <object>found
+    cdef TopicState target = self._find_topic(topic) if found == NULL else <object>found
     if type(topic) is str:
         self._recent, self._recent_of, self._recent_target = topic, self._topics, target
     return target
@@ -219,9 +219,9 @@ cdef Delivery put(
     if index >= 0:
         batch.left -= size
         if time != batch.stamp:
-            batch.note(index, time)
+            batch.store_timestamp(index, time)
     else:
-        batch, index = self._accumulator.append(queue, time, key, value, headers, size)
+        batch, index = self._accumulator.append_record(queue, time, key, value, headers, size)
     if partition is not None:
         batch.choose_for(index)
     return aiok_delivery_new(deliveries, <PyObject *>batch, index, time)
@@ -287,7 +287,7 @@ cdef QueueState choose(
     if target.sticky is not None and partition is None and self._chooses:
         if key.size < 0 or not self._hashes:
             if target.sticky_left <= 0 or target.sticky.unsendable:
-                self._partitioner.advance(target)
+                self._partitioner.choose_sticky_queue(target)
             target.sticky_left -= size
             return target.sticky
     count = len(target.queues)
@@ -298,7 +298,7 @@ cdef QueueState choose(
         return target.queues[number]
     if key.size >= 0 and self._hashes:
         return target.queues[(aiok_murmur2(key.at, key.size) & 0x7FFFFFFF) % count]
-    queue = self._partitioner.advance(target)
+    queue = self._partitioner.choose_sticky_queue(target)
     target.sticky_left -= size
     return queue
 
@@ -450,10 +450,10 @@ cdef DeliveryRuns append(SendPath self, Row *rows, Py_ssize_t count):
         if index >= 0:
             batch.left -= row.size
             if row.time != batch.stamp:
-                batch.note(index, row.time)
+                batch.store_timestamp(index, row.time)
         else:
             key_object, value_object = <object>row.key, <object>row.value
-            batch, index = self._accumulator.append(
+            batch, index = self._accumulator.append_record(
                 queue, row.time, key_object, value_object, NO_HEADERS, row.size, forced=True
             )
         if row.partition != <PyObject *>None:

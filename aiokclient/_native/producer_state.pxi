@@ -35,15 +35,15 @@ cdef class DeliveryBatch(Owner):
         self.base_offset = base_offset
         self.append_time = append_time
         self.log_start = log_start
-        self._settle()
+        self._mark_done()
 
     def fail(self, error):
         """Fail the records that are still in this batch."""
         self.error = error
         self.unretrieved = self.count - self.moved
-        self._settle()
+        self._mark_done()
 
-    def forward(self, Py_ssize_t count, DeliveryBatch batch not None, Py_ssize_t index):
+    def forward_records(self, Py_ssize_t count, DeliveryBatch batch not None, Py_ssize_t index):
         """Move the next `count` records to `batch`, where they begin at `index`."""
         start = self.moved
         self.moved = start + count
@@ -56,9 +56,9 @@ cdef class DeliveryBatch(Owner):
                 return
         self._forwards.append(FORWARD(start, self.moved, batch, index))
 
-    def emptied(self):
+    def on_emptied(self):
         """Mark the batch as done after all of its records have moved."""
-        self._settle()
+        self._mark_done()
 
     def partition_of(self, Py_ssize_t index):
         """Return the partition of a record, or None if it is not chosen yet."""
@@ -68,7 +68,7 @@ cdef class DeliveryBatch(Owner):
         """Return the timestamp with which a record was sent, or -1 if it was not stored."""
         return -1
 
-    def metadata(self, Py_ssize_t index, int64_t timestamp):
+    def make_metadata(self, Py_ssize_t index, int64_t timestamp):
         """Return the metadata of a written record that was sent with `timestamp`."""
         return owned(metadata(self, index, timestamp))
 
@@ -76,22 +76,22 @@ cdef class DeliveryBatch(Owner):
         """Keep the object that logs the failure when it can no longer be retrieved."""
         self.report = report
 
-    def wake(self):
+    def notify_change(self):
         """Wake all waiting tasks, so that they look for an outcome again."""
-        self.run_changed(self._hooks.loop)
+        self.schedule_changed(self._hooks.loop)
 
-    def _settle(self):
+    def _mark_done(self):
         self.done = True
         if self.line.first == NULL:
             return
         if self.moved:
-            self.hand_over()
+            self.hand_over_waiters()
         if self.calls:
             self._hooks.calling[self] = None
-        self.run(self._hooks.loop)
+        self.schedule_all(self._hooks.loop)
         self._callbacks = None
 
-    cdef int hand_over(self) except -1:
+    cdef int hand_over_waiters(self) except -1:
         cdef PyObject *at = self.line.first
         cdef Waiter waiter
         cdef DeliveryBatch target
@@ -102,19 +102,19 @@ cdef class DeliveryBatch(Owner):
         for waiter in waiters:
             if waiter.delivery is None:
                 continue
-            target, index = waiter.delivery.located()
+            target, index = waiter.delivery.locate_record()
             if target is self:
                 continue
-            waiter.leave()
+            waiter.stop_waiting()
             if waiter.kind == CALL:
                 self.calls -= 1
                 target.add_call(waiter, index)
                 continue
             target.join(waiter)
             if target.done:
-                target.run(target._hooks.loop)
+                target.schedule_all(target._hooks.loop)
             else:
-                target.demand()
+                target.skip_linger()
         return 0
 
     cdef int ran(self) except -1:
@@ -132,22 +132,22 @@ cdef class DeliveryBatch(Owner):
         """The batches to which records of this batch have moved."""
         return [] if self._forwards is None else [forward.batch for forward in self._forwards]
 
-    def locate(self, Py_ssize_t index):
+    def locate_record(self, Py_ssize_t index):
         """Return the batch in which the record is now, and its index there."""
         batch = locate(self, &index)
         return batch, index
 
-    def demand(self):
+    def skip_linger(self):
         """Send the batch without lingering, because a task waits for it."""
-        if not self.demanded:
-            self.demanded = True
+        if not self.skips_linger:
+            self.skips_linger = True
             if not self.done:
-                self._hooks.demand(self)
+                self._hooks.skip_linger(self)
 
-    def wait(self):
+    def add_waiter(self):
         """Return an awaitable, for one task, that is done after any change.
 
-        A task that stops waiting before that must call `leave`.
+        A task that stops waiting before that must call `remove_waiter`.
         """
         cdef Waiter waiter = Waiter.__new__(Waiter)
         self.await_by(waiter)
@@ -163,7 +163,7 @@ cdef class DeliveryBatch(Owner):
         self.check_caller(loop)
         waiter.begin(loop, self)
         if self.done:
-            self.run(loop)
+            self.schedule_all(loop)
         return 0
 
     @property
@@ -177,23 +177,23 @@ cdef class DeliveryBatch(Owner):
             at = (<Waiter>at).after
         return found
 
-    def leave(self, Waiter waiter not None):
+    def remove_waiter(self, Waiter waiter not None):
         """Remove a waiter that was cancelled."""
         if waiter.line == &self.line:
-            waiter.leave()
+            waiter.stop_waiting()
 
     @property
-    def calling(self):
+    def has_callbacks(self):
         """Whether the batch has callbacks that have not run yet."""
         return self.calls > 0
 
-    async def changed(self):
+    async def wait_for_change(self):
         """Wait for a change. If the wait is cancelled, its waiter is removed."""
-        waiter = self.wait()
+        waiter = self.add_waiter()
         try:
             await waiter
         finally:
-            self.leave(waiter)
+            self.remove_waiter(waiter)
 
     def call_when_done(self, delivery, Py_ssize_t index, callback, context=None):
         """See `Delivery.add_done_callback`. `index` is the record's index in this batch."""
@@ -216,7 +216,7 @@ cdef class DeliveryBatch(Owner):
         self.join(waiter)
         if self.done:
             self._hooks.calling[self] = None
-            self.run(self._hooks.loop)
+            self.schedule_all(self._hooks.loop)
         return 0
 
     def drop_callback(self, Py_ssize_t index, callback):
@@ -229,11 +229,11 @@ cdef class DeliveryBatch(Owner):
         found = [] if known is None else [w for w in known if (<Waiter>w)._callback == callback]
         for waiter in found:
             known.remove(waiter)
-            waiter.leave()
+            waiter.stop_waiting()
             self.calls -= 1
         return len(found)
 
-    def retrieve(self, Py_ssize_t index):
+    def retrieve_error(self, Py_ssize_t index):
         """Return the error of a record, or None if it was written. The error is marked as seen."""
         if self.error is not None and self.unretrieved:
             if self._retrieved is None:
@@ -241,10 +241,10 @@ cdef class DeliveryBatch(Owner):
             if not self._retrieved[index]:
                 self._retrieved[index] = 1
                 self.unretrieved -= 1
-                self._hooks.retrieved(self, 1)
+                self._hooks.count_retrieved(self, 1)
         return self.error
 
-    def retrieve_run(self, Py_ssize_t index, Py_ssize_t count):
+    def retrieve_run_error(self, Py_ssize_t index, Py_ssize_t count):
         """Return the error of `count` records, or None if they were written. Mark it as seen."""
         if self.error is not None and self.unretrieved:
             if self._retrieved is None:
@@ -253,7 +253,7 @@ cdef class DeliveryBatch(Owner):
             fresh = count - sum(self._retrieved[index:end])
             self._retrieved[index:end] = b"\x01" * count
             self.unretrieved -= fresh
-            self._hooks.retrieved(self, fresh)
+            self._hooks.count_retrieved(self, fresh)
         return self.error
 
 
@@ -312,7 +312,7 @@ cdef class BatchState(DeliveryBatch):
         self.stamp = -1
         self.stamps = []
 
-    def append(self, Py_ssize_t size, timestamp, key, value, headers):
+    def append_record(self, Py_ssize_t size, timestamp, key, value, headers):
         """Append a record that takes at most `size` bytes. Return its index.
 
         Return -1 if it does not fit in the batch, or if fewer than `size` bytes are reserved.
@@ -324,7 +324,7 @@ cdef class BatchState(DeliveryBatch):
         if index >= 0:
             self.left -= size
             if timestamp != self.stamp:
-                self.note(index, timestamp)
+                self.store_timestamp(index, timestamp)
         return index
 
     def partition_of(self, Py_ssize_t index):
@@ -343,7 +343,7 @@ cdef class BatchState(DeliveryBatch):
         self.chosen_to = index + 1
         return 0
 
-    def note_chosen(self, Py_ssize_t index):
+    def mark_chosen(self, Py_ssize_t index):
         """Store that the application chose the partition of the record with this index."""
         self.choose_for(index)
 
@@ -353,7 +353,7 @@ cdef class BatchState(DeliveryBatch):
             return True
         return any([start <= index < end for start, end in self.chosen_runs or ()])
 
-    def note(self, Py_ssize_t index, int64_t timestamp):
+    def store_timestamp(self, Py_ssize_t index, int64_t timestamp):
         """Store the timestamp of the records from this index on."""
         self.stamp = timestamp
         self.stamps.append((index, timestamp))
@@ -363,7 +363,7 @@ cdef class BatchState(DeliveryBatch):
         cdef Py_ssize_t at = bisect_right(self.stamps, index, key=_index) - 1
         return self.stamps[at][1] if at >= 0 else -1
 
-    def room(self):
+    def compute_room(self):
         """Compute how many of the reserved bytes are left."""
         self.left = self.reserved - self.builder.size
         return self.left

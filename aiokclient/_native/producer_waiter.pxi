@@ -43,13 +43,13 @@ cdef class Owner:
         self.line.last = <PyObject *>waiter
         return 0
 
-    cdef int run(self, object loop) except -1:
+    cdef int schedule_all(self, object loop) except -1:
         cdef Waiter waiter
         cdef bint scheduled = self.woken is not None
         cdef list woken = self.woken if scheduled else []
         while self.line.first != NULL:
             waiter = <Waiter>self.line.first
-            waiter.leave()
+            waiter.stop_waiting()
             if waiter.stage == WAITING:
                 waiter.stage = WOKEN
                 woken.append(waiter)
@@ -59,7 +59,7 @@ cdef class Owner:
             loop.call_soon(resume, loop, woken, self)
         return 0
 
-    cdef int run_changed(self, object loop) except -1:
+    cdef int schedule_changed(self, object loop) except -1:
         cdef Waiter waiter
         cdef PyObject *at = self.line.first
         cdef list woken = []
@@ -67,7 +67,7 @@ cdef class Owner:
             waiter = <Waiter>at
             at = waiter.after
             if waiter.kind == CHANGE and waiter.stage == WAITING:
-                waiter.leave()
+                waiter.stop_waiting()
                 waiter.stage = WOKEN
                 woken.append(waiter)
         if woken:
@@ -90,17 +90,17 @@ cdef class Waiter:
     """A future for one task. It is done when it was woken or cancelled."""
 
     def __dealloc__(self):
-        self.leave()
+        self.stop_waiting()
 
     cdef int begin(self, object loop, Owner owner) except -1:
-        self.leave()
+        self.stop_waiting()
         self._loop = loop
         self._callback = self._context = self._message = None
         self.stage = WAITING
         self._asyncio_future_blocking = True
         return owner.join(self)
 
-    cdef void leave(self) noexcept:
+    cdef void stop_waiting(self) noexcept:
         cdef Line *line = self.line
         if line == NULL:
             return

@@ -67,9 +67,9 @@ class Engine:
             self.ids if self.transactions is None else self.transactions.partitions
         )
         self._ends: list[Callable[[], None]] = []
-        self._measure(self.own_metrics)
+        self._register_gauges(self.own_metrics)
 
-    def _measure(self, own_metrics: OwnMetrics) -> None:
+    def _register_gauges(self, own_metrics: OwnMetrics) -> None:
         own_metrics.gauge("in.flight", lambda: sum(s.in_flight for s in self.senders.values()))
         own_metrics.gauge("metadata.age", lambda: self.cluster.updater.age)
         self.cluster.metrics.add_owner(own_metrics)
@@ -102,7 +102,7 @@ class Engine:
         for end in self._ends:
             end()
         self._ends.clear()
-        self.leaders.stop()
+        self.leaders.stop_searches()
         self.cluster.updater.unwant_topics(self)
         self.accumulator.stop()
         self.own_metrics.end_owner()
@@ -143,7 +143,7 @@ class Engine:
                     "A failed batch could not be removed from the queue of its partition.",
                     extra={"event": "task_died"},
                 )
-                self.accumulator.lose_batch(batch, error)
+                self.accumulator.drop_batch(batch, error)
 
     # -- waiting
 
@@ -161,7 +161,7 @@ class Engine:
         began = time()
         try:
             for batch in waiting:
-                batch.demand()
+                batch.skip_linger()
             for batch in waiting:
                 await settled(batch)
             await self.failures.wait_until_reported()

@@ -62,11 +62,11 @@ class Partitioner:
         self._rng = rng
         self._available: dict[Topic, list[int]] = {}
 
-    def leaders_changed(self, topic: Topic) -> None:
+    def on_leaders_changed(self, topic: Topic) -> None:
         """Handle new partitions of a topic, or new leaders of its partitions."""
         self._available.pop(topic, None)
 
-    def choose(self, topic: Topic, key: bytes | None, size: int) -> PartitionQueue:
+    def choose_queue(self, topic: Topic, key: bytes | None, size: int) -> PartitionQueue:
         """Return the queue for a record of `size` bytes for which no partition was given."""
         if self.is_chosen_by_function:
             queue = self._call_function(topic, key)
@@ -76,16 +76,16 @@ class Partitioner:
             # The same as Java's client computes, so that the records of a key stay in order
             # whichever client sends them.
             return topic.queues[to_positive(murmur2(key)) % len(topic.queues)]
-        return topic.take_sticky(size) or self.advance(topic, size)
+        return topic.take_sticky(size) or self.choose_sticky_queue(topic, size)
 
-    def advance(self, topic: Topic, size: int = 0) -> PartitionQueue:
+    def choose_sticky_queue(self, topic: Topic, size: int = 0) -> PartitionQueue:
         """Choose another partition for the records without a key, and return its queue.
 
         `size` is the number of bytes of the record that goes there first.
         """
         queues = self._find_candidates(topic.queues)
         queue = queues[0] if len(queues) == 1 else self._draw_queue(queues)
-        topic.stick_to(queue, self._sticky_bytes - size)
+        topic.stick_to_queue(queue, self._sticky_bytes - size)
         return queue
 
     def _find_candidates(self, queues: Sequence[PartitionQueue]) -> Sequence[PartitionQueue]:

@@ -100,8 +100,8 @@ class SendPath(Generic[K, V]):
     `send` checks its arguments, finds the topic, serializes key and value, and appends the record
     to a batch. The native twin takes the place of this class, so that no Python function runs
     between the application and the batch. It appends the record itself if the topic is known, key
-    and value are bytes, and the open batch has room. In all other cases, it calls the same `_put`
-    as this class.
+    and value are bytes, and the open batch has room. In all other cases, it calls the same
+    `_append_record` as this class.
     """
 
     _usable: bool
@@ -126,11 +126,11 @@ class SendPath(Generic[K, V]):
     if TYPE_CHECKING:
 
         def _check(self) -> None: ...
-        def _topic(self, name: str) -> Topic: ...
-        def _serialized(
+        def _find_topic(self, name: str) -> Topic: ...
+        def _serialize_record(
             self, topic: str, key: K | None, value: V | None, headers: Headers
         ) -> tuple[Any, Any]: ...
-        def _put(
+        def _append_record(
             self,
             topic: Topic,
             key: Any,
@@ -173,12 +173,12 @@ class SendPath(Generic[K, V]):
         except TypeError:  # It has no hash, so it is no topic.
             target = None
         if target is None:
-            target = self._topic(topic)
+            target = self._find_topic(topic)
         raw_key: Any = key
         raw_value: Any = value
         if not self._raw:
-            raw_key, raw_value = self._serialized(topic, key, value, headers)
-        return self._put(target, raw_key, raw_value, partition, timestamp, headers)
+            raw_key, raw_value = self._serialize_record(topic, key, value, headers)
+        return self._append_record(target, raw_key, raw_value, partition, timestamp, headers)
 
     def send_many(self, topic: str, values: Sequence[Any]) -> Sequence[Delivery]:
         """Send all records of a sequence or none, and return their deliveries in the same order.
@@ -195,7 +195,7 @@ class SendPath(Generic[K, V]):
 
         `drain()` waits until it has left the queue.
         """
-        return self._last is not None and self._last.located()[0].in_overflow
+        return self._last is not None and self._last.locate_record()[0].in_overflow
 
 
 PythonSendPath = SendPath
@@ -278,10 +278,12 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         were sent before may still be delivered.
         """
         self._check()
-        engine = self._required_engine()
+        engine = self._require_engine()
         if engine.transactions is not None:
             engine.transactions.require_open("send_all()")
-        return await bulk.SendAll(self, engine.accumulator, engine.failures, topic).run(items)
+        return await bulk.SendAll(self, engine.accumulator, engine.failures, topic).send_items(
+            items
+        )
 
     def send_threadsafe(
         self,
@@ -357,7 +359,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         deliveries do. Cancelling it changes nothing.
         """
         self._check()
-        await self._required_engine().flush()
+        await self._require_engine().flush()
 
     async def drain(self, topic: str | None = None, partition: int | None = None) -> None:
         """Wait until the record sent last has left the overflow queue or has its outcome.
@@ -377,8 +379,8 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         self._check()
         try:
             if topic is not None:
-                target, partition = self._partition_to_wait_for(topic, partition)
-                if await self._required_engine().wait_for_room(target, partition):
+                target, partition = self._find_partition_to_drain(topic, partition)
+                if await self._require_engine().wait_for_room(target, partition):
                     self._check()
                     self._yielded_at = self._clock.monotonic()
                     return
@@ -386,8 +388,8 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
                 raise ArgumentTypeError("drain() takes a partition only with its topic.")
             elif self._last is not None and self.full:
                 last = self._last
-                while (batch := last.located()[0]).in_overflow and not batch.done:
-                    await batch.changed()
+                while (batch := last.locate_record()[0]).in_overflow and not batch.done:
+                    await batch.wait_for_change()
                 self._check()
                 self._yielded_at = self._clock.monotonic()
                 return
@@ -398,10 +400,12 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             count_cancelled(error, self)
             raise
 
-    def _partition_to_wait_for(self, topic: str, partition: int | None) -> tuple[Topic, int | None]:
+    def _find_partition_to_drain(
+        self, topic: str, partition: int | None
+    ) -> tuple[Topic, int | None]:
         """Return the topic and the partition for whose room `drain` waits."""
         require_topic(topic)
-        target = self._required_engine().find_topic(topic)
+        target = self._require_engine().find_topic(topic)
         try:
             return target, None if partition is None else self._require_partition(target, partition)
         except TypeError as error:
@@ -418,8 +422,8 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         """
         self._check()
         require_topic(topic)
-        target, patience_s = self._required_engine().find_topic(topic), self._seconds(timeout)
-        await self._required_engine().wait_while_open(self._prepare(target, patience_s))
+        target, patience_s = self._require_engine().find_topic(topic), self._seconds(timeout)
+        await self._require_engine().wait_while_open(self._prepare_topic(target, patience_s))
 
     async def partitions_for(
         self, topic: str, timeout: float | None = None
@@ -438,12 +442,12 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         async def read() -> None:
             partitions.append(await partitions_of(updater, topic, patience_s))
 
-        await self._required_engine().wait_while_open(read())
+        await self._require_engine().wait_while_open(read())
         return partitions[0]
 
-    async def _prepare(self, topic: Topic, patience_s: float) -> None:
+    async def _prepare_topic(self, topic: Topic, patience_s: float) -> None:
         deadline = self._clock.monotonic() + patience_s
-        engine = self._required_engine()
+        engine = self._require_engine()
         with engine.own_metrics.time_block("metadata.seconds", self._clock):
             await engine.wait_until_known(topic, patience_s)
         for prepare in preparations(self._options.key_serializer, self._options.value_serializer):
@@ -477,7 +481,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         # Most programs have no transactions, so this class is imported only when it is needed.
         from aiokclient.producer.transaction.transaction import Transaction
 
-        return Transaction(self, self._required_transactions("transaction()"))
+        return Transaction(self, self._require_transactions("transaction()"))
 
     @property
     def last_transaction(self) -> Transaction | None:
@@ -507,7 +511,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         member is no longer in its group, the producer must be restarted.
         """
         self._check()
-        manager = self._required_transactions("send_offsets_to_transaction()")
+        manager = self._require_transactions("send_offsets_to_transaction()")
         wanted = as_offsets(offsets)
         require_group_metadata(group_metadata)
         manager.require_open("send_offsets_to_transaction()")
@@ -527,7 +531,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         `transaction_timeout_ms`; then the cancellation is raised.
         """
         self._check()
-        manager = self._required_transactions("commit_transaction()")
+        manager = self._require_transactions("commit_transaction()")
         last, seconds = self._last_transaction, None if timeout is None else self._seconds(timeout)
         if last is None:
             manager.require_open("commit_transaction()")
@@ -551,7 +555,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         committed offsets.
         """
         self._check()
-        manager = self._required_transactions("abort_transaction()")
+        manager = self._require_transactions("abort_transaction()")
         transaction = self._last_transaction
         if transaction is not None:
             transaction.on_abort_requested()
@@ -583,7 +587,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         self._check()
         # Another task may have begun a transaction before this one continues after the restart.
         last = self._last_transaction
-        await self._required_transactions("restart()").restart()
+        await self._require_transactions("restart()").restart()
         if last is not None:
             await last.rewind_consumers(self._seconds(None), is_final=True)
 
@@ -596,8 +600,8 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             troubles.append("the transactional producer needs a restart()")
         return troubles
 
-    def _required_transactions(self, call: str) -> TransactionManager:
-        manager = self._required_engine().transactions
+    def _require_transactions(self, call: str) -> TransactionManager:
+        manager = self._require_engine().transactions
         if manager is None:
             raise IllegalStateError(
                 f"{call} needs a transactional producer. Set transactional_id, a name that no "
@@ -625,7 +629,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         self._hashes = not config.partitioner_ignore_keys
         self._chooses = config.partitioner is None
 
-    def _send_through(self, engine: Engine) -> None:
+    def _use_engine(self, engine: Engine) -> None:
         """Send records through this engine from now on."""
         self._engine = engine
         self._accept_records(engine.transactions is None)
@@ -635,16 +639,16 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
 
     def _accept_records(self, accept: bool) -> None:
         """Accept records from now on, or refuse them because no transaction is open."""
-        self._topics = self._required_engine().leaders.topics if accept else {}
+        self._topics = self._require_engine().leaders.topics if accept else {}
 
-    def _required_engine(self) -> Engine:
+    def _require_engine(self) -> Engine:
         assert self._engine is not None
         return self._engine
 
     def _send_errors(self) -> SendErrors:
-        return self._required_engine().accumulator.errors
+        return self._require_engine().accumulator.errors
 
-    def _topic(self, name: str) -> Topic:
+    def _find_topic(self, name: str) -> Topic:
         """Return the topic with this name. Raise an error if nothing can be sent to it now.
 
         While a transactional producer has no open transaction, `_topics` is empty, so that this
@@ -653,13 +657,13 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         topic = self._topics.get(name) if isinstance(name, str) else None
         if topic is None:
             require_topic(name)
-            engine = self._required_engine()
+            engine = self._require_engine()
             if engine.transactions is not None:
                 engine.transactions.require_open("send()")
             topic = engine.find_topic(name)
         return topic
 
-    def _serialized(
+    def _serialize_record(
         self, topic: str, key: K | None, value: V | None, headers: Headers
     ) -> tuple[Any, Any]:
         raw_key: Any = key
@@ -671,7 +675,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             raw_value = self._value_serializer(topic, value, headers)
         return raw_key, raw_value
 
-    def _put(
+    def _append_record(
         self,
         topic: Topic,
         key: Any,
@@ -681,7 +685,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         headers: Headers,
     ) -> Delivery:
         """Append a serialized record to a batch of its partition."""
-        engine = self._required_engine()
+        engine = self._require_engine()
         try:
             if timestamp is not None:
                 timestamp = bulk.as_timestamp(timestamp)
@@ -699,21 +703,21 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             elif partition is not None:
                 queue = engine.leaders.queue_of(topic, partition)
             else:
-                queue = engine.leaders.partitioner.choose(topic, key, size)
+                queue = engine.leaders.partitioner.choose_queue(topic, key, size)
             batch = queue.open
             index = -1
             if batch is not None:
-                index = batch.append(size, timestamp, key, value, headers)
+                index = batch.append_record(size, timestamp, key, value, headers)
             if batch is None or index < 0:
-                batch, index = engine.accumulator.append(
+                batch, index = engine.accumulator.append_record(
                     queue, timestamp, key, value, headers, size
                 )
         except (TypeError, AttributeError, ValueError) as error:
-            raise self._describe_unfit(topic.name, error, headers, key, value) from error
+            raise self._make_encoding_error(topic.name, error, headers, key, value) from error
         if batch.explicit is not None:
             batch.choose_partitions(-1 if partition is None else partition)
         elif partition is not None:
-            batch.note_chosen(index)
+            batch.mark_chosen(index)
         delivery = self._last = Delivery(batch, index, timestamp)
         return delivery
 
@@ -743,7 +747,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             )
         return partition
 
-    def _describe_unfit(
+    def _make_encoding_error(
         self, topic: str, error: Exception, headers: Headers, key: Any = None, value: Any = None
     ) -> SerializationError:
         kind = SerializationError
@@ -763,8 +767,8 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
     def _send_many(self, topic: str, values: Sequence[Any]) -> Sequence[Delivery]:
         """See `SendPath.send_many`."""
         self._check()
-        target = self._topic(topic)
-        engine = self._required_engine()
+        target = self._find_topic(topic)
+        engine = self._require_engine()
         partitioner = engine.leaders.partitioner
         if not isinstance(values, Sequence):
             raise ArgumentTypeError(
@@ -798,8 +802,8 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
 
     def _prepare_record(self, record: ProducerRecord) -> bulk.Prepared:
         topic, value, key, partition, timestamp, headers = record
-        target = self._topic(topic)
-        key, value = self._serialized(topic, key, value, headers)
+        target = self._find_topic(topic)
+        key, value = self._serialize_record(topic, key, value, headers)
         try:
             # Copies, because nothing may change or fail after the first record was appended.
             key, value = bulk.as_bytes(key), bulk.as_bytes(value)
@@ -812,7 +816,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             if partition is not None:
                 partition = self._require_partition(target, partition)
         except (TypeError, AttributeError, ValueError) as error:
-            raise self._describe_unfit(topic, error, headers, key, value) from error
+            raise self._make_encoding_error(topic, error, headers, key, value) from error
         return self._place_record(target, key, value, partition, timestamp, headers, size)
 
     def _place_record(
@@ -828,11 +832,11 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         """Choose the partition and the timestamp of a checked record, if they are not given."""
         queue: PartitionQueue = target.undesignated
         if target.known:
-            partitioner = self._required_engine().leaders.partitioner
+            partitioner = self._require_engine().leaders.partitioner
             if partition is None:
-                queue = partitioner.choose(target, key, size)
+                queue = partitioner.choose_queue(target, key, size)
             else:
-                queue = self._required_engine().leaders.queue_of(target, partition)
+                queue = self._require_engine().leaders.queue_of(target, partition)
         if timestamp is None:
             timestamp = self._clock.time_ms()
         at = -1 if partition is None else partition
@@ -848,7 +852,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             self._supervisor,
             anchor,
         )
-        self._send_through(engine)
+        self._use_engine(engine)
         if engine.transactions is not None:
             if wait:
                 await engine.transactions.start(self._seconds(None))
@@ -861,7 +865,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
 
         It is logged when the last delivery of the batch is garbage-collected.
         """
-        if self._last is not None and self._last.located()[0] is batch:
+        if self._last is not None and self._last.locate_record()[0] is batch:
             self._last = None
 
     async def _shutdown(self, graceful: bool, timeout: float) -> None:

@@ -199,7 +199,7 @@ class ArrowRecords:
 
     # -- for native code
 
-    def buffers(self) -> tuple[Buffers | None, ...]:
+    def make_buffers(self) -> tuple[Buffers | None, ...]:
         """Return the columns for topic indices, keys, values, partitions, times, and headers.
 
         Headers have four columns: the lists, the validity of their items (as a column of integers,
@@ -358,11 +358,11 @@ def _pyarrow() -> Any:
 def send_rows(producer: Producer[Any, Any], topic: str | None, batch: Any) -> Sequence[Delivery]:
     """See `Producer.send_arrow`."""
     producer._check()
-    engine = producer._required_engine()
+    engine = producer._require_engine()
     if topic is not None:
-        producer._topic(topic)
+        producer._find_topic(topic)
     records = ArrowRecords(topic, batch)
-    targets = [producer._topic(name) for name in records.topics]
+    targets = [producer._find_topic(name) for name in records.topics]
     if not records.count:
         return []
     deliveries = None

@@ -169,7 +169,7 @@ def send_values(
     """
     queue = topic.undesignated
     if topic.known:
-        queue = partitioner.choose(topic, None, 0)
+        queue = partitioner.choose_queue(topic, None, 0)
     accumulator.require_room({queue: (total, len(values))})
     deliveries = Deliveries()
     start, count = 0, len(values)
@@ -179,13 +179,13 @@ def send_values(
         total -= batch.builder.size - (before if index else BATCH_OVERHEAD)
         if batch.explicit is not None:
             batch.choose_partitions(-1, taken)
-        deliveries.add(Run(batch, index, taken, timestamp))
+        deliveries.add_run(Run(batch, index, taken, timestamp))
         start += taken
         if start < count:
             accumulator.close_batch(queue)
             topic.leave_sticky()
             if topic.known:
-                queue = partitioner.choose(topic, None, 0)
+                queue = partitioner.choose_queue(topic, None, 0)
     return deliveries
 
 
@@ -203,14 +203,14 @@ def send_prepared(
         needs[record.queue] = size + record.size, count + 1
     accumulator.require_room(needs, are_rows=are_rows)
     deliveries = Deliveries()
-    append: Callable[..., Any] = accumulator.append
+    append: Callable[..., Any] = accumulator.append_record
     for queue, timestamp, key, value, headers, partition, size in records:
         batch, index = append(queue, timestamp, key, value, headers, size, forced=True)
         if batch.explicit is not None:
             batch.choose_partitions(partition)
         elif partition >= 0:
-            batch.note_chosen(index)
-        deliveries.add(Run(batch, index, 1, timestamp))
+            batch.mark_chosen(index)
+        deliveries.add_run(Run(batch, index, 1, timestamp))
     return deliveries
 
 
@@ -236,17 +236,17 @@ class SendAll:
         """Whether the failure of a delivery is being raised."""
         self._count = 0
 
-    async def run(self, items: Iterable[Any] | AsyncIterable[Any]) -> int:
+    async def send_items(self, items: Iterable[Any] | AsyncIterable[Any]) -> int:
         """See `Producer.send_all`."""
         try:
-            return await self._run(items)
+            return await self._send_all_items(items)
         except KafkaError:
             if self._told:
                 for run in self._waiting:
                     retrieve(run)  # The caller has no deliveries and sees only this one error.
             raise
 
-    async def _run(self, items: Iterable[Any] | AsyncIterable[Any]) -> int:
+    async def _send_all_items(self, items: Iterable[Any] | AsyncIterable[Any]) -> int:
         if isinstance(items, AsyncIterable):
             await self._send_stream(items)
         elif isinstance(items, Iterable):
@@ -264,18 +264,18 @@ class SendAll:
         with anyio.CancelScope() as scope:
 
             def look(end: KafkaError | None) -> None:
-                self._end = self._end or end or self._failure()
+                self._end = self._end or end or self._find_failure()
                 if self._end is not None:
                     scope.cancel()
 
             with self._failures.watch_failures(look):
                 async for item in items:
-                    await self._send_one(item)
+                    await self._send_item(item)
         if scope.cancelled_caught and self._end is not None:
             self._failures.on_final_seen()
             raise self._end.with_traceback(None)
 
-    def _failure(self) -> KafkaError | None:
+    def _find_failure(self) -> KafkaError | None:
         """Return the first failure among the records that were sent."""
         try:
             for run in self._waiting:
@@ -293,17 +293,17 @@ class SendAll:
 
     async def _send_chunk(self, chunk: list[Any]) -> None:
         if len(chunk) == 1:
-            await self._send_one(chunk[0])
+            await self._send_item(chunk[0])
             return
         try:
             deliveries = self._producer.send_many(self._topic, chunk)
         except BufferExhaustedError:
             for item in chunk:
-                await self._send_one(item)
+                await self._send_item(item)
         else:
             await self._note_sent(deliveries)
 
-    async def _send_one(self, item: Any) -> None:
+    async def _send_item(self, item: Any) -> None:
         record = as_record(self._topic, item)
         while True:
             try:
@@ -345,7 +345,7 @@ def parts_of(run: Run) -> list[Run]:
     batch, first, size, timestamp = run
     if first >= batch.moved:
         return [run]
-    return [Run(*batch.locate(index), 1, timestamp) for index in range(first, first + size)]
+    return [Run(*batch.locate_record(index), 1, timestamp) for index in range(first, first + size)]
 
 
 def delivered(run: Run) -> bool:
@@ -354,7 +354,7 @@ def delivered(run: Run) -> bool:
     if not all(part.batch.done for part in parts):
         return False
     for batch, first, size, _ in parts:
-        error = batch.retrieve_run(first, size)
+        error = batch.retrieve_run_error(first, size)
         if error is not None:
             raise error.with_traceback(None)
     return True
@@ -365,7 +365,7 @@ def retrieve(run: Run) -> None:
     for part in parts_of(run):
         batch, first, size, timestamp = part
         if batch.done:
-            batch.retrieve_run(first, size)
+            batch.retrieve_run_error(first, size)
         else:
             Delivery(batch, first, timestamp).add_done_callback(partial(_retrieve_later, part))
 

@@ -35,9 +35,9 @@ class DeliveryRuns:
         self._runs: list[Run] = []
         self._ends: list[int] = []
         for run in runs:
-            self.add(run)
+            self.add_run(run)
 
-    def add(self, run: Run) -> None:
+    def add_run(self, run: Run) -> None:
         """Append the deliveries of a run, which are consecutive records of one batch."""
         self._runs.append(run)
         self._ends.append(len(self) + run.size)
@@ -111,7 +111,7 @@ def _joined(deliveries: Iterable[Delivery]) -> Iterator[Run]:
 
 
 class Gathering:
-    """The two passes of `gather`: `demand` sends all batches, and `collect` takes the outcomes.
+    """The two passes of `gather`: `skip_lingers` sends all batches, `collect_outcomes` follows.
 
     Each call of these methods is one step, which handles about `limit` deliveries. The call returns
     None when all deliveries are handled, True if there are more, or a batch if the next step must
@@ -132,7 +132,7 @@ class Gathering:
         self._called: DeliveryBatch | None = None
         """The last batch whose callbacks were waited for."""
 
-    def demand(self, limit: int) -> bool | None:
+    def skip_lingers(self, limit: int) -> bool | None:
         """Send the batches without lingering, because a task waits for them."""
         seen = 0
         for batch, _, count, _ in self._to_demand:
@@ -144,7 +144,7 @@ class Gathering:
                 return True
         return None
 
-    def collect(self, limit: int) -> bool | DeliveryBatch | None:
+    def collect_outcomes(self, limit: int) -> bool | DeliveryBatch | None:
         """Append outcomes to `results`."""
         seen = 0
         while seen < limit:
@@ -156,24 +156,26 @@ class Gathering:
                 _demand(batch)
                 self._next.append(run)
                 return batch
-            if batch.calling and batch is not self._called:
+            if batch.has_callbacks and batch is not self._called:
                 self._called = batch  # Callbacks that were added earlier must run first.
                 self._next.append(run)
                 return batch
             if index < batch.moved:
                 self._next += [
-                    Run(*batch.locate(at), 1, timestamp)
+                    Run(*batch.locate_record(at), 1, timestamp)
                     for at in range(index + count - 1, index - 1, -1)
                 ]
                 continue
-            self._append(run)
+            self._append_outcomes(run)
             seen += count
         return True
 
-    def _append(self, run: Run) -> None:
+    def _append_outcomes(self, run: Run) -> None:
         """Append the outcomes of a run whose batch has its outcome."""
         batch, index, count, timestamp = run
-        error = batch.retrieve(index) if count == 1 else batch.retrieve_run(index, count)
+        error = (
+            batch.retrieve_error(index) if count == 1 else batch.retrieve_run_error(index, count)
+        )
         if error is not None:
             self.failure = self.failure or error
             self.results.extend(repeat(error, count))
@@ -190,20 +192,20 @@ class Gathering:
 
 
 def _demand(batch: DeliveryBatch) -> None:
-    batch.demand()
+    batch.skip_linger()
     for target in batch.targets:
         _demand(target)
 
 
 async def gathered(work: Gathering, clock: Clock, *, return_exceptions: bool) -> list[Any]:
     """Take all steps of a gathering. Yield to the event loop every few milliseconds."""
-    for step in (work.demand, work.collect):
+    for step in (work.skip_lingers, work.collect_outcomes):
         strides, until = 0, clock.monotonic() + SLICE_S
         while (found := step(STRIDE)) is not None:
             strides += 1
             if found is not True:
                 assert found
-                await found.changed()
+                await found.wait_for_change()
             elif strides % SLICE_STRIDES == 0 or clock.monotonic() >= until:
                 await asyncio.sleep(0)
                 until = clock.monotonic() + SLICE_S

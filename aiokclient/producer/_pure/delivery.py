@@ -77,7 +77,7 @@ class Waiter:
         self.owner = owner
         self.delivery = delivery
 
-    def leave(self) -> None:
+    def stop_waiting(self) -> None:
         """Stop waiting."""
         self.owner._line.pop(self, None)
 
@@ -114,22 +114,22 @@ class Owner:
         self._callbacks: dict[int, list[DeliveryCallback]] = {}
         """The callbacks that wait for the outcome, by the index of their record."""
 
-    def demand(self) -> None:
-        """See `DeliveryBatch.demand`."""
+    def skip_linger(self) -> None:
+        """See `DeliveryBatch.skip_linger`."""
         raise NotImplementedError
 
-    def run(self) -> None:
+    def schedule_all(self) -> None:
         """Schedule the waiters and callbacks, in order, for the loop's next iteration."""
         if self.calls:
             self._hooks.calling[self] = None
         line, self._line, self._callbacks = self._line, {}, {}
         for entry in line:
             if isinstance(entry, DeliveryCallback):
-                self._schedule(entry)
+                self._schedule_callback(entry)
             elif not entry.future.done():
                 entry.future.set_result(None)
 
-    def wake(self) -> None:
+    def notify_change(self) -> None:
         """Wake the tasks that wait for any change."""
         for entry in list(self._line):
             if isinstance(entry, Waiter) and entry.delivery is None:
@@ -137,30 +137,30 @@ class Owner:
                 if not entry.future.done():
                     entry.future.set_result(None)
 
-    def hand_over(self) -> None:
+    def hand_over_waiters(self) -> None:
         """Move waiters and callbacks to the batches to which their records have moved."""
         for entry in list(self._line):
             if entry.delivery is None:
                 continue
-            target, index = entry.delivery.located()
+            target, index = entry.delivery.locate_record()
             if target is self:
                 continue
             del self._line[entry]
             if isinstance(entry, DeliveryCallback):
                 self.calls -= 1
-                target._add(entry, index)
+                target._add_callback(entry, index)
             elif not target.done:
                 entry.owner = target
                 target._line[entry] = None
-                target.demand()
+                target.skip_linger()
             elif not entry.future.done():
                 entry.future.set_result(None)
 
-    def _schedule(self, call: DeliveryCallback) -> None:
+    def _schedule_callback(self, call: DeliveryCallback) -> None:
         # As asyncio.Future does: the callback runs in the context in which it was added.
-        self._hooks.loop.call_soon(self._run, call, context=call.context)
+        self._hooks.loop.call_soon(self._run_callback, call, context=call.context)
 
-    def _run(self, call: DeliveryCallback) -> None:
+    def _run_callback(self, call: DeliveryCallback) -> None:
         try:
             call.callback(call.delivery)
         finally:
@@ -168,10 +168,10 @@ class Owner:
             if not self.calls:
                 self._hooks.calling.pop(self, None)
 
-    def wait(self, delivery: Delivery | None = None) -> Waiter:
+    def add_waiter(self, delivery: Delivery | None = None) -> Waiter:
         """Return a waiter for one task. Its future is done after a change.
 
-        A task that stops waiting before that must call `leave`.
+        A task that stops waiting before that must call `stop_waiting`.
         """
         self.check_caller()
         waiter = Waiter(self._hooks.loop.create_future(), self, delivery)
@@ -189,20 +189,20 @@ class Owner:
         return [entry for entry in self._line if isinstance(entry, Waiter)]
 
     @property
-    def calling(self) -> bool:
+    def has_callbacks(self) -> bool:
         """Whether the batch has callbacks that have not run yet."""
         return self.calls > 0
 
-    async def changed(self) -> None:
+    async def wait_for_change(self) -> None:
         """Wait for a change. If the wait is cancelled, its waiter is removed."""
         if self.done:
             await asyncio.sleep(0)  # Callbacks that were added earlier must run first.
             return
-        waiter = self.wait()
+        waiter = self.add_waiter()
         try:
             await waiter.future
         finally:
-            waiter.leave()
+            waiter.stop_waiting()
 
     def call_when_done(
         self,
@@ -217,13 +217,13 @@ class Owner:
             refuse_caller(self._hooks, loop is None)
         if context is None:
             context = contextvars.copy_context()
-        self._add(DeliveryCallback(delivery, callback, context), index)
+        self._add_callback(DeliveryCallback(delivery, callback, context), index)
 
-    def _add(self, call: DeliveryCallback, index: int) -> None:
+    def _add_callback(self, call: DeliveryCallback, index: int) -> None:
         self.calls += 1
         if self.done:
             self._hooks.calling[self] = None
-            self._schedule(call)
+            self._schedule_callback(call)
             return
         self._callbacks.setdefault(index, []).append(call)
         self._line[call] = None
@@ -251,10 +251,10 @@ class DeliveryHooks(Protocol):
     calling: dict[Any, None]
     """The batches that are done but have callbacks that have not run yet."""
 
-    def demand(self, batch: DeliveryBatch) -> None:
+    def skip_linger(self, batch: DeliveryBatch) -> None:
         """Send this batch as soon as possible, because a task waits for it."""
 
-    def retrieved(self, batch: DeliveryBatch, count: int) -> None:
+    def count_retrieved(self, batch: DeliveryBatch, count: int) -> None:
         """Count `count` more failures of the batch as retrieved by the application."""
 
 
@@ -294,13 +294,13 @@ class DeliveryBatch(Owner):
         "append_time",
         "base_offset",
         "count",
-        "demanded",
         "error",
         "in_overflow",
         "log_start",
         "moved",
         "partition",
         "report",
+        "skips_linger",
         "topic",
         "unretrieved",
     )
@@ -312,7 +312,7 @@ class DeliveryBatch(Owner):
         self.count = 0
         self.moved = 0
         """Index of the first record that has not moved to another batch."""
-        self.demanded = False
+        self.skips_linger = False
         self.in_overflow = False
         """Whether the batch is in the overflow queue."""
         self.error: KafkaError | None = None
@@ -335,19 +335,19 @@ class DeliveryBatch(Owner):
         self.base_offset = base_offset
         self.append_time = append_time
         self.log_start = log_start
-        self._settle()
+        self._mark_done()
 
     def fail(self, error: KafkaError) -> None:
         """Fail the records that are still in this batch."""
         self.error = error
         self.unretrieved = self.count - self.moved
-        self._settle()
+        self._mark_done()
 
     def keep_report(self, report: object) -> None:
         """Keep the object that logs the failure when it can no longer be retrieved."""
         self.report = report
 
-    def forward(self, count: int, batch: DeliveryBatch, index: int) -> None:
+    def forward_records(self, count: int, batch: DeliveryBatch, index: int) -> None:
         """Move the next `count` records to `batch`, where they begin at `index`."""
         start = self.moved
         self.moved = start + count
@@ -360,9 +360,9 @@ class DeliveryBatch(Owner):
                 return
         self._forwards.append(Forward(start, self.moved, batch, index))
 
-    def emptied(self) -> None:
+    def on_emptied(self) -> None:
         """Mark the batch as done after all of its records have moved."""
-        self._settle()
+        self._mark_done()
 
     def partition_of(self, index: int) -> int | None:
         """Return the partition of a record, or None if it is not chosen yet."""
@@ -372,7 +372,7 @@ class DeliveryBatch(Owner):
         """Return the timestamp with which a record was sent, or -1 if it was not stored."""
         return -1
 
-    def metadata(self, index: int, timestamp: int) -> RecordMetadata:
+    def make_metadata(self, index: int, timestamp: int) -> RecordMetadata:
         """Return the metadata of a written record that was sent with `timestamp`."""
         base, partition = self.base_offset, self.partition
         assert partition is not None
@@ -382,11 +382,11 @@ class DeliveryBatch(Owner):
         made._answer = encode_answer(self.append_time, self.log_start)
         return made
 
-    def _settle(self) -> None:
+    def _mark_done(self) -> None:
         self.done = True
         if self.moved:
-            self.hand_over()
-        self.run()
+            self.hand_over_waiters()
+        self.schedule_all()
 
     # -- what the user's handles do
 
@@ -400,7 +400,7 @@ class DeliveryBatch(Owner):
         """Return the batches to which records of this batch have moved."""
         return [] if self._forwards is None else [f.batch for f in self._forwards]
 
-    def locate(self, index: int) -> tuple[DeliveryBatch, int]:
+    def locate_record(self, index: int) -> tuple[DeliveryBatch, int]:
         """Return the batch in which the record is now, and its index there."""
         batch = self
         while index < batch.moved:
@@ -410,14 +410,14 @@ class DeliveryBatch(Owner):
             batch, index = found.batch, found.first + index - found.start
         return batch, index
 
-    def demand(self) -> None:
+    def skip_linger(self) -> None:
         """Send the batch without lingering, because a task waits for it."""
-        if not self.demanded:
-            self.demanded = True
+        if not self.skips_linger:
+            self.skips_linger = True
             if not self.done:
-                self._hooks.demand(self)
+                self._hooks.skip_linger(self)
 
-    def retrieve(self, index: int) -> KafkaError | None:
+    def retrieve_error(self, index: int) -> KafkaError | None:
         """Return the error of a record, or None if it was written. The error is marked as seen."""
         error = self.error
         if error is not None and self.unretrieved:
@@ -426,10 +426,10 @@ class DeliveryBatch(Owner):
             if not self._retrieved[index]:
                 self._retrieved[index] = 1
                 self.unretrieved -= 1
-                self._hooks.retrieved(self, 1)
+                self._hooks.count_retrieved(self, 1)
         return error
 
-    def retrieve_run(self, index: int, count: int) -> KafkaError | None:
+    def retrieve_run_error(self, index: int, count: int) -> KafkaError | None:
         """Return the error of `count` records, or None if they were written. Mark it as seen."""
         if self.error is not None and self.unretrieved:
             if self._retrieved is None:
@@ -438,7 +438,7 @@ class DeliveryBatch(Owner):
             fresh = count - sum(self._retrieved[index:end])
             self._retrieved[index:end] = b"\x01" * count
             self.unretrieved -= fresh
-            self._hooks.retrieved(self, fresh)
+            self._hooks.count_retrieved(self, fresh)
         return self.error
 
 
@@ -469,13 +469,13 @@ class Delivery:
         """The batch to which the record was first appended, its index there, and its timestamp."""
         return self._batch, self._index, self._timestamp
 
-    def located(self) -> tuple[DeliveryBatch, int]:
+    def locate_record(self) -> tuple[DeliveryBatch, int]:
         """Return the batch in which the record is now, and its index there."""
         batch, index = self._batch, self._index
-        return (batch, index) if index >= batch.moved else batch.locate(index)
+        return (batch, index) if index >= batch.moved else batch.locate_record(index)
 
-    def _finished(self) -> tuple[DeliveryBatch, int]:
-        batch, index = self.located()
+    def _require_done(self) -> tuple[DeliveryBatch, int]:
+        batch, index = self.locate_record()
         if not batch.done:
             raise asyncio.InvalidStateError(PENDING)
         return batch, index
@@ -488,7 +488,7 @@ class Delivery:
     @property
     def partition(self) -> int | None:
         """The partition, or None while the topic is unknown and no partition was chosen."""
-        batch, index = self.located()
+        batch, index = self.locate_record()
         return batch.partition_of(index)
 
     @property
@@ -497,7 +497,7 @@ class Delivery:
 
         Raises `asyncio.InvalidStateError` while the delivery is pending.
         """
-        batch, index = self._finished()
+        batch, index = self._require_done()
         return batch.base_offset + index if batch.base_offset >= 0 else -1
 
     @property
@@ -507,12 +507,12 @@ class Delivery:
         If the topic uses LogAppendTime, it is the broker's timestamp. Raises
         `asyncio.InvalidStateError` while the delivery is pending.
         """
-        batch, _ = self._finished()
+        batch, _ = self._require_done()
         return batch.append_time if batch.append_time >= 0 else self._timestamp
 
     def done(self) -> bool:
         """Return whether the record was delivered or has failed."""
-        return self.located()[0].done
+        return self.locate_record()[0].done
 
     def cancelled(self) -> bool:
         """Return False: a delivery cannot be cancelled."""
@@ -523,11 +523,11 @@ class Delivery:
 
         Raises `asyncio.InvalidStateError` while the delivery is pending.
         """
-        batch, index = self._finished()
-        error = batch.retrieve(index)
+        batch, index = self._require_done()
+        error = batch.retrieve_error(index)
         if error is not None:
             raise error.with_traceback(None)
-        return batch.metadata(index, self._timestamp)
+        return batch.make_metadata(index, self._timestamp)
 
     def exception(self) -> KafkaError | None:
         """Return the failure of the record, or None if the record was delivered.
@@ -536,8 +536,8 @@ class Delivery:
 
         Raises `asyncio.InvalidStateError` while the delivery is pending.
         """
-        batch, index = self._finished()
-        return batch.retrieve(index)
+        batch, index = self._require_done()
+        return batch.retrieve_error(index)
 
     def add_done_callback(
         self,
@@ -555,7 +555,7 @@ class Delivery:
             raise TypeError(
                 f"add_done_callback() takes a function of one delivery, not {callback!r}."
             )
-        batch, index = self.located()
+        batch, index = self.locate_record()
         batch.call_when_done(self, index, callback, context)
 
     def remove_done_callback(self, callback: Callable[[Delivery], Any]) -> int:
@@ -563,25 +563,25 @@ class Delivery:
 
         Callbacks of a delivery that is done are not removed.
         """
-        batch, index = self.located()
+        batch, index = self.locate_record()
         return batch.drop_callback(index, callback)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        batch, index = self.located()
+        batch, index = self.locate_record()
         if batch.done and batch.calls:
             batch.check_caller()
             yield  # Callbacks that were added earlier must run first.
         while not batch.done:
-            waiter = batch.wait(self)
-            batch.demand()
+            waiter = batch.add_waiter(self)
+            batch.skip_linger()
             try:
                 yield from waiter.future
             finally:
-                waiter.leave()
-            batch, index = self.located()
+                waiter.stop_waiting()
+            batch, index = self.locate_record()
         if batch.error is not None:
             return self.result()
-        return batch.metadata(index, self._timestamp)
+        return batch.make_metadata(index, self._timestamp)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Delivery):
@@ -592,7 +592,7 @@ class Delivery:
         return hash((id(self._batch), self._index))
 
     def __repr__(self) -> str:
-        batch, _ = self.located()
+        batch, _ = self.locate_record()
         where = f"topic={batch.topic!r} partition={self.partition}"
         if not batch.done:
             return f"<Delivery {where} pending>"
@@ -643,7 +643,7 @@ class BatchState(DeliveryBatch):
         self.chosen_runs: list[tuple[int, int]] | None = None
         """The earlier ones. They are needed when the topic is recreated with fewer partitions."""
 
-    def append(
+    def append_record(
         self,
         size: int,
         timestamp: int,
@@ -655,13 +655,13 @@ class BatchState(DeliveryBatch):
 
         Return -1 if it does not fit in the batch, or if fewer than `size` bytes are reserved.
         """
-        if self.left < size and self.room() < size:
+        if self.left < size and self.compute_room() < size:
             return -1
         index = self.builder.append(timestamp, key, value, headers)
         if index >= 0:
             self.left -= size
             if timestamp != self.stamp:
-                self.note(index, timestamp)
+                self.store_timestamp(index, timestamp)
         return index
 
     def partition_of(self, index: int) -> int | None:
@@ -671,7 +671,7 @@ class BatchState(DeliveryBatch):
         chosen = self.explicit[index]
         return chosen if chosen >= 0 else None
 
-    def note_chosen(self, index: int) -> None:
+    def mark_chosen(self, index: int) -> None:
         """Store that the application chose the partition of the record with this index."""
         if index != self.chosen_to:
             if self.chosen_runs is None:
@@ -686,7 +686,7 @@ class BatchState(DeliveryBatch):
             return True
         return any(start <= index < end for start, end in self.chosen_runs or ())
 
-    def note(self, index: int, timestamp: int) -> None:
+    def store_timestamp(self, index: int, timestamp: int) -> None:
         """Store the timestamp of the records from this index on."""
         self.stamp = timestamp
         self.stamps.append((index, timestamp))
@@ -696,7 +696,7 @@ class BatchState(DeliveryBatch):
         at = bisect_right(self.stamps, index, key=_index) - 1
         return self.stamps[at][1] if at >= 0 else -1
 
-    def room(self) -> int:
+    def compute_room(self) -> int:
         """Compute how many of the reserved bytes are left."""
         self.left = self.reserved - self.builder.size
         return self.left

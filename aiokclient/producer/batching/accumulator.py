@@ -113,7 +113,7 @@ class Pool:
         shares = min(self.quarter - held, self.half - self.unsendable)
         return min(shares, self.limit - self.total)
 
-    def add(self, unsendable: bool, size: int) -> None:
+    def add_bytes(self, unsendable: bool, size: int) -> None:
         """Add `size` bytes to those in use. A negative size releases bytes."""
         self.total += size
         if unsendable:
@@ -202,12 +202,12 @@ class Memory:
         """Account for `size` more bytes of a partition."""
         if in_overflow:
             queue.overflowed += size
-            self.overflow.add(queue.unsendable, size)
+            self.overflow.add_bytes(queue.unsendable, size)
         else:
             queue.buffered += size
             buffer = self.buffer
             if queue.unsendable:
-                buffer.add(True, size)
+                buffer.add_bytes(True, size)
             else:  # The same as `add`, inlined because this runs for every batch.
                 buffer.total += size
                 buffer.free -= size
@@ -221,8 +221,8 @@ class Memory:
         if queue.unsendable is unsendable:
             return
         for pool, held in ((self.buffer, queue.buffered), (self.overflow, queue.overflowed)):
-            pool.add(queue.unsendable, -held)
-            pool.add(unsendable, held)
+            pool.add_bytes(queue.unsendable, -held)
+            pool.add_bytes(unsendable, held)
         queue.unsendable = unsendable
 
     def may_move_in(self, queue: PartitionQueue, size: int, *, beyond: bool = False) -> bool:
@@ -317,7 +317,7 @@ class Accumulator:
         """The tasks that wait for room, in the order of their calls."""
         own_metrics = engine.own_metrics
         self.meters = ProducerMeters(own_metrics)
-        self._measure(own_metrics, config.buffer_memory)
+        self._register_gauges(own_metrics, config.buffer_memory)
         # All producers of a client share the client's metrics, so each producer adds its bytes.
         metrics, buffer, overflow = own_metrics.metrics, memory.buffer, memory.overflow
         self._gauges = [
@@ -325,7 +325,7 @@ class Accumulator:
             metrics.gauge("producer.overflow.bytes", unit="By").include(lambda: overflow.total),
         ]
 
-    def _measure(self, own_metrics: OwnMetrics, total: int) -> None:
+    def _register_gauges(self, own_metrics: OwnMetrics, total: int) -> None:
         memory = self.memory
         own_metrics.gauge("buffer.total", lambda: total)
         own_metrics.gauge("buffer.free", lambda: total - memory.buffer.total)
@@ -375,24 +375,24 @@ class Accumulator:
         if when is not None:
             self._set_expiry_timer(when)
 
-    def poke_queues(self) -> None:
+    def notify_senders(self) -> None:
         """Notify the senders of all partitions with batches that they may be able to send."""
         for queue in list(self.active):
             queue.notify_sender()
 
     # -- hooks of the deliveries
 
-    def demand(self, batch: DeliveryBatch) -> None:
+    def skip_linger(self, batch: DeliveryBatch) -> None:
         """Send a batch without lingering, because a task waits for it."""
         assert isinstance(batch, ProducerBatch)
         if batch.queue.open is batch:
             batch.queue.notify_sender()
 
-    def retrieved(self, batch: DeliveryBatch, count: int) -> None:
+    def count_retrieved(self, batch: DeliveryBatch, count: int) -> None:
         """Count failures of a batch as retrieved."""
-        self._failures.retrieved(batch, count)
+        self._failures.count_retrieved(batch, count)
 
-    def demand_all(self) -> None:
+    def skip_all_lingers(self) -> None:
         """Send all batches without lingering. A single batch is sent in this call, if possible."""
         if self._linger_timer is not None:  # No batch lingers after this call.
             self._linger_timer.cancel()
@@ -403,7 +403,7 @@ class Accumulator:
             batch.end_linger()
             if len(pending) == 1:
                 batch.queue.notify_sender(at_once=True)
-            batch.demand()
+            batch.skip_linger()
 
     def find_last_answer(self) -> KafkaError | None:
         """Return the last error of the batches without an outcome; a refusal if one has one."""
@@ -415,7 +415,7 @@ class Accumulator:
 
     # -- appending
 
-    def append(
+    def append_record(
         self,
         queue: PartitionQueue,
         timestamp: int,
@@ -432,18 +432,18 @@ class Accumulator:
         """
         batch = queue.open
         if batch is not None:
-            index = batch.append(need, timestamp, key, value, headers)
-            if index < 0 and batch.room() < need and self._grow_reserve(batch, need):
-                index = batch.append(need, timestamp, key, value, headers)
+            index = batch.append_record(need, timestamp, key, value, headers)
+            if index < 0 and batch.compute_room() < need and self._grow_reserve(batch, need):
+                index = batch.append_record(need, timestamp, key, value, headers)
             if index >= 0:
                 return batch, index
             self.close_batch(queue)
         batch = self.open_batch(queue, need, forced=forced)
         try:
-            index = batch.append(need, timestamp, key, value, headers)
+            index = batch.append_record(need, timestamp, key, value, headers)
         except BaseException:
             # The first record could not be encoded.
-            queue.discard_open()
+            queue.discard_open_batch()
             self.release_memory(batch)
             raise
         self.on_batch_opened(batch)
@@ -467,13 +467,13 @@ class Accumulator:
         batch = queue.open
         if batch is not None:
             index = batch.builder.count
-            missing = min(limit - batch.reserved, remaining - batch.room())
+            missing = min(limit - batch.reserved, remaining - batch.compute_room())
             if missing <= 0 or self._reserve_memory(batch, missing):
                 taken = batch.builder.append_values(timestamp, values, start)
-                batch.room()
+                batch.compute_room()
                 if taken:
                     if timestamp != batch.stamp:
-                        batch.note(index, timestamp)
+                        batch.store_timestamp(index, timestamp)
                     return batch, index, taken
             self.close_batch(queue)
         value = values[start]
@@ -486,8 +486,8 @@ class Accumulator:
         else:
             batch = self.open_batch(queue, need, forced=True)
         taken = batch.builder.append_values(timestamp, values, start)
-        batch.room()
-        batch.note(0, timestamp)
+        batch.compute_room()
+        batch.store_timestamp(0, timestamp)
         self.on_batch_opened(batch)
         return batch, 0, taken
 
@@ -540,7 +540,7 @@ class Accumulator:
             self._linger_s <= 0,
         )
         self.memory.take_bytes(queue, size, in_overflow)
-        queue.set_open(batch)
+        queue.set_open_batch(batch)
         if in_overflow:
             self._overflowing[queue.unsendable][queue] = None
         return batch
@@ -551,9 +551,9 @@ class Accumulator:
         self.active[batch.queue] = None
         self.schedule_expiry(batch.created)
         if batch.in_overflow:
-            self._move_in(batch.queue.unsendable, beyond=False)
+            self._move_overflow(batch.queue.unsendable, beyond=False)
             if batch.in_overflow and not batch.queue.unsendable:
-                self.callbacks.soon(self._move_in, False)
+                self.callbacks.soon(self._move_overflow, False)
         if batch.due:
             batch.queue.notify_sender(at_once=True)
             return
@@ -579,7 +579,7 @@ class Accumulator:
         if size > pool.compute_room(queue.unsendable, held):
             return False
         self.memory.take_bytes(queue, size, batch.in_overflow)
-        batch.reserve(size)
+        batch.reserve_memory(size)
         return True
 
     def _make_exhausted_error(self, queue: PartitionQueue, need: int) -> KafkaError:
@@ -609,11 +609,11 @@ class Accumulator:
             total += size
             shared += size if queue.unsendable else 0
             if size > memory.compute_room(queue):
-                raise self._too_much(size, are_rows)
+                raise self._make_no_room_error(size, are_rows)
         if (shared and shared > memory.shared_room()) or total > memory.sendable_room():
-            raise self._too_much(total, are_rows)
+            raise self._make_no_room_error(total, are_rows)
 
-    def _too_much(self, size: int, are_rows: bool) -> KafkaError:
+    def _make_no_room_error(self, size: int, are_rows: bool) -> KafkaError:
         subject, advice = ROWS if are_rows else MANY
         return self.errors.exhausted(
             f"{subject} take about {size} bytes, more than there is room for. Nothing was sent. "
@@ -624,7 +624,7 @@ class Accumulator:
 
     def close_batch(self, queue: PartitionQueue) -> None:
         """Close the open batch of a queue, because the batch or its pool is full."""
-        batch = queue.close_open()
+        batch = queue.close_open_batch()
         if batch is None:
             return
         self._trim_batch(batch)
@@ -643,10 +643,10 @@ class Accumulator:
             return False
         self._trim_batch(batch)
         if self._compression is Compression.NONE or batch.builder.size < self._thread_bytes:
-            batch.compress()
+            batch.compress_and_measure()
             return True
         batch.begin_compressing()
-        self.callbacks.in_thread(batch.encode, then=partial(self._on_compressed, batch))
+        self.callbacks.in_thread(batch.compress_here, then=partial(self._on_compressed, batch))
         return False
 
     def _on_compressed(self, batch: ProducerBatch, work: asyncio.Future[int]) -> None:
@@ -667,15 +667,15 @@ class Accumulator:
     def _trim_batch(self, batch: ProducerBatch) -> None:
         """Release the memory that a batch reserved and did not use."""
         if batch.reserved - batch.builder.size > SLACK:
-            self.memory.release_bytes(batch.queue, batch.trim(), batch.in_overflow)
+            self.memory.release_bytes(batch.queue, batch.trim_memory(), batch.in_overflow)
             self.on_room()
 
     def _trim_all(self) -> None:
         """Release all memory that batches reserved for further records."""
         for batch in self.pending:
             if batch.reserved > batch.builder.size:
-                self.memory.release_bytes(batch.queue, batch.trim(), batch.in_overflow)
-                batch.room()
+                self.memory.release_bytes(batch.queue, batch.trim_memory(), batch.in_overflow)
+                batch.compute_room()
 
     def _on_linger_timer(self) -> None:
         self._linger_timer = None
@@ -705,7 +705,7 @@ class Accumulator:
             limit.note_written(batch.builder.size)
         batch.acknowledge(base_offset, append_time, log_start)
         if self._failures.origins is not None:
-            self._failures.origins.forget(batch)
+            self._failures.origins.forget_batch(batch)
         self.meters.count_written(batch)
         self.forget_batch(batch)
 
@@ -714,10 +714,10 @@ class Accumulator:
         if batch.done:
             return
         batch.queue.remove_batch(batch)
-        self.lose_batch(batch, error)
+        self.drop_batch(batch, error)
         self.forget_batch(batch)
 
-    def lose_batch(self, batch: ProducerBatch, error: KafkaError) -> None:
+    def drop_batch(self, batch: ProducerBatch, error: KafkaError) -> None:
         """Fail the records of a batch without updating its queue and the memory."""
         self.pending.pop(batch, None)
         if batch.done:
@@ -754,9 +754,9 @@ class Accumulator:
             if in_overflow and not queue.overflowed:
                 self._overflowing[queue.unsendable].pop(queue, None)
             if self._overflowing[queue.unsendable]:
-                self._move_in(queue.unsendable)
+                self._move_overflow(queue.unsendable)
             if queue.unsendable:  # Sendable queues have more room when unsendable ones have less.
-                self._move_in(False)
+                self._move_overflow(False)
             self.on_room()
         batch.free_memory()
 
@@ -775,7 +775,7 @@ class Accumulator:
             self.memory.take_bytes(queue, part.reserved, in_overflow=False)
             self.pending[part] = None
         self._failures.on_records_moved(batch)
-        batch.vacate()
+        batch.mark_split()
         self.forget_batch(batch)
 
     async def wait_for_room(self) -> None:
@@ -795,7 +795,7 @@ class Accumulator:
         """Return whether a record of a usual size that is sent now goes into the buffer."""
         memory, batch = self.memory, queue.open
         size = min(BATCH_OVERHEAD + FIRST_RESERVE, memory.buffer.quarter // 4)
-        if batch is not None and not batch.in_overflow and batch.room() >= size:
+        if batch is not None and not batch.in_overflow and batch.compute_room() >= size:
             return True
         return memory.find_pool(queue, size) is Room.BUFFER
 
@@ -813,23 +813,23 @@ class Accumulator:
         self.memory.set_unsendable(queue, unsendable)
         if self._overflowing[not unsendable].pop(queue, self) is None:
             self._overflowing[unsendable][queue] = None
-        self._move_in(unsendable)
+        self._move_overflow(unsendable)
         if unsendable:
-            self._move_in(False)
+            self._move_overflow(False)
         self.on_room()
 
-    def _move_in(self, unsendable: bool, beyond: bool = True) -> None:
+    def _move_overflow(self, unsendable: bool, beyond: bool = True) -> None:
         overflowing = self._overflowing[unsendable]
         moved = True
         while moved and overflowing:
             moved = False
             for queue in list(overflowing):  # Move one batch of each queue in turn.
-                if self._move_one(queue, beyond):
+                if self._move_overflow_batch(queue, beyond):
                     moved = True
                 elif not unsendable:
                     return
 
-    def _move_one(self, queue: PartitionQueue, beyond: bool) -> bool:
+    def _move_overflow_batch(self, queue: PartitionQueue, beyond: bool) -> bool:
         batch = queue.first_in_overflow()
         size = batch.reserved
         if not self.memory.may_move_in(queue, size, beyond=beyond):
@@ -839,7 +839,7 @@ class Accumulator:
         queue.leave_overflow()
         if not queue.overflowed:
             self._overflowing[queue.unsendable].pop(queue, None)
-        batch.wake()
+        batch.notify_change()
         queue.notify_sender()
         self.on_room()
         return True

@@ -91,7 +91,7 @@ class ProducerBatch(BatchState):
             self.in_overflow = True
         if reserved:
             self.reserved = reserved
-            self.room()
+            self.compute_room()
         if queue.partition is None:
             self.explicit = array("q")
         self.queue = queue
@@ -138,12 +138,12 @@ class ProducerBatch(BatchState):
 
     # -- filling
 
-    def reserve(self, size: int) -> None:
+    def reserve_memory(self, size: int) -> None:
         """Add `size` bytes to the memory that is reserved for the batch."""
         self.reserved += size
         self.left += size
 
-    def trim(self) -> int:
+    def trim_memory(self) -> int:
         """Remove the unused part of the reserved memory. Return its size in bytes."""
         unused = self.reserved - self.builder.size
         self.reserved -= unused
@@ -173,7 +173,7 @@ class ProducerBatch(BatchState):
         assert self.explicit is not None
         self.explicit.extend([partition] * count)
 
-    def backdate(self, created: float) -> None:
+    def backdate_timeout(self, created: float) -> None:
         """Set the start of the delivery timeout to `created` if that is earlier.
 
         This is called when an older record was added to the batch.
@@ -190,7 +190,7 @@ class ProducerBatch(BatchState):
         unsent = self.identity is None and self.in_log is InLog.NO
         return unsent and not self.compressing and not self.done
 
-    def is_free(self) -> bool:
+    def has_free_records(self) -> bool:
         """Return whether some of its records can go to a partition that the library chooses."""
         if not self.may_move:
             return False
@@ -208,17 +208,17 @@ class ProducerBatch(BatchState):
         self.stage = _QUEUED
         self.count = self.builder.count
 
-    def count_records(self) -> None:
+    def update_count(self) -> None:
         """Copy the number of records from the builder."""
         self.count = self.builder.count
 
-    def compress(self) -> None:
+    def compress_and_measure(self) -> None:
         """Compress the batch, and store its compressed size in bytes."""
         builder = self.builder
         builder.close()
         self.size = builder.encoded_size
 
-    def encode(self) -> int:
+    def compress_here(self) -> int:
         """Compress the batch in the calling thread. Return its compressed size in bytes."""
         self.builder.close()
         return self.builder.encoded_size
@@ -271,7 +271,7 @@ class ProducerBatch(BatchState):
         self.requests -= 1
         return self.done and not self.requests
 
-    def abandon(self) -> None:
+    def ignore_response(self) -> None:
         """Ignore the response to the last request, because the batch goes to another leader."""
         self.attempt += 1
         self.note_unknown()
@@ -295,7 +295,7 @@ class ProducerBatch(BatchState):
         self._enter_stage(BatchStage.BACKING_OFF)
         self.refused = refused
 
-    def requeue(self, *, unknowable: bool) -> None:
+    def requeue_without_identity(self, *, unknowable: bool) -> None:
         """Discard the identity and enter the stage QUEUED. The batch will get a new identity.
 
         `unknowable` says that the batch may be in a log in which no leader can recognize its
@@ -329,7 +329,7 @@ class ProducerBatch(BatchState):
         before = 0
         for builder in builders:
             part = self._make_part(builder, before)
-            self.forward(part.count, part, 0)
+            self.forward_records(part.count, part, 0)
             before += part.count
             parts.append(part)
         if self.whole is not None:
@@ -351,9 +351,9 @@ class ProducerBatch(BatchState):
         )
         part.stage = BatchStage.BACKING_OFF
         part.count = builder.count
-        part.demanded = self.demanded
+        part.skips_linger = self.skips_linger
         part.last_error, part.last_answer = self.last_error, self.last_answer
-        part.note(0, self.timestamp_of(before))
+        part.store_timestamp(0, self.timestamp_of(before))
         part.stamps += [
             (index - before, timestamp)
             for index, timestamp in self.stamps
@@ -362,23 +362,23 @@ class ProducerBatch(BatchState):
         if self.chosen_to:
             for index in range(part.count):
                 if self.is_chosen(before + index):
-                    part.note_chosen(index)
+                    part.mark_chosen(index)
         if self.identity is not None:
             first = advance(self.identity.sequence, before)
             part.identity = self.identity._replace(sequence=first)
         return part
 
-    def pass_on_whole(self) -> None:
+    def pass_on_whole_batch(self) -> None:
         """Let the response to the next part decide whether the whole batch was written."""
         rest = [] if self.whole is None else self.whole[1:]
         if rest:
             rest[0].whole = rest
 
-    def vacate(self) -> None:
+    def mark_split(self) -> None:
         """Enter the stage SPLIT after all records have moved to other batches."""
         if self.stage is not BatchStage.SPLIT:
             self._enter_stage(BatchStage.SPLIT)
-        self.emptied()
+        self.on_emptied()
 
     # -- outcomes
 
@@ -405,7 +405,7 @@ class ProducerBatch(BatchState):
         of its record.
         """
         self._enter_stage(BatchStage.DONE)
-        self.count_records()
+        self.update_count()
         explicit = self.explicit
         if explicit is None or self.moved or max(explicit, default=-1) < 0:
             self.fail(self.with_partition(error))
@@ -415,10 +415,10 @@ class ProducerBatch(BatchState):
             part = parts.get(chosen)
             if part is None:
                 part = parts[chosen] = FailedRecords(self.topic, chosen, self._hooks)
-            self.forward(1, part, part.add(self.timestamp_of(index)))
+            self.forward_records(1, part, part.add_record(self.timestamp_of(index)))
         for chosen, part in parts.items():
             part.fail(with_partition(error, TopicPartition(self.topic, chosen)))
-        self.emptied()
+        self.on_emptied()
         return [*parts.values()]
 
 
@@ -443,7 +443,7 @@ class FailedRecords(DeliveryBatch):
         super().__init__(topic, partition if partition >= 0 else None, hooks)
         self.stamps = []
 
-    def add(self, timestamp: int) -> int:
+    def add_record(self, timestamp: int) -> int:
         """Add a record. Return its index."""
         self.stamps.append(timestamp)
         self.count += 1

@@ -57,7 +57,7 @@ class ProducerIds:
         """For each topic, the generation in which its metadata was last refreshed."""
         self._looking: dict[TopicStatus, None] = {}
 
-    def identify(self, queue: PartitionQueue, batch: ProducerBatch, *, by_name: bool) -> bool:
+    def identify_batch(self, queue: PartitionQueue, batch: ProducerBatch, *, by_name: bool) -> bool:
         """Set the identity of a batch that is about to be sent. Return False if it must wait.
 
         `by_name` says that requests to the leader use the names of topics, not their ids.
@@ -66,7 +66,7 @@ class ProducerIds:
         restarting = sequences.state is SequenceState.RESTARTING
         if not self._idempotent:
             if restarting:
-                sequences.adopt(-1, -1)
+                sequences.adopt_producer_id(-1, -1)
             return True
         old = sequences.generation != self.generation
         if batch.identity is not None:
@@ -78,16 +78,16 @@ class ProducerIds:
             self.expire_ids()
             old = True
         if old and queue.sent:
-            queue.drain()
+            queue.pause_until_drained()
             return False
         if old or sequences.producer_id < 0 or (restarting and sequences.exhausted):
             found = self.find_id(unlike=sequences.producer_id)
             if found is None:
                 return False
-            sequences.adopt(*found, self.generation)
+            sequences.adopt_producer_id(*found, self.generation)
         elif restarting:
-            sequences.restart()
-        batch.set_identity(sequences.assign(batch.count))
+            sequences.begin_next_epoch()
+        batch.set_identity(sequences.assign_identity(batch.count))
         return True
 
     def find_id(self, unlike: int = -1) -> tuple[int, int] | None:
@@ -122,7 +122,7 @@ class ProducerIds:
             return
         finally:
             self._asking = False
-        self._engine.accumulator.poke_queues()
+        self._engine.accumulator.notify_senders()
 
     async def _request_id(self) -> tuple[int, int]:
         request = InitProducerIdRequest(
@@ -179,7 +179,7 @@ class ProducerIds:
         finally:
             del self._looking[topic]
         self._looked_at[topic] = generation
-        self._engine.accumulator.poke_queues()
+        self._engine.accumulator.notify_senders()
 
     async def _refresh_topic(self, name: str) -> bool:
         """Request new metadata of a topic. Return whether the topic exists."""

@@ -63,7 +63,7 @@ class BatchLimit:
         after twice as many batches.
         """
         limit = size // 2
-        self._set(min(self.size, limit))
+        self._set_limit(min(self.size, limit))
         self._written = 0
         if self._probing:
             self._probing = False
@@ -80,9 +80,9 @@ class BatchLimit:
         self._written += 1
         if self._written >= self._required:
             self._probing = True
-            self._set(self._largest)
+            self._set_limit(self._largest)
 
-    def _set(self, size: int) -> None:
+    def _set_limit(self, size: int) -> None:
         self.size = size
         self.lowered = size < self._largest
 
@@ -130,7 +130,7 @@ class TopicStatus:
         """Number of partitions that the metadata lists."""
         return 0 if self.info is None else len(self.info.partitions)
 
-    def describe(self, info: TopicInfo, now: float) -> bool:
+    def store_metadata(self, info: TopicInfo, now: float) -> bool:
         """Store new metadata. Return whether it is the first to report an error."""
         self.info, self.topic_id = info, info.topic_id
         if not info.error:
@@ -141,7 +141,7 @@ class TopicStatus:
         self.missing_since = now
         return True
 
-    def identify(self, found: UUID, cluster_id: str | None) -> bool:
+    def store_identity(self, found: UUID, cluster_id: str | None) -> bool:
         """Store the identity of the topic. Return whether it is a different topic than before.
 
         If the brokers have no topic ids, only a different cluster id shows a different topic.
@@ -268,9 +268,11 @@ class PartitionQueue(QueueState):
         if self.topic.topic_id.int and self.listed_in == self.topic.recreations:
             return []
         unsent = [batch for batch in self.all_batches() if batch not in self.sent]
-        first = next((at for at, batch in enumerate(unsent) if batch.is_free()), len(unsent))
+        first = next(
+            (at for at, batch in enumerate(unsent) if batch.has_free_records()), len(unsent)
+        )
         if first < len(unsent):
-            self.close_open()  # The records that stay come into a new batch.
+            self.close_open_batch()  # The records that stay come into a new batch.
         return [batch for batch in unsent[first:] if batch.may_move]
 
     def oldest_batch(self) -> ProducerBatch | None:
@@ -279,15 +281,15 @@ class PartitionQueue(QueueState):
 
     # -- filling
 
-    def set_open(self, batch: ProducerBatch) -> None:
+    def set_open_batch(self, batch: ProducerBatch) -> None:
         """Append records to this batch from now on."""
         self.open = batch
 
-    def discard_open(self) -> None:
+    def discard_open_batch(self) -> None:
         """Discard the open batch, which has no records."""
         self.open = None
 
-    def close_open(self) -> ProducerBatch | None:
+    def close_open_batch(self) -> ProducerBatch | None:
         """Close and return the open batch, if any. It stays in the queue or the overflow queue."""
         batch, self.open = self.open, None
         if batch is not None:
@@ -310,12 +312,12 @@ class PartitionQueue(QueueState):
 
     # -- the partition and its leader
 
-    def appear(self) -> None:
+    def on_listed(self) -> None:
         """Record that the metadata lists the partition."""
         self.absent_since = None
         self.rename_incarnation(self.topic.incarnation)
 
-    def disappear(self, now: float) -> None:
+    def on_unlisted(self, now: float) -> None:
         """Record that the metadata no longer lists the partition."""
         self.set_leader(None)
         self.absent_since = now
@@ -336,12 +338,12 @@ class PartitionQueue(QueueState):
         """Store that the leader knows no such partition of a topic with this name."""
         self.vanished = True
 
-    def block(self) -> None:
-        """Stop sending after an error, until `unblock` is called."""
+    def block_sending(self) -> None:
+        """Stop sending after an error, until `unblock_sending` is called."""
         self.blocked = True
 
-    def unblock(self) -> None:
-        """Resume sending after `block`."""
+    def unblock_sending(self) -> None:
+        """Resume sending after `block_sending`."""
         self.blocked = False
         self.notify_sender()
 
@@ -376,9 +378,13 @@ class PartitionQueue(QueueState):
             return self.sent[self.in_flight]
         if not self.closed:
             batch = self.open
-            if batch is None or batch.in_overflow or not (batch.due or (batch.demanded and idle)):
+            if (
+                batch is None
+                or batch.in_overflow
+                or not (batch.due or (batch.skips_linger and idle))
+            ):
                 return None
-            self.close_open()
+            self.close_open_batch()
         return self.closed[0]
 
     def mark_in_flight(self, batch: ProducerBatch) -> None:
@@ -407,7 +413,7 @@ class PartitionQueue(QueueState):
             self.sequences.apply_event(SequenceEvent.REFUSED if refused else SequenceEvent.RETURNED)
         self.continue_when_idle()
 
-    def drain(self) -> None:
+    def pause_until_drained(self) -> None:
         """Stop sending until no batch is in flight."""
         self.sequences.apply_event(SequenceEvent.RETURNED)
         self.continue_when_idle()
@@ -461,19 +467,21 @@ class PartitionQueue(QueueState):
         if state is SequenceState.RESTARTING:
             # None of these batches was written, so they get new sequences in the same order.
             for batch in self.sent:
-                batch.requeue(unknowable=self.vanished and batch.in_log is not InLog.NO)
+                batch.requeue_without_identity(
+                    unknowable=self.vanished and batch.in_log is not InLog.NO
+                )
             self.closed.extendleft(reversed(self.sent))
             self.sent.clear()
         self.vanished = self.vanished and bool(self.sent)
 
-    def abandon(self) -> None:
+    def ignore_responses(self) -> None:
         """Stop waiting for the responses of a former leader.
 
         With sequences this is safe: the new leader recognizes batches that were already written,
         and the old leader can no longer commit writes.
         """
         for batch in [batch for batch in self.sent if batch.stage is BatchStage.IN_FLIGHT]:
-            batch.abandon()
+            batch.ignore_response()
             self.requeue_batch(batch)
 
     # -- topics of the same name
@@ -512,7 +520,7 @@ class PartitionQueue(QueueState):
         for batch in self.sent:
             # A request that named the topic may have reached the old topic or the new one.
             ambiguous = batch.by_name and batch.identity is not None
-            batch.requeue(unknowable=ambiguous and batch.in_log is not InLog.NO)
+            batch.requeue_without_identity(unknowable=ambiguous and batch.in_log is not InLog.NO)
         waiting = self.closed
         waiting.extendleft(reversed(self.sent))
         self.sent = []
@@ -553,24 +561,24 @@ class Topic(TopicState[PartitionQueue]):
         index = len(self.queues)
         self.unseen.discard(index)
         queue = self.absent.pop(index, None) or PartitionQueue(self.status, index)
-        queue.appear()
+        queue.on_listed()
         self.queues.append(queue)
         return queue
 
-    def add_absent(self, partition: int, now: float) -> PartitionQueue:
+    def add_absent_partition(self, partition: int, now: float) -> PartitionQueue:
         """Add a partition that the metadata does not list. Return its queue."""
         queue = self.absent[partition] = PartitionQueue(self.status, partition)
         self.unseen.add(partition)
-        queue.disappear(now)
+        queue.on_unlisted(now)
         return queue
 
-    def forget_unseen(self) -> None:
+    def forget_unseen_partitions(self) -> None:
         """Drop the partitions that no metadata has listed and for which no record waits."""
         for partition in [p for p in self.unseen if self.absent[p].oldest_batch() is None]:
             self.unseen.discard(partition)
             del self.absent[partition]
 
-    def leave_absent(self) -> bool:
+    def leave_absent_partitions(self) -> bool:
         """Let records of absent partitions go to others unless the application chose the partition.
 
         Return whether there are such records.
@@ -595,7 +603,7 @@ class Topic(TopicState[PartitionQueue]):
         for queue in dropped:
             assert queue.partition is not None
             self.absent[queue.partition] = queue
-            queue.disappear(now)
+            queue.on_unlisted(now)
         if self.sticky is not None and self.sticky in dropped:
             self.sticky = None
         return dropped
@@ -617,7 +625,7 @@ class Topic(TopicState[PartitionQueue]):
         self.sticky_left -= size
         return queue
 
-    def stick_to(self, queue: PartitionQueue, size: int) -> None:
+    def stick_to_queue(self, queue: PartitionQueue, size: int) -> None:
         """Let the records without a key go to this queue for the next `size` bytes."""
         self.sticky = queue
         self.sticky_left = size

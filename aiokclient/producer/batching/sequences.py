@@ -211,7 +211,7 @@ class PartitionSequences:
         if event is SequenceEvent.FOREIGN:
             self.void = True
 
-    def assign(self, count: int) -> BatchIdentity:
+    def assign_identity(self, count: int) -> BatchIdentity:
         """Return the identity of the next batch, of `count` records."""
         identity = BatchIdentity(self.producer_id, self.epoch, self.next)
         self.next = advance(self.next, count)
@@ -275,15 +275,15 @@ class PartitionSequences:
         """Whether a new producer id is needed: there is none, or its last epoch is in use."""
         return self.producer_id < 0 or self.epoch >= MAX_EPOCH
 
-    def distrust(self) -> None:
+    def distrust_leader(self) -> None:
         """Stop relying on the leader's state, because the connection to the leader is a new one."""
         self.trusted = False
 
-    def restart(self) -> None:
+    def begin_next_epoch(self) -> None:
         """Begin the next epoch at sequence 0."""
         self._begin_epoch(self.producer_id, self.epoch + 1)
 
-    def adopt(self, producer_id: int, epoch: int, generation: int = 0) -> None:
+    def adopt_producer_id(self, producer_id: int, epoch: int, generation: int = 0) -> None:
         """Begin again with a producer id that the cluster returned."""
         self.generation = generation
         self.trusted = True

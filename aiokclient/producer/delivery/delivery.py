@@ -37,10 +37,10 @@ if not TYPE_CHECKING:
 async def settled(batch: DeliveryBatch) -> None:
     """Wait until all records that are, or were, in the batch have their outcome."""
     while not batch.done:
-        batch.demand()
-        await batch.changed()
-    if batch.calling:
-        await batch.changed()  # Callbacks that were added earlier must run first.
+        batch.skip_linger()
+        await batch.wait_for_change()
+    if batch.has_callbacks:
+        await batch.wait_for_change()  # Callbacks that were added earlier must run first.
     for target in batch.targets:
         await settled(target)
 
@@ -53,10 +53,10 @@ class NoProducer:
         self.thread = threading.get_ident()
         self.calling: dict[Any, None] = {}
 
-    def demand(self, batch: DeliveryBatch) -> None:
+    def skip_linger(self, batch: DeliveryBatch) -> None:
         """Do nothing: there is nothing to send."""
 
-    def retrieved(self, batch: DeliveryBatch, count: int) -> None:
+    def count_retrieved(self, batch: DeliveryBatch, count: int) -> None:
         """Do nothing: the failure is reported elsewhere."""
 
 

@@ -52,14 +52,16 @@ class Origins:
     def __len__(self) -> int:
         return len(self._moves)
 
-    def follow(self, batch: DeliveryBatch) -> None:
+    def store_moves(self, batch: DeliveryBatch) -> None:
         """Store where the records of a batch came from, after all of them have moved."""
         for start, end, target, first in batch.forwards:
             for index in range(start, end):
-                self._add(target, first + index - start, *self.find_origin(batch, index))
-        self.forget(batch)
+                self._add_move(target, first + index - start, *self.find_origin(batch, index))
+        self.forget_batch(batch)
 
-    def _add(self, target: DeliveryBatch, first: int, source: DeliveryBatch, start: int) -> None:
+    def _add_move(
+        self, target: DeliveryBatch, first: int, source: DeliveryBatch, start: int
+    ) -> None:
         moves = self._moves.setdefault(target, [])
         if moves:
             last = moves[-1]
@@ -78,7 +80,7 @@ class Origins:
                 return moved.source, moved.start + index - moved.first
         return batch, index
 
-    def forget(self, batch: DeliveryBatch) -> None:
+    def forget_batch(self, batch: DeliveryBatch) -> None:
         """Remove a batch that has an outcome, or whose records have all moved."""
         self._moves.pop(batch, None)
 
@@ -179,7 +181,7 @@ class Failures:
     def on_records_moved(self, batch: DeliveryBatch) -> None:
         """Follow the records of a batch, all of which have moved to other batches."""
         if self.origins is not None:
-            self.origins.follow(batch)
+            self.origins.store_moves(batch)
 
     @contextmanager
     def watch_failures(self, watcher: Watcher) -> Iterator[None]:
@@ -208,7 +210,7 @@ class Failures:
         if producer is not None:
             producer._note_failure_seen()
 
-    def retrieved(self, batch: DeliveryBatch, count: int) -> None:
+    def count_retrieved(self, batch: DeliveryBatch, count: int) -> None:
         """Count `count` failures of a batch as retrieved."""
         failed: FailedBatch = batch.report.failed
         if failed.final:
@@ -266,7 +268,7 @@ class Failures:
             if index + 1 < batch.count:
                 self._reports.appendleft((batch, index + 1))
             else:
-                self.origins.forget(batch)
+                self.origins.forget_batch(batch)
             try:
                 producer = self._producer.get()
                 if producer is not None and producer._options.on_delivery_error is not None:

@@ -66,7 +66,7 @@ class Leaders:
         self._search: asyncio.TimerHandle | None = None
         self._stopped = False
 
-    def stop(self) -> None:
+    def stop_searches(self) -> None:
         """Stop all searches. May be called again."""
         self._stopped = True
         if self._search is not None:
@@ -96,10 +96,12 @@ class Leaders:
         queue = topic.absent.get(partition)
         if queue is None:
             had_absent = bool(topic.absent)
-            queue = topic.add_absent(partition, self._clock.monotonic())
+            queue = topic.add_absent_partition(partition, self._clock.monotonic())
             self._accumulator.memory.set_unsendable(queue, True)
             if not had_absent:
-                self._accumulator.callbacks.later(ABSENT_PARTITION_S, self._look_for_absent, topic)
+                self._accumulator.callbacks.later(
+                    ABSENT_PARTITION_S, self._search_absent_partitions, topic
+                )
         if queue.oldest_batch() is None:  # The partition may have been created in the meantime.
             self._updater.request_update((topic.name,))
         return queue
@@ -139,31 +141,31 @@ class Leaders:
     # -- the metadata of a topic
 
     def _learn_topic(self, topic: Topic, info: TopicInfo) -> None:
-        changed = self._incarnate(topic, info)
+        changed = self._store_identity(topic, info)
         if info == topic.status.info and not changed:
             return
-        if topic.status.describe(info, self._clock.monotonic()):
+        if topic.status.store_metadata(info, self._clock.monotonic()):
             self._accumulator.schedule_expiry()
         self._refused.discard(topic.name)
         if info.error:
             self._on_topic_error(topic, info.error)
         self._resize_topic(topic, len(info.partitions))
-        if not topic.queues or (changed and topic.leave_absent()):
+        if not topic.queues or (changed and topic.leave_absent_partitions()):
             topic.become_unknown()
         for queue, partition in zip(topic.queues, info.partitions, strict=True):
             queue.note_listed()
             self._set_leader(queue, partition)
             if changed:
                 queue.notify_sender()
-        self.partitioner.leaders_changed(topic)
+        self.partitioner.on_leaders_changed(topic)
         if topic.queues and not topic.known and not topic.status.moving:
             self._designate_records(topic)
 
-    def _incarnate(self, topic: Topic, info: TopicInfo) -> bool:
+    def _store_identity(self, topic: Topic, info: TopicInfo) -> bool:
         """Store the identity of the topic. Return whether it is a different topic than before."""
         status = topic.status
         before = status.incarnation
-        changed = status.identify(info.topic_id, self._cluster_id)
+        changed = status.store_identity(info.topic_id, self._cluster_id)
         if changed:
             # In a cluster that was wiped, the id may now belong to another producer.
             self._engine.ids.expire_ids()
@@ -182,11 +184,11 @@ class Leaders:
                 for batch in list(queue.all_batches()):
                     self._accumulator.fail_batch(batch, error)
             self._refused.add(topic.name)
-            self._search_later()
+            self._schedule_search()
 
     # -- records for topics whose metadata was refused
 
-    def _search_later(self) -> None:
+    def _schedule_search(self) -> None:
         if self._search is None and self._refused and not self._stopped:
             self._search = self._accumulator.callbacks.later(REFUSED_TOPIC_S, self._search_refused)
 
@@ -201,7 +203,7 @@ class Leaders:
         for name in (waiting & self._refused) - self._reconsidered:
             self._reconsidered.add(name)
             self._engine.supervisor.spawn(self._reconsider_topic, name, name=f"metadata of {name}")
-        self._search_later()
+        self._schedule_search()
 
     async def _reconsider_topic(self, name: str) -> None:
         """Request the metadata of a topic, and fail its waiting records if it is still refused."""
@@ -222,22 +224,24 @@ class Leaders:
         had_absent = bool(topic.absent)
         dropped = topic.drop_partitions(count, self._clock.monotonic())
         if dropped and not had_absent:
-            self._accumulator.callbacks.later(ABSENT_PARTITION_S, self._look_for_absent, topic)
+            self._accumulator.callbacks.later(
+                ABSENT_PARTITION_S, self._search_absent_partitions, topic
+            )
         for queue in dropped:
             self._accumulator.set_unsendable(queue, True)
             self._accumulator.schedule_expiry()
 
-    def _look_for_absent(self, topic: Topic) -> None:
+    def _search_absent_partitions(self, topic: Topic) -> None:
         """Request metadata while records wait for partitions that the metadata does not list."""
-        topic.forget_unseen()
+        topic.forget_unseen_partitions()
         if not topic.absent or self._stopped:
             return
-        if topic.known and topic.leave_absent():
+        if topic.known and topic.leave_absent_partitions():
             topic.become_unknown()
             self._designate_records(topic)
         if any(queue.oldest_batch() is not None for queue in topic.absent.values()):
             self._updater.request_update((topic.name,))
-        self._accumulator.callbacks.later(ABSENT_PARTITION_S, self._look_for_absent, topic)
+        self._accumulator.callbacks.later(ABSENT_PARTITION_S, self._search_absent_partitions, topic)
 
     def _set_leader(self, queue: PartitionQueue, partition: PartitionInfo) -> None:
         sender = self._engine.find_sender(partition.leader) if partition.leader >= 0 else None
@@ -252,9 +256,9 @@ class Leaders:
             # The new leader recognizes by their sequences what the old one has written, so the
             # batches can be sent to it at once. Without sequences, they would be written twice.
             if queue.sequences.producer_id >= 0 and not queue.changing:
-                queue.abandon()
+                queue.ignore_responses()
             else:
-                queue.drain()
+                queue.pause_until_drained()
         sender.gain_queue(queue)
 
     # -- records that waited for the partitions
@@ -277,7 +281,7 @@ class Leaders:
     def _move_batch(self, topic: Topic, batch: ProducerBatch) -> None:
         queue = batch.queue
         queue.remove_batch(batch)
-        batch.count_records()
+        batch.update_count()
         explicit, own = batch.explicit, queue.partition
         # The memory of the batch is released first, so that its records find room in their queues.
         self._accumulator.release_memory(batch)
@@ -287,11 +291,11 @@ class Leaders:
             else:  # The records of an absent partition.
                 partition = -1 if own is None or not batch.is_chosen(index) else own
             target, at = self._append_record(topic, partition, batch, record)
-            batch.forward(1, target, at)
-            if batch.demanded:
-                target.demand()
+            batch.forward_records(1, target, at)
+            if batch.skips_linger:
+                target.skip_linger()
         self._engine.failures.on_records_moved(batch)
-        batch.vacate()
+        batch.mark_split()
         self._accumulator.forget_batch(batch)
 
     def _append_record(
@@ -305,36 +309,38 @@ class Leaders:
         size = record_size(key, value, headers)
         known = partition < len(topic.queues) or batch.queue.partition is not None
         if not known:
-            error = self._no_such(topic.name, partition, len(topic.queues))
-            return self._make_failed(topic, partition, timestamp, error), 0
+            error = self._make_no_such_partition_error(topic.name, partition, len(topic.queues))
+            return self._make_failed_record(topic, partition, timestamp, error), 0
         try:
             if partition >= 0:
                 queue = self.queue_of(topic, partition)
             else:
-                queue = self.partitioner.choose(topic, key, size)
+                queue = self.partitioner.choose_queue(topic, key, size)
         except KafkaError as error:
-            return self._make_failed(topic, None, timestamp, error), 0
-        target, at = self._accumulator.append(
+            return self._make_failed_record(topic, None, timestamp, error), 0
+        target, at = self._accumulator.append_record(
             queue, timestamp, key, value, headers, size, forced=True
         )
         if partition >= 0:
-            target.note_chosen(at)
+            target.mark_chosen(at)
         # The delivery timeout of a record starts with its send, not with this move.
-        target.backdate(batch.created)
+        target.backdate_timeout(batch.created)
         return target, at
 
-    def _make_failed(
+    def _make_failed_record(
         self, topic: Topic, partition: int | None, timestamp: int, error: KafkaError
     ) -> DeliveryBatch:
         single = FailedRecords(
             topic.name, -1 if partition is None else partition, self._accumulator
         )
-        single.add(timestamp)
+        single.add_record(timestamp)
         single.fail(self._accumulator.categorize_error(error))
         self._accumulator.report_failure(single)
         return single
 
-    def _no_such(self, topic: str, partition: int | None, count: int) -> KafkaError:
+    def _make_no_such_partition_error(
+        self, topic: str, partition: int | None, count: int
+    ) -> KafkaError:
         missing = TopicPartition(topic, -1 if partition is None else partition)
         return no_such_partition(missing, count)
 

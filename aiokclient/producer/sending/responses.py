@@ -164,7 +164,7 @@ class Responses:
 
     def _complete_duplicate(self, batch: ProducerBatch) -> None:
         """Complete a batch that the leader already has, or has as part of a larger batch."""
-        batch.pass_on_whole()
+        batch.pass_on_whole_batch()
         self._accumulator.complete_batch(batch)
 
     def on_no_response(self, sent: Sent, error: KafkaError) -> None:
@@ -255,7 +255,7 @@ class Responses:
         self._count_retry(batch, error)
         head = queue.sent[0] is batch
         if head and batch.whole is not None and event is SequenceEvent.REFUSED:
-            self._written_whole(batch, error)
+            self._settle_whole_batch(batch, error)
             return
         queue.requeue_batch(batch, refused=True, foreign=event is SequenceEvent.FOREIGN)
         if head:
@@ -296,8 +296,8 @@ class Responses:
     def _block_queue(self, queue: PartitionQueue, delay_s: float) -> None:
         if queue.blocked:
             return
-        queue.block()
-        self._accumulator.callbacks.later(delay_s, queue.unblock)
+        queue.block_sending()
+        self._accumulator.callbacks.later(delay_s, queue.unblock_sending)
 
     def _count_retry(self, batch: ProducerBatch, error: KafkaError) -> None:
         name = error.name or type(error).__name__
@@ -332,10 +332,10 @@ class Responses:
         if batch.builder.size < SLOW_BYTES:
             self._replace_batch(batch, self._make_builders(batch, limit))
             return
-        then = partial(self._on_split, sent)
+        then = partial(self._on_builders_made, sent)
         self._accumulator.callbacks.in_thread(self._make_builders, batch, limit, then=then)
 
-    def _on_split(self, sent: Sent, work: asyncio.Future[list[RecordBatchBuilder]]) -> None:
+    def _on_builders_made(self, sent: Sent, work: asyncio.Future[list[RecordBatchBuilder]]) -> None:
         batch = sent.batch
         if work.cancelled() or not batch.is_current(sent.attempt):
             return
@@ -363,7 +363,7 @@ class Responses:
         self._accumulator.replace_by_parts(batch, batch.split_into(builders))
         batch.queue.notify_sender()
 
-    def _written_whole(self, first: ProducerBatch, error: KafkaError) -> None:
+    def _settle_whole_batch(self, first: ProducerBatch, error: KafkaError) -> None:
         """Complete or fail the parts of a batch that may have been written as a whole.
 
         The leader refused the first part because of its sequence. If the previous batch was

@@ -1,10 +1,10 @@
 """The produce requests to one broker, with the ready batches of the partitions that it leads.
 
 While the broker is connected, no task runs. Whenever a queue may have something to send,
-`schedule_queue` is called, which schedules `pump`. `pump` takes the first batch of each ready queue
-in turn until a request is full, and continues with the next request while fewer than
+`schedule_queue` is called, which schedules `send_batches`. It takes the first batch of each ready
+queue in turn until a request is full, and continues with the next request while fewer than
 `max_in_flight_requests_per_connection` requests are in flight. A response completes its batches or
-returns them to their queues, and then calls `pump` again. Only connecting needs a task (see
+returns them to their queues, and then calls `send_batches` again. Only connecting needs a task (see
 `ProduceConnection`).
 
 While the broker is unreachable or silent, its partitions are unsendable, which limits their memory.
@@ -295,7 +295,7 @@ class ProduceConnection:
         """Store whether the broker is silent."""
         if self.silent is not silent:
             self.silent = silent
-            self._sender.on_reach_changed()
+            self._sender.on_reachability_changed()
 
     def _check_silence(self) -> None:
         """Check whether the broker still responds."""
@@ -312,7 +312,7 @@ class ProduceConnection:
     def _set_reachable(self, reachable: bool) -> None:
         self.silent = False
         self.reachable = reachable
-        self._sender.on_reach_changed()
+        self._sender.on_reachability_changed()
 
     # -- connecting
 
@@ -323,7 +323,7 @@ class ProduceConnection:
             self._connecting = False
         if self.current is None:
             self._set_reachable(True)
-        self._sender.pump()
+        self._sender.send_batches()
 
     async def _keep_connecting(self) -> None:
         retry = Retry(math.inf, self._backoff, self._cluster.clock)
@@ -374,7 +374,7 @@ class BatchIds(Protocol):
     def last_error(self) -> KafkaError | None:
         """The last error of the requests without which batches have no identity."""
 
-    def identify(self, queue: PartitionQueue, batch: ProducerBatch, *, by_name: bool) -> bool:
+    def identify_batch(self, queue: PartitionQueue, batch: ProducerBatch, *, by_name: bool) -> bool:
         """Set the identity of a batch that is about to be sent. Return False if it must wait."""
 
 
@@ -433,10 +433,10 @@ class Sender:
         self._requests.forget_template(queue)
         self._ready.pop(queue, None)
         self._awaited.pop(queue, None)
-        queue.sequences.distrust()
+        queue.sequences.distrust_leader()
 
     def schedule_queue(self, queue: PartitionQueue, *, at_once: bool = False) -> None:
-        """Schedule `pump` for a queue that may have something to send.
+        """Schedule `send_batches` for a queue that may have something to send.
 
         The call is ignored if the broker is not the leader of the partition.
         """
@@ -444,10 +444,10 @@ class Sender:
             return
         self._ready[queue] = None
         if at_once and not self.in_flight and self._connection.current is not None:
-            self._callbacks.run(self.pump)
+            self._callbacks.run(self.send_batches)
         elif not self._scheduled:
             self._scheduled = True
-            self._callbacks.soon(self.pump)
+            self._callbacks.soon(self.send_batches)
 
     def close(self) -> None:
         """Send nothing more."""
@@ -456,7 +456,7 @@ class Sender:
 
     # -- sending
 
-    def pump(self) -> None:
+    def send_batches(self) -> None:
         """Send ready batches until the permitted number of requests is in flight."""
         self._scheduled = False
         if self._closed:
@@ -483,7 +483,7 @@ class Sender:
             if now > until:
                 if not self._scheduled:
                     self._scheduled = True
-                    self._callbacks.soon(self.pump)
+                    self._callbacks.soon(self.send_batches)
                 return
 
     def _collect_batches(self) -> list[ProducerBatch]:
@@ -514,7 +514,7 @@ class Sender:
         batch = queue.next_batch(not self.in_flight, self._limit)
         if batch is None:
             waiting = queue.open
-            if waiting is not None and waiting.demanded and not waiting.in_overflow:
+            if waiting is not None and waiting.skips_linger and not waiting.in_overflow:
                 self._awaited[queue] = None
             return None
         if batch.in_log is InLog.UNKNOWABLE:
@@ -524,7 +524,7 @@ class Sender:
         if not self._accumulator.prepare_batch(batch):
             return None
         by_name = self._connection.version < IDS_FROM
-        return batch if self._ids.identify(queue, batch, by_name=by_name) else None
+        return batch if self._ids.identify_batch(queue, batch, by_name=by_name) else None
 
     def _send_request(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
         now = self._accumulator.loop.time()
@@ -579,11 +579,11 @@ class Sender:
             elif queue.more:
                 self._ready[queue] = None
         if self._ready or self._awaited:
-            self.pump()
+            self.send_batches()
 
     # -- the connection
 
-    def on_reach_changed(self) -> None:
+    def on_reachability_changed(self) -> None:
         """Mark the partitions as sendable or unsendable."""
         for queue in self.queues:
             self._accumulator.set_unsendable(queue, self.unsendable)
@@ -591,11 +591,11 @@ class Sender:
     def on_connection_lost(self) -> bool:
         """Handle the loss of the connection. Return whether batches wait to be sent."""
         for queue in self.queues:
-            queue.sequences.distrust()
+            queue.sequences.distrust_leader()
         return any(queue.oldest_batch() is not None for queue in self.queues)
 
     def schedule_queues(self) -> None:
-        """Schedule `pump` for all partitions with batches."""
+        """Schedule `send_batches` for all partitions with batches."""
         for queue in self.queues:
             if queue.oldest_batch() is not None:
                 self.schedule_queue(queue)
@@ -622,18 +622,18 @@ class TransactionalSender(Sender):
         self._is_first = False
         """Whether the first request of the transaction is in flight to this broker."""
 
-    def pump(self) -> None:
+    def send_batches(self) -> None:
         """Send ready batches, but not before the markers of the last transaction are written."""
         pause = self._pause
         left_s = 0.0 if pause.is_used else pause.compute_wait_s(self._clock.monotonic())
         if left_s < LEAST_PAUSE_S:
-            super().pump()
+            super().send_batches()
         elif self._pausing is None:
             self._pausing = self._callbacks.later(left_s, self._end_pause)
 
     def _end_pause(self) -> None:
         self._pausing = None
-        super().pump()
+        super().send_batches()
 
     def close(self) -> None:
         """Send nothing more."""

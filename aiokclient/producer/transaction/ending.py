@@ -233,7 +233,7 @@ class DirectCommit:
         """Send the records of a commit, and later EndTxn. Never raises."""
         self._commit, self._is_end_sent = commit, False
         self._timer.wake_at(commit.deadline)
-        self._accumulator.demand_all()
+        self._accumulator.skip_all_lingers()
         if not self._accumulator.pending:
             self._accumulator.callbacks.run(self.send_end_if_ready)
 
@@ -358,7 +358,7 @@ class TransactionEnds:
         if self._can_commit_directly(commit):
             self._direct.begin_commit(commit)
         else:
-            self._accumulator.demand_all()
+            self._accumulator.skip_all_lingers()
             self.continue_commit(commit)
         try:
             await commit.operation.result(self._shielded_s)

@@ -98,7 +98,7 @@ class TransactionPartitions:
             for queue in self._added_queues.values()
         )
 
-    def identify(self, queue: PartitionQueue, batch: ProducerBatch, *, by_name: bool) -> bool:
+    def identify_batch(self, queue: PartitionQueue, batch: ProducerBatch, *, by_name: bool) -> bool:
         """Set the identity of a batch that is about to be sent. Return False if it must wait."""
         status = self._status
         if not status.may_send or not self._has_partition(queue):
@@ -108,8 +108,8 @@ class TransactionPartitions:
         sequences = queue.sequences
         identity = status.current.identity
         if (sequences.producer_id, sequences.epoch) != identity:
-            sequences.adopt(*identity)
-        batch.set_identity(sequences.assign(batch.count))
+            sequences.adopt_producer_id(*identity)
+        batch.set_identity(sequences.assign_identity(batch.count))
         status.current.mark_written()
         return True
 
@@ -297,7 +297,7 @@ class TransactionBatches:
             return False
         batch.count_failure(error)
         batch.queue.requeue_batch(batch)
-        batch.queue.block()
+        batch.queue.block_sending()
         if not self._waiting:
             name = "reading the level of transactions"
             self._supervisor.spawn(self._recheck_level, self._status.current, name=name)
@@ -312,7 +312,7 @@ class TransactionBatches:
         for batch, error in waiting.items():
             if not downgraded:
                 self._accumulator.fail_batch(batch, error)
-            batch.queue.unblock()
+            batch.queue.unblock_sending()
 
 
 def _dropped(why: str) -> KafkaError:

@@ -143,7 +143,7 @@ class ProducerTracing:
                 follow = partial(self._proceed, span, deliveries, address, index, error)
                 delivery.add_done_callback(follow, context=self._context)
                 return
-            error = error or delivery.located()[0].error
+            error = error or delivery.locate_record()[0].error
             index += 1
         if error is None and address is not None:
             (delivery,) = deliveries

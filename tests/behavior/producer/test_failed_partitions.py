@@ -98,7 +98,7 @@ class TestPartitions:
             await producer.gather([producer.send("four", b"v", partition=p) for p in range(4)])
             world.cluster.pause(1)
             deliveries = [producer.send("four", b"v", partition=p % 4) for p in range(8)]
-            engine = producer._required_engine()
+            engine = producer._require_engine()
             # The deliveries must fail by the lost request, not by the delivery timeout.
             engine.accumulator.stop_expiry()
             await asyncio.sleep(2.5)

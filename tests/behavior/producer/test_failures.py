@@ -265,7 +265,7 @@ class TestOnDeliveryError:
                 assert len(told) == len(failed)
                 assert not set(told) & set(written)
                 assert all(each.topic == "t" and each.exception() is not None for each in told)
-                assert not producer._required_engine().failures.origins
+                assert not producer._require_engine().failures.origins
 
         simulate(scenario)
 
@@ -317,7 +317,7 @@ class TestOnDeliveryError:
                     deliveries = producer.send_many("t", [b"x" * 1000] * 20)
                     await producer.gather(deliveries)
                 assert not told
-                assert not producer._required_engine().failures.origins
+                assert not producer._require_engine().failures.origins
 
         simulate(scenario)
 

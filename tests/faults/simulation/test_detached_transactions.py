@@ -323,7 +323,7 @@ def test_end_transaction_in_another_cluster_leaves_its_transactions_alone(
             producer = await stack.enter_async_context(other)
             await producer.begin_transaction()
             await producer.send("t", b"new", partition=0)
-            theirs = producer._required_transactions("transaction()").status.identity
+            theirs = producer._require_transactions("transaction()").status.identity
             assert (handle.producer_id, handle.epoch) == theirs
             if known == "new client":
                 await stack.enter_async_context(client)

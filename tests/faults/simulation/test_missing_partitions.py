@@ -34,7 +34,7 @@ def test_record_for_a_partition_that_was_just_created_is_written(how: str) -> No
             assert metadata.partition == 3
             assert world.now - began < 2
             assert await producer.send_all("t", [ProducerRecord("t", b"v", partition=3)] * 3) == 3
-            assert not producer._required_engine().leaders.topics["t"].absent
+            assert not producer._require_engine().leaders.topics["t"].absent
 
     simulate(scenario, topics={"t": 3})
 
@@ -55,7 +55,7 @@ def test_record_for_a_partition_that_never_appears_fails_after_max_block_ms(how:
             assert raised.value.topic_partition == ("t", 7)
             assert BLOCK_S - 0.1 <= world.now - began <= BLOCK_S + 1.5
             await asyncio.sleep(3)
-            assert not producer._required_engine().leaders.topics["t"].absent
+            assert not producer._require_engine().leaders.topics["t"].absent
             with pytest.raises(UnknownTopicOrPartitionError):
                 producer.send("t", b"v", partition=-1)
             with pytest.raises(UnknownTopicOrPartitionError):

@@ -87,9 +87,9 @@ def test_moving_in_begins_below_three_quarters() -> None:
                 assert memory.buffer.in_use > MEMORY * 0.9
                 await taken[0]
                 assert memory.buffer.in_use > MEMORY * 0.75
-                assert overflowing[0].located()[0].in_overflow
+                assert overflowing[0].locate_record()[0].in_overflow
                 await taken[-1]
-                assert not overflowing[0].located()[0].in_overflow
+                assert not overflowing[0].locate_record()[0].in_overflow
                 await producer.flush()
 
     simulate(scenario)

@@ -27,13 +27,13 @@ class BugError(Exception):
 
 
 CALLBACKS = [
-    (Sender, "pump"),
+    (Sender, "send_batches"),
     (Sender, "_on_response"),
     (Sender, "_send_request"),
     (ProduceConnection, "_check_silence"),
     (ProduceConnection, "_on_connection_lost"),
-    (PartitionQueue, "unblock"),
-    (Responses, "_on_split"),
+    (PartitionQueue, "unblock_sending"),
+    (Responses, "_on_builders_made"),
     (Accumulator, "_on_linger_timer"),
     (Accumulator, "_on_compressed"),
     (Accumulator, "complete_batch"),
@@ -47,9 +47,9 @@ CALLBACKS = [
 
 def provoke(cluster: EmbeddedCluster, name: str) -> None:
     """Cause the event after which the event loop calls the function with this name."""
-    if name == "unblock":
+    if name == "unblock_sending":
         cluster.fail(ApiKey.PRODUCE, NotEnoughReplicasError)
-    elif name == "_on_split":
+    elif name == "_on_builders_made":
         cluster.fail(ApiKey.PRODUCE, RecordTooLargeError, topic="t")
     elif name == "_on_connection_lost":
         cluster.drop(ApiKey.PRODUCE)

@@ -42,7 +42,7 @@ def test_a_duplicate_is_no_success_when_it_is_the_first_batch_of_a_producer_id()
             await producer.prepare("t")
             with world.cluster.fail(ApiKey.PRODUCE, DuplicateSequenceError, times=1):
                 assert (await producer.send("t", b"0")).offset == 0
-            given = producer._required_engine().ids.generation
+            given = producer._require_engine().ids.generation
         assert given == 1, "the first producer id was replaced"
         assert values(world) == [b"0"]
 
@@ -68,7 +68,7 @@ def test_a_duplicate_is_no_success_when_batches_before_and_after_it_are_in_fligh
                 for number in range(5):
                     deliveries.append(producer.send("t", b"%d" % number))
                     await asyncio.sleep(0.01)
-                assert producer._required_engine().senders[1].in_flight == 5
+                assert producer._require_engine().senders[1].in_flight == 5
                 offsets = [each.offset for each in await producer.gather(deliveries)]
         assert offsets == [1, 2, 3, 4, 5]
         assert values(world) == [b"first", b"0", b"1", b"2", b"3", b"4"]

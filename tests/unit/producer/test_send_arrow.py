@@ -353,7 +353,7 @@ async def test_send_arrow_splits_rows_into_batches_of_at_most_batch_size(
     async with Producer(**options(servers, batch_size=10_000)) as producer:
         await producer.prepare(topic)
         deliveries = producer.send_arrow(topic, batch)
-        sizes = {delivery.located()[0].builder.size for delivery in deliveries[::50]}
+        sizes = {delivery.locate_record()[0].builder.size for delivery in deliveries[::50]}
         assert max(sizes) <= 10_000
         await producer.gather(deliveries)
     assert len(servers.records(topic)) == 5000

@@ -70,9 +70,9 @@ def test_sequences_wrap_as_in_java() -> None:
     assert advance(2**31 - 1, 1) == 0
     assert advance(2**31 - 3, 5) == 2
     sequences = PartitionSequences()
-    sequences.adopt(7, 0)
+    sequences.adopt_producer_id(7, 0)
     sequences.next = sequences.acknowledged = 2**31 - 2
-    first, second = sequences.assign(3), sequences.assign(1)
+    first, second = sequences.assign_identity(3), sequences.assign_identity(1)
     assert (first.sequence, second.sequence) == (2**31 - 2, 1)
     sequences.mark_written(second, 1)
     sequences.mark_written(first, 3)
@@ -82,9 +82,9 @@ def test_sequences_wrap_as_in_java() -> None:
 def test_the_first_batch_of_an_epoch_is_sent_alone() -> None:
     sequences = PartitionSequences()
     assert not sequences.single, "without a producer id, the first batch need not be sent alone"
-    sequences.adopt(7, 0)
+    sequences.adopt_producer_id(7, 0)
     assert sequences.single
-    sequences.mark_written(sequences.assign(1), 1)
+    sequences.mark_written(sequences.assign_identity(1), 1)
     assert not sequences.single
     sequences.apply_event(SequenceEvent.RETURNED)
     assert sequences.on_drained(left=True, head_refused=False) is SequenceState.FLOWING
@@ -102,8 +102,8 @@ def test_the_first_batch_of_an_epoch_is_sent_alone() -> None:
 )
 def test_drained(left: bool, head_refused: bool, acknowledged: int, then: SequenceState) -> None:
     sequences = PartitionSequences()
-    sequences.adopt(7, 3)
-    sequences.assign(5)
+    sequences.adopt_producer_id(7, 3)
+    sequences.assign_identity(5)
     sequences.acknowledged = acknowledged
     sequences.apply_event(SequenceEvent.LOST)
     assert sequences.on_drained(left=left, head_refused=head_refused) is then
@@ -111,14 +111,14 @@ def test_drained(left: bool, head_refused: bool, acknowledged: int, then: Sequen
 
 def test_a_restart_is_the_next_epoch_from_zero() -> None:
     sequences = PartitionSequences()
-    sequences.adopt(7, MAX_EPOCH - 1)
-    sequences.assign(5)
+    sequences.adopt_producer_id(7, MAX_EPOCH - 1)
+    sequences.assign_identity(5)
     sequences.apply_event(SequenceEvent.LOST)
     sequences.on_drained(left=False, head_refused=False)
     assert not sequences.exhausted
-    sequences.restart()
+    sequences.begin_next_epoch()
     assert sequences.state is SequenceState.FLOWING
-    assert sequences.assign(1) == BatchIdentity(7, MAX_EPOCH, 0)
+    assert sequences.assign_identity(1) == BatchIdentity(7, MAX_EPOCH, 0)
     assert sequences.exhausted
 
 
@@ -127,8 +127,12 @@ def test_explains_is_false_when_an_unproven_leader_refuses_the_next_sequence(
     by_name: bool,
 ) -> None:
     sequences = PartitionSequences()
-    sequences.adopt(7, 0)
-    first, lost, third = sequences.assign(1), sequences.assign(1), sequences.assign(1)
+    sequences.adopt_producer_id(7, 0)
+    first, lost, third = (
+        sequences.assign_identity(1),
+        sequences.assign_identity(1),
+        sequences.assign_identity(1),
+    )
     assert not sequences.is_explained(first, by_name=by_name), "every leader accepts sequence 0"
     sequences.mark_written(first, 1)
     assert sequences.is_explained(lost, by_name=by_name), (
@@ -141,14 +145,14 @@ def test_explains_is_false_when_an_unproven_leader_refuses_the_next_sequence(
 
 def test_written_voids_the_state_when_offsets_go_back() -> None:
     sequences = PartitionSequences()
-    sequences.adopt(7, 0)
-    sequences.mark_written(sequences.assign(2), 2, 10)
-    sequences.mark_written(sequences.assign(1), 1, -1)
-    sequences.mark_written(sequences.assign(1), 1, 13)
+    sequences.adopt_producer_id(7, 0)
+    sequences.mark_written(sequences.assign_identity(2), 2, 10)
+    sequences.mark_written(sequences.assign_identity(1), 1, -1)
+    sequences.mark_written(sequences.assign_identity(1), 1, 13)
     assert not sequences.void
-    sequences.mark_written(sequences.assign(1), 1, 0)
+    sequences.mark_written(sequences.assign_identity(1), 1, 0)
     assert sequences.void
-    sequences.adopt(8, 0)
+    sequences.adopt_producer_id(8, 0)
     assert not sequences.void
 
 
@@ -197,7 +201,7 @@ class Model:
 
     def __init__(self) -> None:
         self.queue = PartitionQueue(TopicStatus("t", 16384), 0)
-        self.queue.sequences.adopt(1, 0)
+        self.queue.sequences.adopt_producer_id(1, 0)
         self.leader = Leader()
         self.wire: deque[tuple[Any, int, BatchIdentity]] = deque()
         self.stragglers: list[tuple[int, BatchIdentity, int]] = []
@@ -215,9 +219,9 @@ class Model:
             return
         sequences = self.queue.sequences
         if sequences.state is SequenceState.RESTARTING:
-            sequences.restart()
+            sequences.begin_next_epoch()
         if batch.identity is None:
-            batch.set_identity(sequences.assign(batch.count))
+            batch.set_identity(sequences.assign_identity(batch.count))
         self.queue.mark_in_flight(batch)
         self.wire.append((batch, batch.attempt, batch.identity))
 
@@ -302,7 +306,7 @@ def test_nothing_acknowledged_is_lost_twice_or_out_of_order(
             case "error":
                 model.arrive(error=True)
             case "abandon":
-                model.queue.abandon()
+                model.queue.ignore_responses()
             case _:
                 getattr(model, kind)(*arguments)
     model.finish()
@@ -339,7 +343,7 @@ def test_a_queue_sends_the_same_numbers_again_when_it_returns_to_a_topic() -> No
     model.disconnect(1, False)
     assert queue.incarnation == "wrong"
     assert queue.sequences.producer_id == -1
-    queue.sequences.adopt(2, 0)
+    queue.sequences.adopt_producer_id(2, 0)
     model.add(1)
     model.send()
     assert in_flight(model) == [(3, BatchIdentity(2, 0, 0))]

@@ -21,14 +21,14 @@ STEPS: dict[BatchStage, list[Callable[[Any], object]]] = {
     BatchStage.OPEN: [],
     BatchStage.QUEUED: [
         lambda batch: batch.close_builder(),
-        lambda batch: batch.requeue(unknowable=False),
+        lambda batch: batch.requeue_without_identity(unknowable=False),
     ],
     BatchStage.IN_FLIGHT: [lambda batch: batch.begin_attempt()],
     BatchStage.BACKING_OFF: [
         lambda batch: batch.return_to_queue(refused=False),
         lambda batch: batch.resume_identity(IDENTITY),
     ],
-    BatchStage.SPLIT: [lambda batch: batch.vacate()],
+    BatchStage.SPLIT: [lambda batch: batch.mark_split()],
     BatchStage.DONE: [
         lambda batch: batch.acknowledge(0, -1),
         lambda batch: batch.fail_records(KafkaError("no")),
@@ -41,7 +41,7 @@ PATHS: dict[BatchStage, list[str]] = {
     BatchStage.QUEUED: ["close_builder"],
     BatchStage.IN_FLIGHT: ["close_builder", "begin_attempt"],
     BatchStage.BACKING_OFF: ["close_builder", "begin_attempt", "return_to_queue"],
-    BatchStage.SPLIT: ["close_builder", "vacate"],
+    BatchStage.SPLIT: ["close_builder", "mark_split"],
     BatchStage.DONE: ["close_builder", "fail_records"],
 }
 """A sequence of steps that leads to each stage."""
@@ -66,9 +66,9 @@ def batch_of(count: int = 1) -> ProducerBatch:
         builder.append(index, None, b"v%d" % index, ())
     hooks: Any = Hooks()
     batch = ProducerBatch("t", PartitionQueue(TopicStatus("t", 1 << 20), 0), hooks, builder, 0.0)
-    batch.count_records()
+    batch.update_count()
     for index in range(count):
-        batch.note(index, index)
+        batch.store_timestamp(index, index)
     return batch
 
 
@@ -93,7 +93,7 @@ def test_a_step_is_taken_when_the_table_permits_it(
 ) -> None:
     batch = batch_in(before)
     if before is BatchStage.SPLIT and after is BatchStage.SPLIT:
-        return  # `vacate` also ends a split that `parts` began.
+        return  # `mark_split` also ends a split that `parts` began.
     if after in TRANSITIONS[before]:
         step(batch)
         assert batch.stage is after
@@ -139,7 +139,7 @@ def test_parts_take_over_the_sequences_when_a_batch_is_split() -> None:
         BatchIdentity(7, 0, sequence) for sequence in (100, 101, 102)
     ]
     assert [part.whole for part in parts] == [None] * 3
-    assert [batch.locate(index) for index in range(3)] == [(part, 0) for part in parts]
+    assert [batch.locate_record(index) for index in range(3)] == [(part, 0) for part in parts]
     assert [part.timestamp_of(0) for part in parts] == [0, 1, 2]
 
 
@@ -152,7 +152,7 @@ def test_the_first_part_knows_the_others_when_the_whole_may_have_been_written() 
     first, second = parts = batch.split_into(builders_of(2))
     assert first.whole == parts
     assert second.whole is None
-    first.pass_on_whole()
+    first.pass_on_whole_batch()
     assert second.whole == [second]
 
 
@@ -160,7 +160,7 @@ def test_a_batch_keeps_no_identity_when_it_is_queued_again() -> None:
     batch = batch_in(BatchStage.BACKING_OFF)
     batch.set_identity(IDENTITY)
     batch.note_unknown()
-    batch.requeue(unknowable=True)
+    batch.requeue_without_identity(unknowable=True)
     assert batch.identity is None
     assert batch.in_log is InLog.UNKNOWABLE
     batch.resume_identity(IDENTITY)

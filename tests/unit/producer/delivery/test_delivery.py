@@ -27,10 +27,10 @@ class Hooks:
         self.demanded: list[DeliveryBatch] = []
         self.seen = 0
 
-    def demand(self, batch: DeliveryBatch) -> None:
+    def skip_linger(self, batch: DeliveryBatch) -> None:
         self.demanded.append(batch)
 
-    def retrieved(self, batch: DeliveryBatch, count: int) -> None:
+    def count_retrieved(self, batch: DeliveryBatch, count: int) -> None:
         self.seen += count
 
 
@@ -133,7 +133,7 @@ async def test_cancelling_a_waiter_leaves_the_delivery_and_no_trace() -> None:
     for wait in (
         asyncio.wait_for(delivery, 0.001),
         asyncio.wait_for(asyncio.gather(delivery, delivery), 0.001),
-        asyncio.wait_for(batch.changed(), 0.001),
+        asyncio.wait_for(batch.wait_for_change(), 0.001),
     ):
         with pytest.raises(TimeoutError):
             await wait
@@ -226,10 +226,10 @@ async def test_records_are_followed_when_they_move() -> None:
     waiting = asyncio.ensure_future(handles[3])
     await asyncio.sleep(0)
     assert [handle.partition for handle in handles] == [None] * 4
-    first.forward(1, second, 0)
-    first.forward(1, second, 1)
-    first.forward(2, third, 5)
-    first.emptied()
+    first.forward_records(1, second, 0)
+    first.forward_records(1, second, 1)
+    first.forward_records(2, third, 5)
+    first.on_emptied()
     await asyncio.sleep(0)
     assert third in hooks.demanded, (
         "a waiting task continues to wait for the batch that now has the record"
@@ -250,7 +250,7 @@ async def test_records_are_followed_when_they_move() -> None:
 async def test_only_records_that_have_not_moved_fail() -> None:
     hooks = Hooks()
     first, second = batch_of(3, hooks, None), batch_of(1, hooks)
-    first.forward(1, second, 0)
+    first.forward_records(1, second, 0)
     first.fail(KafkaError("no"))
     second.succeed(5)
     assert first.unretrieved == 2

@@ -26,10 +26,10 @@ class Hooks:
         self.calling: dict[DeliveryBatch, None] = {}
         self.demanded: list[DeliveryBatch] = []
 
-    def demand(self, batch: DeliveryBatch) -> None:
+    def skip_linger(self, batch: DeliveryBatch) -> None:
         self.demanded.append(batch)
 
-    def retrieved(self, batch: DeliveryBatch, count: int) -> None:
+    def count_retrieved(self, batch: DeliveryBatch, count: int) -> None:
         pass
 
 
@@ -211,10 +211,10 @@ def test_order_is_kept_when_records_move_or_leave_the_overflow_queue(run: Any) -
         hooks = Hooks()
         first, second = batch_of(2, hooks), batch_of(2, hooks)
         await order.fill(Delivery(first, 1, 5))
-        first.wake()  # The same happens when a record leaves the overflow queue.
+        first.notify_change()  # The same happens when a record leaves the overflow queue.
         await asyncio.sleep(0)
-        first.forward(2, second, 0)
-        first.emptied()
+        first.forward_records(2, second, 0)
+        first.on_emptied()
         await asyncio.sleep(0)
         assert order.seen == []
         assert second in hooks.demanded
@@ -232,8 +232,8 @@ def test_records_that_move_to_a_batch_that_is_done_wake_in_order(run: Any) -> No
         first, second = batch_of(2, hooks), batch_of(2, hooks)
         await order.fill(Delivery(first, 1, 5))
         second.fail(KafkaError("no"))
-        first.forward(2, second, 0)
-        first.emptied()
+        first.forward_records(2, second, 0)
+        first.on_emptied()
         assert await order.ended() == list(range(12))
 
     run(main())
@@ -365,8 +365,8 @@ def test_remove_done_callback_follows_a_record_that_moved(run: Any) -> None:
         one, other = Delivery(first, 0, 5), Delivery(first, 1, 5)
         one.add_done_callback(seen.append)
         other.add_done_callback(seen.append)
-        first.forward(2, second, 0)
-        first.emptied()
+        first.forward_records(2, second, 0)
+        first.on_emptied()
         assert one.remove_done_callback(seen.append) == 1
         second.succeed(7)
         await one

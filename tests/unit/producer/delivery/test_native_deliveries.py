@@ -62,10 +62,10 @@ class Hooks:
         self.calling: dict[Any, None] = {}
         self.asked: list[Any] = []
 
-    def demand(self, batch: Any) -> None:
-        self.asked.append("demand")
+    def skip_linger(self, batch: Any) -> None:
+        self.asked.append("skip_linger")
 
-    def retrieved(self, batch: Any, count: int) -> None:
+    def count_retrieved(self, batch: Any, count: int) -> None:
         self.asked.append(count)
 
 
@@ -114,11 +114,11 @@ class World:
         if name == "forward" and batch < other and found.moved + number <= 6 and not found.done:
             if self.batches[other].done:
                 return None
-            return number and found.forward(number, self.batches[other], number)
+            return number and found.forward_records(number, self.batches[other], number)
         if name == "emptied" and found.moved == 6 and not found.done:
-            return found.emptied()
+            return found.on_emptied()
         if name == "retrieve":
-            return str(found.retrieve_run(number, 6 - number))
+            return str(found.retrieve_run_error(number, 6 - number))
         if name == "callback":
             return delivery.add_done_callback(lambda d: self.called.append(hash(d) and number))
         if name == "await":
@@ -128,13 +128,13 @@ class World:
     def look(self) -> Any:
         seen: list[Any] = [list(self.hooks.asked), list(self.called)]
         for batch in self.batches:
-            names = ("done", "moved", "demanded", "unretrieved", "base_offset", "append_time")
+            names = ("done", "moved", "skips_linger", "unretrieved", "base_offset", "append_time")
             seen.append([getattr(batch, name) for name in names])
             seen.append(bytes(batch._retrieved or bytes(6)))
             seen.append([self.batches.index(target) for target in batch.targets])
             seen.append(bool(batch._waiters))
         for delivery in self.deliveries:
-            batch, index = delivery.located()
+            batch, index = delivery.locate_record()
             seen.append((self.batches.index(batch), index, repr(delivery)))
             for name in FIELDS[:5]:
                 value = outcome(lambda d=delivery, n=name: getattr(d, n))
@@ -201,8 +201,8 @@ def test_native_and_pure_gather_give_the_same(
             if not batch.done:
                 batch.succeed(number)
         if not world.batches[0].done:
-            world.batches[0].forward(6 - world.batches[0].moved, world.batches[2], 0)
-            world.batches[0].emptied()
+            world.batches[0].forward_records(6 - world.batches[0].moved, world.batches[2], 0)
+            world.batches[0].on_emptied()
         return plain(await task), world.batches[0].unretrieved, world.batches[1].unretrieved
 
     assert asyncio.run(go(gather)) == asyncio.run(go(pure_gather))
@@ -235,15 +235,15 @@ def test_native_and_pure_batch_states_are_alike() -> None:
         first = [getattr(batch, name) for name in ("left", "reserved", "stamp", "stamps")]
         assert first == [0, 0, -1, []]
         assert batch.explicit is None
-        assert batch.append(50, 5, b"k", b"v", ()) == -1, "no memory is reserved"
+        assert batch.append_record(50, 5, b"k", b"v", ()) == -1, "no memory is reserved"
         batch.reserved = 200
-        assert batch.append(50, 5, b"k", b"v", ()) == 0
+        assert batch.append_record(50, 5, b"k", b"v", ()) == 0
         assert (batch.left, batch.stamps) == (200 - empty - 50, [(0, 5)])
-        assert batch.append(200, 5, b"k", b"v", ()) == -1, "less than 200 bytes are left"
-        assert batch.append(40, 5, b"k", b"x" * 200, ()) == -1, "the batch is full"
-        batch.note(3, 9)
+        assert batch.append_record(200, 5, b"k", b"v", ()) == -1, "less than 200 bytes are left"
+        assert batch.append_record(40, 5, b"k", b"x" * 200, ()) == -1, "the batch is full"
+        batch.store_timestamp(3, 9)
         batch.reserved = 100
-        assert batch.room() == 100 - builder.size == batch.left
+        assert batch.compute_room() == 100 - builder.size == batch.left
         assert [batch.timestamp_of(i) for i in (0, 2, 3, 9)] == [5, 5, 9, 9]
         batch.explicit = [-1, 4]
         assert [batch.partition_of(i) for i in range(3)] == [None, 4, 1]
@@ -258,7 +258,11 @@ def test_native_deliveries_created_without_their_fields_are_safe() -> None:
         made: Any = getattr(NATIVE, name).__new__(getattr(NATIVE, name))
         for attribute in dir(made):
             asked = outcome(lambda made=made, a=attribute: getattr(made, a, None))
-            if callable(asked) and attribute != "changed" and not attribute.startswith("__"):
+            if (
+                callable(asked)
+                and attribute != "wait_for_change"
+                and not attribute.startswith("__")
+            ):
                 outcome(asked)
         for ask in (repr, hash, lambda made: made == made, lambda made: made.__await__()):
             outcome(lambda ask=ask, made=made: ask(made))
@@ -303,9 +307,9 @@ def work(rounds: int) -> None:
             del dropped
             await asyncio.sleep(0)
             waiting[0].cancel()
-            world.batches[0].forward(4, world.batches[1], 2)
-            world.batches[0].forward(2, world.batches[2], 0)
-            world.batches[0].emptied()
+            world.batches[0].forward_records(4, world.batches[1], 2)
+            world.batches[0].forward_records(2, world.batches[2], 0)
+            world.batches[0].on_emptied()
             world.batches[1].succeed(number)
             world.batches[2].fail(KafkaError("no"))
             await asyncio.gather(*waiting, *gathers, return_exceptions=True)

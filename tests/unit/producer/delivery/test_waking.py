@@ -34,10 +34,10 @@ class Hooks:
         self.thread = threading.get_ident()
         self.calling: dict[DeliveryBatch, None] = {}
 
-    def demand(self, batch: DeliveryBatch) -> None:
+    def skip_linger(self, batch: DeliveryBatch) -> None:
         pass
 
-    def retrieved(self, batch: DeliveryBatch, count: int) -> None:
+    def count_retrieved(self, batch: DeliveryBatch, count: int) -> None:
         pass
 
 
@@ -186,9 +186,9 @@ def test_records_that_move_are_waited_for_where_they_go(run_tasks: Any) -> None:
         await turns()
         first, _ = batch_of(2)
         second, _ = batch_of(2)
-        batch.forward(2, first, 0)
-        batch.forward(2, second, 0)
-        batch.emptied()
+        batch.forward_records(2, first, 0)
+        batch.forward_records(2, second, 0)
+        batch.on_emptied()
         await turns()
         assert (len(first._waiters), len(second._waiters)) == (2, 2)
         second.fail(KafkaError("no"))
@@ -307,7 +307,7 @@ async def test_a_cancelled_wait_leaves_no_waiter() -> None:
 
 async def test_a_batch_that_goes_leaves_its_waiters_alone() -> None:
     batch, (delivery,) = batch_of(1)
-    waiting = batch.wait()
+    waiting = batch.add_waiter()
     waiter: Any = getattr(waiting, "future", waiting)
     del batch, delivery
     gc.collect()
