@@ -246,7 +246,7 @@ class Consumer(Lifecycle, Generic[K, V]):
 
     def _abandon(self, error: ClosedError) -> None:
         if self._engine is not None:
-            self._engine.positions.abandon(error)
+            self._engine.positions.fail_waits(error)
 
     def _on_failure(self, error: BaseException) -> None:
         if self._engine is not None:
@@ -257,12 +257,12 @@ class Consumer(Lifecycle, Generic[K, V]):
         return found if self._engine is None else [*found, *self._engine.list_troubles()]
 
     def _subject(self) -> dict[str, str | None]:
-        return self._subscription.described(self._config.group_id)
+        return self._subscription.describe_parts(self._config.group_id)
 
     def _hold(self) -> None:
         super()._hold()
         if self._listener is not None:
-            self._subscription.revive(self._listener)
+            self._subscription.restore_listener(self._listener)
 
     # -- checks
 
@@ -323,7 +323,11 @@ class Consumer(Lifecycle, Generic[K, V]):
         self._check_known()
         checked = as_topics(topics)
         earlier, self._listener = self._listener, as_listener(listener)
-        awaited = [each for each in (*self._earlier, earlier) if self._subscription.awaits(each)]
+        awaited = [
+            each
+            for each in (*self._earlier, earlier)
+            if self._subscription.is_listener_needed(each)
+        ]
         self._earlier = awaited
         self._subscription.subscribe(Subscription(checked, self._listener))
 
@@ -424,7 +428,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         is not done.
         """
         self._check_known()
-        return self._subscription.consumed()
+        return self._subscription.find_consumed()
 
     # -- reading
 
@@ -727,7 +731,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         the error of that failure. The call may be cancelled.
         """
         engine = self._running
-        return await engine.lookups.position(as_partition(tp), self._seconds(timeout))
+        return await engine.lookups.find_position(as_partition(tp), self._seconds(timeout))
 
     async def beginning_offsets(
         self, tps: Iterable[TopicPartition], timeout: float | None = None
@@ -762,7 +766,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         `beginning_offsets`.
         """
         wanted = as_numbers(times, "a time in milliseconds since the epoch")
-        return await self._running.lookups.offsets_for_times(wanted, self._seconds(timeout))
+        return await self._running.lookups.find_offsets_for_times(wanted, self._seconds(timeout))
 
     async def lag(
         self, tps: Iterable[TopicPartition] | None = None, timeout: float | None = None
@@ -773,7 +777,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         `beginning_offsets`.
         """
         chosen = [state.tp for state in self._subscription.choose_states(tps)]
-        return await self._running.lookups.lag(chosen, self._seconds(timeout))
+        return await self._running.lookups.find_lag(chosen, self._seconds(timeout))
 
     def highwater(self, tp: TopicPartition) -> int | None:
         """Return the end offset of a partition as of its last fetch, or None if unknown.

@@ -87,7 +87,7 @@ class PositionWaits:
         """
         self._moved.set()
 
-    def abandon(self, error: ClosedError) -> None:
+    def fail_waits(self, error: ClosedError) -> None:
         """Raise this error in the calls that still wait for a position. Synchronous."""
         self._over = error
         self._moved.set()
@@ -97,7 +97,7 @@ class PositionWaits:
 
         Raises the error of the consumer or partition if the position will never be known.
         """
-        while not self._subscription[tp].located:
+        while not self._subscription[tp].is_located:
             if (ended := self._over or self._engine.get_failure(raised=True)) is not None:
                 raise ended.with_traceback(None)
             state = self._subscription[tp]
@@ -121,7 +121,7 @@ class PositionWaits:
             if self._over or self._has_failed() or not await self._moved.wait(until):
                 return
 
-    async def wait_for_part(self, until: float) -> bool:
+    async def wait_until_partitions_known(self, until: float) -> bool:
         """Wait until the subscribed partitions are known; return False if `until` passes first."""
         while not (
             self._has_failed() or self._reports.errors or self._source.knows_its_partitions()
@@ -168,7 +168,7 @@ class Lookups:
         self._offsets = engine.offsets
         self._timeout_s = engine.config.default_api_timeout_ms / 1000
 
-    async def position(self, tp: TopicPartition, timeout: float) -> int:
+    async def find_position(self, tp: TopicPartition, timeout: float) -> int:
         """Return the offset of the next record to be delivered."""
         now = self._cluster.clock.monotonic
         until, missing = now() + timeout, MissingPartitions(self._cluster)
@@ -180,7 +180,7 @@ class Lookups:
             trouble = self._subscription[tp].retry.last.error
             text = f"The position was not found within {timeout:.1f} s."
             raise ApiTimeoutError(text, topic_partition=tp) from trouble
-        self._subscription.settle()
+        self._subscription.update_positions()
         return self._subscription[tp].position
 
     async def find_final_offsets(self) -> dict[TopicPartition, int]:
@@ -189,19 +189,21 @@ class Lookups:
         Raises ApiTimeoutError if that takes more than `default_api_timeout_ms`.
         """
         timeout, positions = self._timeout_s, self._positions
-        if not await positions.wait_for_part(self._cluster.clock.monotonic() + timeout):
+        if not await positions.wait_until_partitions_known(
+            self._cluster.clock.monotonic() + timeout
+        ):
             group = self._engine.group
             source = "topics have" if group is None else "group assigned"
             reasons = "" if group is None else "; ".join(group.troubles())
             text = f"The {source} no partitions within {timeout:.1f} s"
             text = f"{text} ({reasons})." if reasons else f"{text}."
-            raise ApiTimeoutError(text) from self._engine.source.cause()
+            raise ApiTimeoutError(text) from self._engine.source.find_cause()
         failure = self._engine.get_failure(raised=True)
         if failure is not None:
             raise failure
-        return await self._final_offsets(timeout)
+        return await self._find_end_offsets(timeout)
 
-    async def _final_offsets(self, timeout: float) -> dict[TopicPartition, int]:
+    async def _find_end_offsets(self, timeout: float) -> dict[TopicPartition, int]:
         """Return the end offset of each assigned partition.
 
         If one is lower than the consumer's position, or than the end that a fetch has returned, its
@@ -210,14 +212,14 @@ class Lookups:
         partitions = self._subscription.partitions
         found = await self.find_offsets(list(partitions), LATEST_TIMESTAMP, timeout)
         for _ in range(LOW_END_LOOKS - 1):
-            self._subscription.settle()
+            self._subscription.update_positions()
             partitions = self._subscription.partitions
             low = [
                 tp
                 for tp, end in found.items()
                 if (state := partitions.get(tp)) is not None
-                and state.located
-                and end < max(state.position, self._fetched_end(state))
+                and state.is_located
+                and end < max(state.position, self._find_fetched_end(state))
             ]
             if not low:
                 break
@@ -225,12 +227,14 @@ class Lookups:
             found |= await self.find_offsets(low, LATEST_TIMESTAMP, timeout)
         return found
 
-    def _fetched_end(self, state: PartitionState) -> int:
+    def _find_fetched_end(self, state: PartitionState) -> int:
         """Return the end of a partition as of its last fetch, or -1 if that is not known."""
         fetch = state.fetch
         return fetch.last_stable if self._offsets.committed_only else fetch.high_watermark
 
-    async def lag(self, tps: Sequence[TopicPartition], timeout: float) -> dict[TopicPartition, int]:
+    async def find_lag(
+        self, tps: Sequence[TopicPartition], timeout: float
+    ) -> dict[TopicPartition, int]:
         """Return the number of offsets from the position to the end of each partition."""
         clock = self._cluster.clock
         until = clock.monotonic() + timeout
@@ -238,7 +242,9 @@ class Lookups:
             cluster_id = self._cluster.metadata.cluster_id
             left = max(until - clock.monotonic(), 0.0)
             ends = await self.find_offsets(tps, LATEST_TIMESTAMP, left)
-            found = {tp: await self.position(tp, max(until - clock.monotonic(), 0.0)) for tp in tps}
+            found = {
+                tp: await self.find_position(tp, max(until - clock.monotonic(), 0.0)) for tp in tps
+            }
             if not differ(cluster_id, self._cluster.metadata.cluster_id):
                 return {tp: max(ends[tp] - position, 0) for tp, position in found.items()}
 
@@ -250,7 +256,7 @@ class Lookups:
         found = await self._offsets.ask_until_found(wanted, timeout)
         return {tp: found[tp].offset for tp in wanted}
 
-    async def offsets_for_times(
+    async def find_offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return for each partition the first offset whose record is at or after a time in ms.
@@ -306,8 +312,8 @@ class ConsumerEngine:
         self.log = cluster.make_log("consumer", config.group_id)
         membership = "assigned" if config.group_id is None else config.group_protocol
         own_metrics = OwnMetrics(cluster.metrics, "consumer", membership, owner=self)
-        own_metrics.before_reading(subscription.settle)
-        subscription.measure(own_metrics, self.log, cluster.clock)
+        own_metrics.before_reading(subscription.update_positions)
+        subscription.set_metrics(own_metrics, self.log, cluster.clock)
         self.arrived = Wakeup()
         """A flag that is set when there may be new records for the reader."""
         self.buffer = FetchBuffer(config.fetch_max_bytes)
@@ -364,11 +370,11 @@ class ConsumerEngine:
         """
         subscription, callbacks = self.subscription, self.supervisor.callbacks
         for state in subscription.partitions.values():
-            state.begin_again()  # A cancelled start may have changed the state.
+            state.restart_fetching()  # A cancelled start may have changed the state.
         subscription.begin_reading(self.reader, self.source, callbacks)
-        self._unsubscribe = self.cluster.updater.subscribe(callbacks.guard(self._observe))
-        subscription.listen(self.positions.wake_waiting)
-        subscription.listen(self._want_assigned_topics)
+        self._unsubscribe = self.cluster.updater.subscribe(callbacks.guard(self._on_metadata))
+        subscription.add_change_listener(self.positions.wake_waiting)
+        subscription.add_change_listener(self._want_assigned_topics)
         self._want_assigned_topics()
         self.fetchers.start()
         self.supervisor.spawn(self._position_resolver.run, name="positions")
@@ -418,18 +424,18 @@ class ConsumerEngine:
             if self.group is not None and timeout > 0:
                 await self.group.close(timeout, closers if graceful else None)
         finally:
-            await self._end(timeout if graceful else 0.0)
+            await self._end_parts(timeout if graceful else 0.0)
 
-    async def _end(self, timeout: float) -> None:
+    async def _end_parts(self, timeout: float) -> None:
         self._unsubscribe()
-        self.subscription.end()
+        self.subscription.end_reading()
         self.buffer.clear()
         try:
             await self.fetchers.stop(min(timeout, FAREWELL_S))
         finally:
-            self._release()
+            self._release_resources()
 
-    def _release(self) -> None:
+    def _release_resources(self) -> None:
         self.read_lock.forget()
         self._stalls.close()
         self._gauges.close()
@@ -456,7 +462,7 @@ class ConsumerEngine:
         for state in list(self.subscription.partitions.values()):
             if state.retry.trouble is not None:
                 found.append(f"{state.tp} cannot be read: {state.retry.trouble}")
-            elif state.leaderless:
+            elif state.is_leaderless:
                 found.append(f"{state.tp} cannot be read: it has no leader")
             elif (silence := self.fetchers.describe_silence(state)) is not None:
                 found.append(f"{state.tp} cannot be read: {silence}")
@@ -485,13 +491,13 @@ class ConsumerEngine:
             for topic in topics:
                 self.cluster.updater.want_topic(topic, self)
 
-    def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
+    def _on_metadata(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
         if differ(old.cluster_id, new.cluster_id):
             if self._follower is not None:
-                self._follower.topics.rebase(new)
+                self._follower.topics.on_cluster_replaced(new)
             if self.group is not None:
                 self.group.on_cluster_replaced(new)
             self.subscription.discard_positions()
         self.fetchers.on_metadata(new)
         if self._follower is not None:
-            self._follower.observe()
+            self._follower.on_metadata()

@@ -243,10 +243,10 @@ class ConsumerGauges:
         yield self._labels, len(self._subscription.partitions)
 
     def _measure_lags(self) -> Iterator[tuple[dict[str, Any], int]]:
-        self._subscription.settle()
+        self._subscription.update_positions()
         for state in self._subscription.partitions.values():
             end = state.fetch.high_watermark
-            if state.located and end >= 0:
+            if state.is_located and end >= 0:
                 topic, partition = state.tp
                 labels = {**self._labels, "topic": topic, "partition": partition}
                 yield labels, max(end - state.position, 0)
@@ -261,7 +261,7 @@ class ConsumerGauges:
     def _measure_partitions(self, again: bool | None) -> SeriesByKey:
         rows = []
         for state in self._subscription.partitions.values():
-            fetch, position = state.fetch, state.position if state.located else -1
+            fetch, position = state.fetch, state.position if state.is_located else -1
             end, start, replica = fetch.high_watermark, fetch.log_start, fetch.preferred
             lags = fetch.lags.take_reading(again=again)
             leads = fetch.leads.take_reading(again=again)

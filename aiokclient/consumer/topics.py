@@ -62,17 +62,17 @@ class SubscribedTopics:
         updater = self._cluster.updater
         updater.unwant_topics(self)
         if subscription.pattern is not None:
-            updater.want_all(self, self._sieve(subscription.pattern))
+            updater.want_all(self, self._make_topic_filter(subscription.pattern))
         for topic in subscription.topics:
             updater.want_topic(topic, self, auto_create=self._config.allow_auto_create_topics)
-        metadata = await self._read(subscription) if subscription else ClusterMetadata()
+        metadata = await self._request_metadata(subscription) if subscription else ClusterMetadata()
         self._base = _base(metadata)
         for topic in subscription.topics:
             if topic not in self._base:
-                self._tell_missing(topic, metadata)
+                self._warn_unreadable(topic, metadata)
         self.read = True
 
-    def _tell_missing(self, topic: str, metadata: ClusterMetadata) -> None:
+    def _warn_unreadable(self, topic: str, metadata: ClusterMetadata) -> None:
         """Log that a topic does not exist, or the error of the brokers if they say otherwise."""
         info = metadata.topic(topic)
         if info is None or not metadata.exists(topic):
@@ -90,7 +90,7 @@ class SubscribedTopics:
             extra={"event": "topic_unreadable", "topic": topic, "error": str(error)},
         )
 
-    def _sieve(self, pattern: re.Pattern[str]) -> Callable[[str], bool] | None:
+    def _make_topic_filter(self, pattern: re.Pattern[str]) -> Callable[[str], bool] | None:
         """Return a predicate for the topics to keep in the metadata, or None to keep all of them.
 
         With KIP-848 all topics are kept, because the brokers match the pattern, and their regular
@@ -100,7 +100,7 @@ class SubscribedTopics:
             return None
         return lambda name: pattern.fullmatch(name) is not None
 
-    def matching(self, metadata: ClusterMetadata) -> list[str]:
+    def find_matching(self, metadata: ClusterMetadata) -> list[str]:
         """Return the names of the existing topics of the subscription. Synchronous."""
         return matching(self.current, metadata, self._config.exclude_internal_topics)
 
@@ -111,7 +111,7 @@ class SubscribedTopics:
         Synchronous.
         """
         pattern, metadata = self.current.pattern, self._cluster.metadata
-        if pattern is None or not self.read or self.matching(metadata):
+        if pattern is None or not self.read or self.find_matching(metadata):
             return None
         text = (
             f"no topic that the user may describe matches the pattern {shortened(pattern.pattern)}"
@@ -126,7 +126,7 @@ class SubscribedTopics:
         topic_id, count = self._base.get(tp.topic, (None, 0))
         return info is None or topic_id != info.topic_id or tp.partition >= count
 
-    def rebase(self, metadata: ClusterMetadata) -> None:
+    def on_cluster_replaced(self, metadata: ClusterMetadata) -> None:
         """Use this metadata of another cluster as the base from now on. Synchronous."""
         if self.read:
             self._base = _base(metadata)
@@ -136,9 +136,9 @@ class SubscribedTopics:
         for topic in self.current.topics:
             error = self._cluster.updater.errors.get(topic)
             if error is not None and not classify(error, Scope.METADATA).again:
-                self._reports.add(error)
+                self._reports.add_error(error)
 
-    async def _read(self, subscription: Subscription) -> ClusterMetadata:
+    async def _request_metadata(self, subscription: Subscription) -> ClusterMetadata:
         """Return the metadata of the topics of a new subscription; retry without a time limit."""
         config = self._config
         backoff = Backoff.of(config)
@@ -151,7 +151,7 @@ class SubscribedTopics:
             except KafkaError as error:
                 action = retry.failed(error, Scope.METADATA)
                 if not action.again:
-                    self._reports.add(error)
+                    self._reports.add_error(error)
                 await asyncio.sleep(action.delay_s or backoff.maximum_s)
 
 
@@ -190,10 +190,10 @@ class TopicFollower:
         self.assigned = Wakeup()
         """A flag that is set after each comparison of the assigned partitions with the metadata."""
         self.up_to_date = False
-        subscription.listen(self._subscribed)
+        subscription.add_change_listener(self._on_subscription_changed)
 
     @property
-    def followed(self) -> Subscription:
+    def followed_subscription(self) -> Subscription:
         """The subscription whose topics are followed, which may be an earlier one."""
         return self.topics.current
 
@@ -202,7 +202,7 @@ class TopicFollower:
         """Infinity, because no group can assign the partitions to another consumer."""
         return math.inf
 
-    def cause(self) -> KafkaError | None:
+    def find_cause(self) -> KafkaError | None:
         """Return why the topics are not known yet, if that is known. Synchronous."""
         return self._cluster.find_last_error()
 
@@ -211,12 +211,12 @@ class TopicFollower:
         wanted = self._subscription.subscription
         return not wanted or (self.up_to_date and wanted is self.topics.current)
 
-    def _subscribed(self) -> None:
+    def _on_subscription_changed(self) -> None:
         if self._subscription.subscription is not self.topics.current:
             self.up_to_date = False
             self._wake.set()
 
-    def observe(self) -> None:
+    def on_metadata(self) -> None:
         """Handle a new snapshot of the metadata."""
         if self.topics.current:
             self._wake.set()
@@ -227,17 +227,19 @@ class TopicFollower:
             if self._subscription.subscription is not self.topics.current:
                 await self.topics.follow_topics(self._subscription.subscription)
             if self._subscription.subscription is self.topics.current:
-                await self._assign(self.topics.current, self._cluster.metadata)
+                await self._assign_partitions(self.topics.current, self._cluster.metadata)
                 self.up_to_date = True
                 self.assigned.set()
                 self._subscription.report_change()
             await self._wake.wait()
 
-    async def _assign(self, subscription: Subscription, metadata: ClusterMetadata) -> None:
+    async def _assign_partitions(
+        self, subscription: Subscription, metadata: ClusterMetadata
+    ) -> None:
         before = self._subscription.list_subscribed()
         self.topics.report_errors()
         resets: dict[TopicPartition, Reset | None] = {}
-        for name in self.topics.matching(metadata):
+        for name in self.topics.find_matching(metadata):
             for index in range(len(metadata.topics[name].partitions)):
                 tp = TopicPartition(name, index)
                 appeared = self.topics.has_appeared(tp, metadata)
@@ -249,9 +251,9 @@ class TopicFollower:
         known_before = dict.fromkeys(before)
         added = [tp for tp in resets if tp not in known_before]
         if subscription.listener is not None:
-            await self._tell(subscription.listener, lost, added)
+            await self._call_listener(subscription.listener, lost, added)
 
-    async def _tell(
+    async def _call_listener(
         self, listener: Any, lost: Sequence[TopicPartition], added: Sequence[TopicPartition]
     ) -> None:
         """Call the listener. No records of new partitions are delivered before it returns."""

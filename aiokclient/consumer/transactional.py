@@ -62,12 +62,12 @@ class TransactionalReads:
         self._rewound: list[PartitionState] = []
         """The partitions that `rewind` has moved."""
         self._began_in = self.cluster_id
-        subscription.settle()
+        subscription.update_positions()
         self._taken = self._group.released.find_in_progress()
         self._at_begin = {
             state: ReadPosition(state.jumps, state.position, state.processed, state.topic_id)
             for state in subscription.partitions.values()
-            if state.located
+            if state.is_located
         }
 
     @property
@@ -83,11 +83,11 @@ class TransactionalReads:
         They are those of `consumed()`, except for offsets that are known to be committed. What is
         read later does not belong to the transaction.
         """
-        self._subscription.settle()
-        states = [state for state in self._subscription.partitions.values() if state.located]
+        self._subscription.update_positions()
+        states = [state for state in self._subscription.partitions.values() if state.is_located]
         due = [state for state in states if state.consumed != state.group.committed]
         self._sent = [(state, state.jumps, state.consumed) for state in due]
-        self._fixed = {state.tp: state.to_commit(state.consumed) for state in due}
+        self._fixed = {state.tp: state.make_commit(state.consumed) for state in due}
 
     def offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets that are fixed; fix them if they are not. Synchronous.
@@ -152,7 +152,7 @@ class TransactionalReads:
         Without a committed offset, go back to the position at the beginning of the transaction. No
         record is delivered before the committed offsets are found.
         """
-        self._subscription.settle()
+        self._subscription.update_positions()
         states = [
             state for state in self._subscription.partitions.values() if self._was_read(state)
         ]
@@ -173,7 +173,7 @@ class TransactionalReads:
     def _was_read(self, state: PartitionState) -> bool:
         start = self._start_of(state)
         # After a jump it is not known whether records were delivered before it.
-        return state.uncommitted or (start is not None and start.jumps != state.jumps)
+        return state.has_uncommitted or (start is not None and start.jumps != state.jumps)
 
     def _start_of(self, state: PartitionState) -> ReadPosition | None:
         """Return the position at which the transaction began to read a partition, or None.

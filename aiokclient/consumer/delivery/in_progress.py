@@ -71,16 +71,16 @@ class InProgress:
         epoch may be another one.
         """
         if self._tracking:
-            state.all_processed()
+            state.mark_all_processed()
             return
         if processed is not None:
-            state.processed_to(processed, epoch_known=not first)
+            state.mark_processed_before(processed, epoch_known=not first)
         self._held[state] = None
 
     def on_passed(self, state: PartitionState) -> None:
         """Record that the position has moved past skipped records."""
         if state not in self._held:
-            state.all_processed()
+            state.mark_all_processed()
 
     def ask(self, *, tracking: bool = False, keeps: bool = False) -> None:
         """Count the held records as processed, because the application requests more.
@@ -91,7 +91,7 @@ class InProgress:
         if keeps or not self._held:
             return
         for state in self._held:
-            state.all_processed()
+            state.mark_all_processed()
         self._held.clear()
         self.relieved.set()
 
@@ -99,8 +99,8 @@ class InProgress:
         """Count all delivered records as processed, including those from `tracked`."""
         states = {**self._held, **self._worked_on}
         for state in states:
-            state.finish_all()
-            state.all_processed()
+            state.forget_outstanding()
+            state.mark_all_processed()
         self._held.clear()
         if states:
             self.relieved.set()
@@ -145,13 +145,13 @@ class InProgress:
     def track_partition(self, state: PartitionState) -> None:
         """Record that `tracked` is about to deliver records of a partition.
 
-        It records each of them by `PartitionState.track`.
+        It records each of them by `PartitionState.track_record`.
         """
         self._worked_on[state] = None
 
     def done(self, state: PartitionState, record: ConsumerRecord[Any, Any]) -> bool:
         """Count a record as processed; return False if it is not outstanding."""
-        if not state.finish(record):
+        if not state.finish_record(record):
             return False
         if not state.outstanding:
             self.relieved.set()

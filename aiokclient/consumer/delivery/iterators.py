@@ -148,7 +148,7 @@ class TrackedRecords(Generic[K, V]):
     def _track(self, record: Any) -> ConsumerRecord[K, V]:
         assert self._state is not None
         self._room -= 1
-        self._state.track(record, self._time())
+        self._state.track_record(record, self._time())
         tracked: ConsumerRecord[K, V] = record
         return tracked
 
@@ -300,7 +300,7 @@ class ArrowBatches:
                     raise
                 # The part may have become invalid during the conversion, or the session has ended.
                 reader.subscription.apply_changes()
-                if fetch.is_valid and fetch.state.flowing and fetch.state.jumps == jumps:
+                if fetch.is_valid and fetch.state.is_readable and fetch.state.jumps == jumps:
                     end = reader.ends.end_of(fetch.state)
                     if found.offset > end:
                         found = self._take_until(fetch, batches, found, int(end))

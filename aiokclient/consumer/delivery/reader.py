@@ -141,7 +141,7 @@ class EndOffsets:
         """Withhold the partitions that are at their ends and are not withheld yet."""
         states, self._to_hold = self._to_hold, []
         if states:
-            self._subscription.hold(states, True)
+            self._subscription.withhold_at_end(states, True)
 
     def on_change(self) -> None:
         """Make `are_reached` examine the partitions again, because something has changed."""
@@ -175,13 +175,14 @@ class EndOffsets:
         self._open = {
             state
             for state, end in self._offsets.items()
-            if partitions.get(state.tp) is state and not (state.located and state.position >= end)
+            if partitions.get(state.tp) is state
+            and not (state.is_located and state.position >= end)
         }
         self._to_hold = [state for state in self._to_hold if state not in self._open]
         # A seek may have moved withheld partitions below their end offsets.
-        back = [state for state in self._open if state.held]
+        back = [state for state in self._open if state.is_at_end]
         if back:
-            self._subscription.hold(back, False)
+            self._subscription.withhold_at_end(back, False)
 
     def are_within(
         self, offsets: Mapping[PartitionState, int], only: PartitionState | None = None
@@ -199,10 +200,10 @@ class EndOffsets:
 
     def clear(self) -> None:
         """Remove the end offsets, and stop withholding partitions."""
-        held = [state for state in self._offsets if state.held]
+        held = [state for state in self._offsets if state.is_at_end]
         self._cursor, self._ends, self._offsets = None, {}, {}
         self._open, self._to_hold = set(), []
-        self._subscription.hold(held, False)
+        self._subscription.withhold_at_end(held, False)
 
 
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -242,7 +243,7 @@ class Reader:
         """Whether unpacking was interrupted in order to yield to the event loop."""
         self.ends = EndOffsets(subscription)
         self.stopped = False
-        subscription.listen(self.on_change)
+        subscription.add_change_listener(self.on_change)
 
     # -- calls by other parts of the consumer
 
@@ -263,7 +264,7 @@ class Reader:
         if self._exposed is not None and self._exposed.state is state:
             self._take_back()
         self._chunks = deque(chunk for chunk in self._chunks if chunk.state is not state)
-        state.move_within(offset, epoch)
+        state.move_in_buffer(offset, epoch)
         self._buffer.rewind(parts)
         return True
 
@@ -278,7 +279,7 @@ class Reader:
             self._buffer.rewind(chunk.fetch for chunk in void)
         self._buffer.sort_parts()
         states = self.subscription.partitions.values()
-        self._failed = any(state.raises for state in states)
+        self._failed = any(state.must_raise for state in states)
         self.ends.on_change()
         self._arrived.set()
 
@@ -323,7 +324,7 @@ class Reader:
         state = chunk.state
         if chunk.generation != state.generation:
             return
-        state.delivered_to(chunk.offset_after(chunk.delivered), chunk.epoch)
+        state.move_position(chunk.offset_after(chunk.delivered), chunk.epoch)
         if out:
             self.in_progress.on_delivered(state, processed, first=chunk.delivered <= 1)
         else:
@@ -440,7 +441,7 @@ class Reader:
             "last_offset": damage.last_offset,
         }
         if damage.unfetched:
-            state.obstruct(damage.cause)
+            state.set_obstruction(damage.cause)
         elif damage.over_limit:
             limit = f"The limit is {self._unpacker.limit_bytes} bytes."
             state.fail(DecompressionLimitError(limit, **subject))
@@ -459,10 +460,10 @@ class Reader:
         if self._woken and (failure := self._engine.get_failure(raised=True)) is not None:
             raise failure
         if self._reports.errors:
-            raise self._reports.take()
+            raise self._reports.take_error()
         if self._failed:
             for state in self.subscription.partitions.values():
-                if state.error is not None and state.raises:
+                if state.error is not None and state.must_raise:
                     # Each request raises this object, and each raise would extend its traceback.
                     raise state.error.with_traceback(None)
 
@@ -658,7 +659,7 @@ class Reader:
         The records before it were delivered if `out`, otherwise skipped.
         """
         state = fetch.state
-        state.delivered_to(fetch.offset, epoch)
+        state.move_position(fetch.offset, epoch)
         if out:
             self.in_progress.on_delivered(state, None)
         else:

@@ -179,7 +179,7 @@ class Chunk:
     @property
     def is_valid(self) -> bool:
         """Whether the chunk may be delivered: no seek, pause, or revocation has followed."""
-        return self.generation == self.state.generation and self.state.flowing
+        return self.generation == self.state.generation and self.state.is_readable
 
     def take_records(self, most: int, size: int, *, first: bool) -> tuple[list[RawRecord], int]:
         """Take at most `most` records of at most `size` bytes. Return them and their size.

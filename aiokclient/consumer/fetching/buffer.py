@@ -304,7 +304,7 @@ class FetchBuffer:
         parts of the partition have not been moved yet. They must stay before the new part.
         """
         state = fetch.state
-        if state.flowing:
+        if state.is_readable:
             if self._paused:
                 self._restore_parts([part for part in self._paused if part.state is state])
             self._queue[fetch] = None
@@ -351,10 +351,10 @@ class FetchBuffer:
         """Remove invalid parts, set aside parts of paused partitions, and restore resumed ones."""
         for fetch in [fetch for fetch in self if not fetch.is_valid]:
             self.remove(fetch)
-        for fetch in [fetch for fetch in self._queue if not fetch.state.flowing]:
+        for fetch in [fetch for fetch in self._queue if not fetch.state.is_readable]:
             if fetch in self._queue:  # An earlier iteration of this loop may have removed it.
                 self._set_part_aside(fetch)
-        self._restore_parts([fetch for fetch in self._paused if fetch.state.flowing])
+        self._restore_parts([fetch for fetch in self._paused if fetch.state.is_readable])
 
     def _restore_parts(self, fetches: Iterable[PartitionFetch]) -> None:
         for fetch in fetches:

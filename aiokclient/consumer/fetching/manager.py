@@ -57,7 +57,7 @@ class FetchManager:
     def start(self) -> None:
         """Start to fetch and to listen to changes."""
         self.is_open = True
-        self._subscription.listen(self.update_fetchers)
+        self._subscription.add_change_listener(self.update_fetchers)
         self.on_metadata(self._cluster.metadata)
 
     async def stop(self, timeout: float) -> None:
@@ -70,7 +70,7 @@ class FetchManager:
 
     def on_metadata(self, metadata: ClusterMetadata) -> None:
         """Take leaders and topic ids from the metadata."""
-        self._subscription.settle()
+        self._subscription.update_positions()
         for state in list(self._subscription.partitions.values()):
             self._update_leader(state, metadata)
         self._subscription.report_change()
@@ -79,10 +79,10 @@ class FetchManager:
         info = metadata.topic(state.tp.topic)
         if info is not None and not info.error and info.topic_id != NO_TOPIC_ID:
             fresh = self._fresh or self._subscription.reset
-            self._subscription.bind(state, info.topic_id, fresh)
+            self._subscription.set_topic_id(state, info.topic_id, fresh)
         leader = metadata.leader(*state.tp)
-        state.fetch.led_by(leader if leader in metadata.brokers else -1)
-        if state.new_leader(metadata.leader_epoch(*state.tp)):
+        state.fetch.set_leader(leader if leader in metadata.brokers else -1)
+        if state.set_leader_epoch(metadata.leader_epoch(*state.tp)):
             self._subscription.log.write(
                 logging.INFO,
                 ("new leader", state.tp),
@@ -97,7 +97,7 @@ class FetchManager:
         Returns None if there is no such broker. Synchronous.
         """
         node_id = state.fetch.preferred if state.fetch.preferred >= 0 else state.fetch.leader
-        if state.flowing:
+        if state.is_readable:
             fetcher = self._fetchers.get(node_id)
             seconds = 0.0 if fetcher is None else fetcher.get_silence_s()
         elif state.phase in LOOKED_UP and state.retry.at == math.inf:
@@ -117,11 +117,11 @@ class FetchManager:
         moved: dict[int, None] = {}
         for state in self._subscription.partitions.values():
             if state.fetch.leader < 0:
-                self._subscription.settle()
+                self._subscription.update_positions()
                 self._update_leader(
                     state, metadata
                 )  # A partition that was just assigned has no leader.
-            if state.flowing:
+            if state.is_readable:
                 node_id = self.find_node(state, now)
                 if node_id >= 0 and node_id not in self._fetchers:
                     self._begin_fetcher(node_id)
@@ -151,7 +151,7 @@ class FetchManager:
         """Return the broker to fetch a partition from, -1 if there is none."""
         fetch = state.fetch
         if fetch.preferred >= 0:
-            if fetch.prefers(now) and fetch.preferred in self._cluster.metadata.brokers:
+            if fetch.is_replica_usable(now) and fetch.preferred in self._cluster.metadata.brokers:
                 return fetch.preferred
             fetch.use_leader()
             # The leader's fetcher may have to be woken or created.
@@ -188,7 +188,7 @@ class FetchManager:
             elif self.find_node(state, now) != node_id:
                 continue
             is_read = True
-            if not state.flowing:
+            if not state.is_readable:
                 continue
             if state.retry.at > now:
                 retry_at = min(retry_at, state.retry.at)

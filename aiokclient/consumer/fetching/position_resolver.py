@@ -45,7 +45,7 @@ class PositionResolver:
         self._fresh = EARLIEST if config.new_partitions == "earliest" else LATEST
         self._backoff = self._responses.backoff
         self._wake = Wakeup()
-        engine.subscription.listen(self._wake.set)
+        engine.subscription.add_change_listener(self._wake.set)
 
     async def run(self) -> None:
         """Look up and validate positions that are due. Run until the task is cancelled."""
@@ -79,7 +79,7 @@ class PositionResolver:
     ) -> None:
         await self._check_leaderless(states)
         now_ms = self._cluster.clock.time_ms()
-        wanted = {s.tp: s.reset.timestamp(now_ms) for s in states if s.reset is not None}
+        wanted = {s.tp: s.reset.find_timestamp(now_ms) for s in states if s.reset is not None}
         # If no record is recent enough, reading starts at the end. The end is looked up first:
         # records written between the two responses are recent enough and must not be lost.
         timed = {tp: LATEST_TIMESTAMP for tp, time in wanted.items() if time >= 0}
@@ -128,7 +128,7 @@ class PositionResolver:
         elif found.offset == NOWHERE:
             self._on_request_failed(state, _unusable(state), Scope.LIST_OFFSETS)
         else:
-            state.located_at(found.offset, found.leader_epoch)
+            state.set_located_offset(found.offset, found.leader_epoch)
 
     async def _validate_positions(
         self, states: Sequence[PartitionState], generations: Sequence[int]
@@ -159,8 +159,8 @@ class PositionResolver:
         decision = self._backoff.on_request_failure(state, error, scope)
         if decision is Decision.REFRESH_AND_RETRY:
             self._cluster.updater.request_update([state.tp.topic])
-        elif decision is not Decision.RETRY and self._subscription.concerns_all(error):
-            self._reports.add(error)
+        elif decision is not Decision.RETRY and self._subscription.must_raise_error(error):
+            self._reports.add_error(error)
 
 
 def _unusable(state: PartitionState) -> KafkaError:

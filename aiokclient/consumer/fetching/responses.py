@@ -124,13 +124,13 @@ class PartitionResponses:
         if damage is not None:
             state.fetch.stop_at_damage(state.generation)
         if state.fetch.preferred >= 0:
-            state.fetch.replica_delivers(self._cluster.clock.monotonic())
+            state.fetch.on_replica_records(self._cluster.clock.monotonic())
         self._buffer.add(fetch)
         return fetch.size
 
     def on_out_of_range(self, state: PartitionState, node_id: int, offset: int) -> None:
         """Handle an offset that the broker does not have."""
-        self._subscription.settle()
+        self._subscription.update_positions()
         now = self._cluster.clock.monotonic()
         if node_id != state.fetch.leader:
             state.fetch.rest_replica(now)  # A follower may lag, so the leader is asked next.
@@ -144,7 +144,7 @@ class PartitionResponses:
             state.fail(error)
         else:
             reason = f"broker {node_id} does not have the offset"
-            self._subscription.reset_visibly(state, reason, self._subscription.reset)
+            self._subscription.reset_position(state, reason, self._subscription.reset)
             self.backoff.on_position_lost(state)
         self._subscription.report_change()
 
@@ -154,7 +154,7 @@ class PartitionResponses:
         From `end_offset` on, the log differs from the one that was read. A negative `end_offset`
         means that this offset is unknown.
         """
-        self._subscription.settle()
+        self._subscription.update_positions()
         if self._subscription.reset == NONE:
             error = LogTruncationError(
                 f"The position is {state.position}, but the log differs from offset {end_offset} on"
@@ -168,11 +168,11 @@ class PartitionResponses:
             self._subscription.report_change()
             return
         if end_offset < 0:
-            self._subscription.reset_visibly(
+            self._subscription.reset_position(
                 state, "the log was truncated at an unknown offset", self._subscription.reset
             )
         else:
-            self._subscription.truncate(state, end_offset, epoch)
+            self._subscription.move_to_truncation(state, end_offset, epoch)
         self.backoff.on_position_lost(state)
 
     def on_refusal(self, state: PartitionState, node_id: int, code: int) -> None:
@@ -185,17 +185,17 @@ class PartitionResponses:
         if decision is Decision.REFRESH_AND_RETRY:
             self._cluster.updater.request_update([state.tp.topic])
         elif decision is not Decision.RETRY:
-            self._reports.add(error)
+            self._reports.add_error(error)
         self._subscription.report_change()
 
     def on_unusable_broker(self, node_id: int, error: KafkaError) -> None:
         """Handle an error that is expected to fail every fetch from this broker."""
         now = self._cluster.clock.monotonic()
         for state in self._subscription.partitions.values():
-            if state.flowing and self._manager.find_node(state, now) == node_id:
-                self.backoff.back_off(state, error, self.backoff.longest_s)
-        if self._subscription.concerns_all(error):
-            self._reports.add(error)
+            if state.is_readable and self._manager.find_node(state, now) == node_id:
+                self.backoff.delay_after_error(state, error, self.backoff.longest_s)
+        if self._subscription.must_raise_error(error):
+            self._reports.add_error(error)
 
     def use_replica(self, state: PartitionState, node_id: int, replica: int) -> None:
         """Handle a response in which the leader names a closer replica (KIP-392)."""
@@ -311,9 +311,9 @@ class BrokerResponses:
 
     def _apply_data(self, state: PartitionState, answer: Answer, slot: Slot) -> None:
         data, offset = answer.data, answer.wanted.offset
-        state.retry.succeeded()
+        state.retry.on_success()
         end, start = data.high_watermark, data.log_start_offset
-        state.fetch.note_ends(end, start, data.last_stable_offset)
+        state.fetch.set_log_ends(end, start, data.last_stable_offset)
         if state.error is not None and (data.records or end <= offset):
             self._responses.clear_obstruction(state)
         size = 0

@@ -483,7 +483,7 @@ class TopicWatch:
         """Return the topics for this member's subscription, and watch them from now on."""
         self._cancel_report()
         subscription = self._topics.current
-        matching = self._topics.matching(self._cluster.metadata)
+        matching = self._topics.find_matching(self._cluster.metadata)
         self._matched = matching if subscription.pattern is not None else None
         return matching if subscription.pattern is not None else list(subscription.topics)
 
@@ -516,7 +516,7 @@ class TopicWatch:
 
     def _read_layout(self, metadata: ClusterMetadata) -> tuple[object, object]:
         """Return the matched topics and the partitions of assigned ones, in this metadata."""
-        matched = None if self._matched is None else self._topics.matching(metadata)
+        matched = None if self._matched is None else self._topics.find_matching(metadata)
         return matched, None if self._assigned is None else layout(metadata, self._assigned)
 
     def _report_change(self) -> None:

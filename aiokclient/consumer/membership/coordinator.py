@@ -204,13 +204,13 @@ class ConsumerCoordinator:
     def on_group_error(self, error: Exception) -> None:
         """Record that the group refuses this consumer, and report the error. Synchronous."""
         self.health.keep_refusal(error)
-        self.reports.add(error)
+        self.reports.add_error(error)
 
     def start(self) -> None:
         """Start the background tasks. Synchronous."""
         self.subscription.assign_subscribed({})  # A cancelled start may have assigned some.
-        self.subscription.confirm()
-        self.subscription.listen(self._on_subscription_changed)
+        self.subscription.withhold_unconfirmed()
+        self.subscription.add_change_listener(self._on_subscription_changed)
         supervisor = self.supervisor
         supervisor.spawn(self._follow_subscription, name="subscription")
         supervisor.spawn(self._run_membership, name="membership")
@@ -225,7 +225,7 @@ class ConsumerCoordinator:
             self.commits.end()
 
     @property
-    def followed(self) -> Subscription:
+    def followed_subscription(self) -> Subscription:
         """The subscription that the group uses, which may be older than the present one."""
         return self.topics.current
 
@@ -257,7 +257,7 @@ class ConsumerCoordinator:
             wanted.matches(tp.topic, internal=False) for tp in owned
         )
 
-    def cause(self) -> KafkaError | None:
+    def find_cause(self) -> KafkaError | None:
         """Return why the group has assigned no partitions yet, if that is known. Synchronous."""
         if not self.cluster.reached:
             return self.cluster.find_last_error()
@@ -275,7 +275,7 @@ class ConsumerCoordinator:
         """Commit offsets to the group, within `timeout` seconds."""
         if isinstance(what, Iterator):
             what = list(what)  # It is read several times.
-        consumed = self.subscription.consumed()
+        consumed = self.subscription.find_consumed()
         offsets, nothing = to_commit(what, consumed)
         known = {tp.topic for tp in [*consumed, *self.subscription.partitions]}
         for topic in named_topics(what):
@@ -371,10 +371,10 @@ class ConsumerCoordinator:
 
     def on_cluster_replaced(self, metadata: ClusterMetadata) -> None:
         """Become a new member, because another cluster does not know this one. Synchronous."""
-        self.subscription.settle()
+        self.subscription.update_positions()
         self.released.on_cluster_replaced()
         self.commits.wake_commits()
-        self.topics.rebase(metadata)
+        self.topics.on_cluster_replaced(metadata)
         self.rewinder.on_cluster_replaced()
         self.membership.start_over("the cluster is another one")
 
@@ -382,7 +382,7 @@ class ConsumerCoordinator:
         """Use a new identity, or a later end of the certain membership. Synchronous."""
         self.released.set_member(self.membership.metadata)
         self.commits.wake_commits()
-        self.subscription.confirm()
+        self.subscription.withhold_unconfirmed()
         self.subscription.report_change()
 
     # -- the end
@@ -418,7 +418,7 @@ class ConsumerCoordinator:
     ) -> None:
         loop = asyncio.get_running_loop()
         in_progress = self.in_progress
-        self.subscription.settle()
+        self.subscription.update_positions()
         while in_progress and self._may_ask(closers) and loop.time() < until:
             await in_progress.relieved.wait(until)
 

@@ -172,7 +172,7 @@ class PartitionReconciler:
         async with self._turn:
             self._closed = True
             states = self._withhold_partitions(self.list_owned())
-            self._subscription.settle()
+            self._subscription.update_positions()
             is_member = await self._commit(list(self._subscription.partitions.values()), deadline)
             lost = {state: None for state in states if busy(state) or not is_member}
             await self._release_partitions(
@@ -199,7 +199,7 @@ class PartitionReconciler:
 
     async def _wait_until_processed(self, states: Sequence[PartitionState], until: float) -> bool:
         """Wait until no record of these partitions is in progress; return False after `until`."""
-        self._subscription.settle()
+        self._subscription.update_positions()
         loop = asyncio.get_running_loop()
         self._releasing = states, loop.time()
         try:
@@ -208,7 +208,7 @@ class PartitionReconciler:
                 if loop.time() >= bound:
                     return False
                 await self._in_progress.relieved.wait(bound)
-                self._subscription.settle()
+                self._subscription.update_positions()
         finally:
             self._releasing = None
         return True
@@ -233,7 +233,7 @@ class PartitionReconciler:
         self._log.write(logging.WARNING, key, text, tp, error, extra=extra)
         decision = classify(error, Scope.OFFSET_COMMIT)
         if decision is Decision.FAIL:
-            self._coordinator.reports.add(error)
+            self._coordinator.reports.add_error(error)
         return decision is not Decision.RECOVER
 
     async def _release_partitions(self, states: Sequence[PartitionState], how: str) -> None:
@@ -244,9 +244,9 @@ class PartitionReconciler:
         self._told_idle = self
         self._counts[how].add(len(tps))
         if how == "revoked":
-            with self._subscription.showing(tps):
+            with self._subscription.show_partitions(tps):
                 await self._tell_listeners("on_revoked", tps)
-        self._subscription.settle()
+        self._subscription.update_positions()
         self._coordinator.on_partitions_released(states, lost=how == "lost")
         self._remove_partitions(states)
         if how == "lost":
@@ -268,7 +268,7 @@ class PartitionReconciler:
 
         An earlier listener is called for the partitions that an `unsubscribe` gave up in its time.
         """
-        for listener, told in self._subscription.by_listener(tps):
+        for listener, told in self._subscription.group_by_listener(tps):
             await self._call_listener(listener, method, told)
 
     async def _call_listener(

@@ -28,7 +28,7 @@ class Reset(NamedTuple):
         age_ms = config.auto_offset_reset_ms
         return cls(config.auto_offset_reset) if age_ms is None else cls("by_duration", age_ms)
 
-    def timestamp(self, now_ms: int) -> int:
+    def find_timestamp(self, now_ms: int) -> int:
         """Return the timestamp for ListOffsets. Call it only if the value is not `none`."""
         if self.name == "by_duration":
             return max(now_ms - self.age_ms, 0)

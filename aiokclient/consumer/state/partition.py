@@ -105,7 +105,7 @@ class FetchState:
         self._idle_at = 0.0
         self._rests_until = 0.0
 
-    def led_by(self, leader: int) -> None:
+    def set_leader(self, leader: int) -> None:
         """Store the leader; -1 for none."""
         self.leader = leader
 
@@ -117,7 +117,7 @@ class FetchState:
         """Store the entry for fetch requests."""
         self.want = want
 
-    def note_ends(self, high_watermark: int, log_start: int = -1, last_stable: int = -1) -> None:
+    def set_log_ends(self, high_watermark: int, log_start: int = -1, last_stable: int = -1) -> None:
         """Handle a response without an error."""
         self.high_watermark = high_watermark
         self.log_start = log_start
@@ -131,7 +131,7 @@ class FetchState:
         """Fetch nothing more in this generation: the buffered batches are damaged."""
         self.examined = generation
 
-    def refetch(self, damaged_at: int) -> None:
+    def mark_refetched(self, damaged_at: int) -> None:
         """Record that the damaged batch at this offset is fetched for the second time."""
         self.damaged_at = damaged_at
 
@@ -146,12 +146,12 @@ class FetchState:
         self.preferred, self._preferred_until = replica, now + seconds
         self._idle_at = now + REPLICA_IDLE_S
 
-    def replica_delivers(self, now: float) -> None:
+    def on_replica_records(self, now: float) -> None:
         """Record that the preferred replica, if there is one, has returned records."""
         if self.preferred >= 0:
             self._idle_at = now + REPLICA_IDLE_S
 
-    def prefers(self, now: float) -> bool:
+    def is_replica_usable(self, now: float) -> bool:
         """Return whether to fetch from the preferred replica."""
         return now < self._preferred_until and now < self._idle_at
 
@@ -199,7 +199,7 @@ class RetryState:
         """Request nothing more until a lookup is answered, or the position jumps."""
         self.at = math.inf
 
-    def back_off(self, until: float, trouble: KafkaError | None = None) -> bool:
+    def delay_request(self, until: float, trouble: KafkaError | None = None) -> bool:
         """Request nothing for this partition until that time; return whether to log the trouble.
 
         The result is true at most once in a series of failed attempts, and at most once in
@@ -222,7 +222,7 @@ class RetryState:
         if self._losses > 1:
             self.at = now + backoff.delay(self._losses - 2, rng)
 
-    def succeeded(self) -> None:
+    def on_success(self) -> None:
         """Record a response without an error."""
         self.attempts, self.at = 0, 0.0
         if self.trouble is not None:
@@ -246,7 +246,7 @@ class GroupState:
         self.note = ""
         """The rewind note, which is the metadata of commits without other metadata."""
 
-    def committed_to(self, offset: int) -> None:
+    def set_committed(self, offset: int) -> None:
         """Store the committed offset."""
         self.committed = offset
 
@@ -254,11 +254,11 @@ class GroupState:
         """Allow commits of lower offsets again, after a jump."""
         self.committed = self.fallback = -1
 
-    def fall_back_to(self, offset: int) -> None:
+    def set_fallback(self, offset: int) -> None:
         """Continue at this offset if the group has committed none, until the next jump."""
         self.fallback = offset
 
-    def keep_note(self, note: str) -> None:
+    def set_note(self, note: str) -> None:
         """Send this metadata with the next commits."""
         self.note = note
 
@@ -372,7 +372,9 @@ class PartitionState:
         self.outstanding: OrderedDict[int, tuple[Any, float]] = OrderedDict()
         self.leader_epoch = NO_EPOCH  # The epoch of the leader.
         self.reset: Reset | None = None  # The way to find an offset in RESETTING.
-        self.error: KafkaError | None = None  # The reason in the phase FAILED, or of `obstruct`.
+        self.error: KafkaError | None = (
+            None  # The reason in the phase FAILED, or of `set_obstruction`.
+        )
         self.paused = False  # Whether the application has paused it.
         self.withheld = NOTHING
         # The position, its epoch, and `processed`, for each topic id that the name had before.
@@ -382,13 +384,13 @@ class PartitionState:
         return f"PartitionState({self.tp}, {self.phase.name}, position={self.position})"
 
     @property
-    def flowing(self) -> bool:
+    def is_readable(self) -> bool:
         """Whether records may be fetched and delivered."""
         # The comparison is faster than the truth value of a flag.
         return self.phase is Phase.FETCHING and not self.paused and self.withheld is NOTHING
 
     @property
-    def held(self) -> bool:
+    def is_at_end(self) -> bool:
         """Whether an iteration that ends at an offset has reached that offset."""
         return Withheld.END_OFFSET in self.withheld
 
@@ -398,23 +400,23 @@ class PartitionState:
         return next(iter(self.outstanding), self.position)
 
     @property
-    def located(self) -> bool:
+    def is_located(self) -> bool:
         """Whether the position is known."""
         return self.phase in (Phase.FETCHING, Phase.VALIDATING) or (
             self.phase is Phase.FAILED and self.position >= 0
         )
 
     @property
-    def leaderless(self) -> bool:
+    def is_leaderless(self) -> bool:
         """Whether the position is known, but no broker leads the partition."""
         return self.phase is Phase.FETCHING and self.fetch.leader < 0
 
     @property
-    def uncommitted(self) -> bool:
+    def has_uncommitted(self) -> bool:
         """Whether records were delivered that may not be committed yet."""
-        return self.located and self.position > max(self.group.committed, self.origin)
+        return self.is_located and self.position > max(self.group.committed, self.origin)
 
-    def to_commit(self, offset: int) -> OffsetAndMetadata:
+    def make_commit(self, offset: int) -> OffsetAndMetadata:
         """Return the offset for a commit, with the leader epoch of the record before it.
 
         For an offset in `outstanding`, the result has the epoch of the record at that offset
@@ -433,22 +435,22 @@ class PartitionState:
 
     def seek(self, offset: int, epoch: int = NO_EPOCH) -> None:
         """Move to an offset; `epoch` is that of the record before it, if it is known."""
-        self.located_at(offset, epoch)
+        self.set_located_offset(offset, epoch)
         if epoch != NO_EPOCH and epoch < self.leader_epoch:
-            self._apply(Event.NEW_LEADER)
+            self._apply_event(Event.NEW_LEADER)
 
-    def located_at(self, offset: int, epoch: int) -> None:
+    def set_located_offset(self, offset: int, epoch: int) -> None:
         """Move to an offset that the present leader has returned."""
-        self._jump(Event.SEEK)
+        self._apply_jump(Event.SEEK)
         self._set_position(offset, epoch)
         self.fetch.fetch_from(offset)
 
     def start_at_committed(self, offset: int, epoch: int) -> None:
         """Move to the offset that the group has committed."""
         self.seek(offset, epoch)
-        self.group.committed_to(offset)
+        self.group.set_committed(offset)
 
-    def move_within(self, offset: int, epoch: int) -> None:
+    def move_in_buffer(self, offset: int, epoch: int) -> None:
         """Move to an offset that is buffered. Fetched records and requests remain valid."""
         self.jumps += 1
         self._set_position(offset, epoch)
@@ -458,7 +460,7 @@ class PartitionState:
 
     def look_up(self, reset: Reset) -> None:
         """Discard the position, and look it up by this reset."""
-        self._jump(Event.RESET)
+        self._apply_jump(Event.RESET)
         self.reset = reset
         self._set_position(-1, NO_EPOCH)
         self.fetch.fetch_from(-1)
@@ -472,8 +474,8 @@ class PartitionState:
 
         If the group has none, continue at `fallback`.
         """
-        self._jump(Event.AWAIT)
-        self.group.fall_back_to(fallback)
+        self._apply_jump(Event.AWAIT)
+        self.group.set_fallback(fallback)
         self._set_position(-1, NO_EPOCH)
         self.fetch.fetch_from(-1)
 
@@ -483,14 +485,14 @@ class PartitionState:
 
     # -- delivered and processed
 
-    def delivered_to(self, offset: int, epoch: int) -> None:
+    def move_position(self, offset: int, epoch: int) -> None:
         """Move the position to `offset`, because all records before it were delivered or skipped.
 
         `epoch` is the leader epoch of the record before it.
         """
         self.position, self.position_epoch = offset, epoch
 
-    def processed_to(self, offset: int, *, epoch_known: bool) -> None:
+    def mark_processed_before(self, offset: int, *, epoch_known: bool) -> None:
         """Count delivered records before `offset` as processed.
 
         `epoch_known` says whether `position_epoch` is also the epoch of the record before `offset`.
@@ -499,29 +501,29 @@ class PartitionState:
         if epoch_known:
             self.processed_epoch = self.position_epoch
 
-    def all_processed(self) -> None:
+    def mark_all_processed(self) -> None:
         """Count all delivered records as processed, except for outstanding ones."""
         self.processed = self.consumed
         if not self.outstanding:
             self.processed_epoch = self.position_epoch
 
-    def track(self, record: Any, time: float) -> None:
+    def track_record(self, record: Any, time: float) -> None:
         """Record that `tracked` has delivered a record."""
         self.outstanding[record.offset] = (record, time)
 
-    def finish(self, record: Any) -> bool:
+    def finish_record(self, record: Any) -> bool:
         """Count a record as done; return False if this record object is not outstanding."""
         entry = self.outstanding.get(record.offset)
         if entry is None or entry[0] is not record:
             return False
         del self.outstanding[record.offset]
-        # This is `all_processed` without a call, because it runs for each record of `tracked`.
+        # This is `mark_all_processed` without a call, because it runs for each record of `tracked`.
         self.processed = self.consumed
         if not self.outstanding:
             self.processed_epoch = self.position_epoch
         return True
 
-    def finish_all(self) -> None:
+    def forget_outstanding(self) -> None:
         """Remove all outstanding records."""
         self.outstanding.clear()
 
@@ -537,17 +539,17 @@ class PartitionState:
 
     # -- the topic and its leader
 
-    def bind(self, topic_id: UUID) -> None:
+    def set_topic_id(self, topic_id: UUID) -> None:
         """Store the topic's id, which was not known before."""
         self.topic_id = topic_id
 
-    def topic_replaced(self, topic_id: UUID) -> bool:
+    def replace_topic(self, topic_id: UUID) -> bool:
         """Store the id of another topic with the same name; return whether its position is known.
 
         The position is known if the name had this id before: a lagging broker may temporarily
         return the id of a deleted topic.
         """
-        if self.topic_id is not None and self.located:
+        if self.topic_id is not None and self.is_located:
             self._former[self.topic_id] = (self.position, self.position_epoch, self.processed)
             if len(self._former) > FORMER:
                 del self._former[next(iter(self._former))]
@@ -558,7 +560,7 @@ class PartitionState:
         if known is None:
             return False
         offset, epoch, processed = known
-        self.located_at(offset, epoch)
+        self.set_located_offset(offset, epoch)
         self.processed = processed
         return True
 
@@ -567,11 +569,11 @@ class PartitionState:
         self.topic_id, self.leader_epoch = None, NO_EPOCH
         self._former.clear()
         self.fetch.forget_log()
-        self.fetch.led_by(-1)
+        self.fetch.set_leader(-1)
         self.fetch.use_leader()
-        self.group.keep_note("")
+        self.group.set_note("")
 
-    def new_leader(self, leader_epoch: int) -> bool:
+    def set_leader_epoch(self, leader_epoch: int) -> bool:
         """Store the epoch of the leader; return whether the position must be validated.
 
         The epoch may be lower than before, when the metadata has accepted that (see `topic_ids`).
@@ -588,30 +590,30 @@ class PartitionState:
             return False
         if (self.phase, Event.NEW_LEADER) not in TRANSITIONS:
             return False
-        self._apply(Event.NEW_LEADER)
+        self._apply_event(Event.NEW_LEADER)
         self.rewind()
         return True
 
     def confirm_position(self) -> None:
         """Record that the position is on the leader's history."""
-        self._apply(Event.CONFIRMED)
-        self.retry.succeeded()
+        self._apply_event(Event.CONFIRMED)
+        self.retry.on_success()
 
     # -- failures
 
     def fail(self, error: KafkaError) -> None:
         """Raise the error at every request from now on. The position remains available."""
-        self._apply(Event.FAIL)
+        self._apply_event(Event.FAIL)
         self.generation += 1
         self.error = error
 
-    def obstruct(self, error: KafkaError) -> None:
+    def set_obstruction(self, error: KafkaError) -> None:
         """Raise the error at every request until records at the position are fetched."""
         self.rewind()
         self.error = error
 
     def clear_error(self) -> None:
-        """Raise the error of `obstruct` no more."""
+        """Raise the error of `set_obstruction` no more."""
         self.error = None
         self.fetch.store_want(None)
 
@@ -621,9 +623,9 @@ class PartitionState:
         return self.error is not None and self.phase is not Phase.FAILED
 
     @property
-    def raises(self) -> bool:
+    def must_raise(self) -> bool:
         """Whether a request for records must raise `error`."""
-        return self.phase is Phase.FAILED or (self.error is not None and self.flowing)
+        return self.phase is Phase.FAILED or (self.error is not None and self.is_readable)
 
     def rewind(self) -> None:
         """Drop all fetched records, and fetch from the position again."""
@@ -632,17 +634,17 @@ class PartitionState:
 
     def fetch_again(self, damaged_at: int) -> None:
         """Fetch a damaged batch for the second time."""
-        self.fetch.refetch(damaged_at)
+        self.fetch.mark_refetched(damaged_at)
         self.rewind()
 
-    def begin_again(self) -> None:
+    def restart_fetching(self) -> None:
         """Start again at the position, without buffered records and requests.
 
         Fetching waits until the metadata was examined, because the topic may have been replaced.
         """
         self.rewind()
-        self.fetch.led_by(-1)
-        self.retry.succeeded()
+        self.fetch.set_leader(-1)
+        self.retry.on_success()
         self.withheld = NOTHING
 
     def on_removed(self) -> None:
@@ -650,17 +652,17 @@ class PartitionState:
         self.generation += 1
         self.outstanding.clear()
 
-    def _jump(self, event: Event) -> None:
-        self._apply(event)
+    def _apply_jump(self, event: Event) -> None:
+        self._apply_event(event)
         self.generation += 1
         self.jumps += 1
         self.error = self.reset = None
         self.fetch.forget_damage()
         self.group.forget_committed()
         self.outstanding.clear()
-        self.retry.succeeded()
+        self.retry.on_success()
 
-    def _apply(self, event: Event) -> None:
+    def _apply_event(self, event: Event) -> None:
         to = TRANSITIONS.get((self.phase, event))
         if to is None:
             raise IllegalStateError(f"The event {event.name} cannot happen to {self!r}.")

@@ -83,7 +83,7 @@ class PartitionSource(Protocol):
     """The object that determines the partitions of a subscription: a group or a topic follower."""
 
     @property
-    def followed(self) -> Subscription:
+    def followed_subscription(self) -> Subscription:
         """The subscription to which the partitions belong, which may be an earlier one."""
         ...
 
@@ -96,7 +96,7 @@ class PartitionSource(Protocol):
         """Return whether the partitions to read are known, or at least some of them."""
         ...
 
-    def cause(self) -> KafkaError | None:
+    def find_cause(self) -> KafkaError | None:
         """Return why the partitions are not known yet; None if the reason is not known."""
         ...
 
@@ -142,11 +142,11 @@ class SubscriptionState:
         self._callbacks: Callbacks | None = None
         self._pending = False
 
-    def listen(self, callback: Callable[[], None]) -> None:
+    def add_change_listener(self, callback: Callable[[], None]) -> None:
         """Call `callback` soon after each change of partitions, positions, or pauses."""
         self._listeners.append(callback)
 
-    def measure(self, own_metrics: OwnMetrics, log: ClientLog, clock: Clock) -> None:
+    def set_metrics(self, own_metrics: OwnMetrics, log: ClientLog, clock: Clock) -> None:
         """Use these metrics and this log from now on."""
         self.own_metrics = own_metrics
         self.client_log = log
@@ -165,12 +165,12 @@ class SubscriptionState:
         self._reader, self._source = reader, source
         self._callbacks, self._pending = callbacks, False
 
-    def end(self) -> None:
+    def end_reading(self) -> None:
         """Drop the references to the parts of a consumer that ends, and to listeners."""
         self._listeners.clear()
         self._reader = self._source = None
 
-    def settle(self) -> None:
+    def update_positions(self) -> None:
         """Update positions from the iteration; to be called before positions are read or moved."""
         if self._reader is not None:
             self._reader.settle()
@@ -190,11 +190,11 @@ class SubscriptionState:
         if not self._pending and self._listeners:
             self._pending = True
             if self._callbacks is None:
-                self.flush()
+                self.report_now()
             else:
-                self._callbacks.soon(self.flush)
+                self._callbacks.soon(self.report_now)
 
-    def flush(self) -> None:
+    def report_now(self) -> None:
         """Call the listeners now, if something has changed."""
         if self._pending:
             self._pending = False
@@ -202,7 +202,7 @@ class SubscriptionState:
             for callback in list(self._listeners):
                 callback()
 
-    def revive(self, listener: Any) -> None:
+    def restore_listener(self, listener: Any) -> None:
         """Restore the listener, so that the close of a consumer without references can call it."""
         self.listener = listener
         if self.subscription:
@@ -211,8 +211,8 @@ class SubscriptionState:
     def apply_changes(self) -> None:
         """Apply pending changes; to be called before records are delivered."""
         if self.grouped:
-            self.confirm()
-        self.flush()
+            self.withhold_unconfirmed()
+        self.report_now()
 
     # -- what is read
 
@@ -224,7 +224,7 @@ class SubscriptionState:
         subscription to the same topics changes only the listener. An empty subscription gives the
         partitions up: the group revokes them even if their topics are subscribed again.
         """
-        followed = self.subscription if self._source is None else self._source.followed
+        followed = self.subscription if self._source is None else self._source.followed_subscription
         former = Subscription(self.subscription.pattern or self.subscription.topics)
         for present in (self.subscription, followed):
             if present.is_like(subscription):
@@ -238,7 +238,7 @@ class SubscriptionState:
         if not self.grouped:
             self._drop_or_revive(subscription)
         elif not subscription:
-            self._relinquish()
+            self._give_up_partitions()
         for tp in self._subscribed:
             if self.grouped or tp not in self._by_hand:
                 wanted = self.is_wanted(tp)
@@ -257,7 +257,7 @@ class SubscriptionState:
             return False
         return not any(former.matches(tp.topic, internal=False) for former in self._formers)
 
-    def _relinquish(self) -> None:
+    def _give_up_partitions(self) -> None:
         former = Subscription(listener=self.listener)
         self._relinquished = dict.fromkeys(self._subscribed, former) | self._relinquished
         self.withhold([self.partitions[tp] for tp in self._relinquished], Withheld.REVOKING, True)
@@ -271,7 +271,7 @@ class SubscriptionState:
         """Return whether `unsubscribe` gave up this partition, which is not revoked yet."""
         return tp in self._relinquished
 
-    def by_listener(
+    def group_by_listener(
         self, tps: Sequence[TopicPartition]
     ) -> list[tuple[Any, Sequence[TopicPartition]]]:
         """Return the listeners to call for these partitions, each with its own."""
@@ -285,7 +285,7 @@ class SubscriptionState:
         ]
         return [*told, (self.listener, own)] if own or not tps else told
 
-    def awaits(self, listener: Any) -> bool:
+    def is_listener_needed(self, listener: Any) -> bool:
         """Return whether this listener must still be told of partitions that were given up."""
         return any(former.listener is listener for former in self._relinquished.values())
 
@@ -297,7 +297,7 @@ class SubscriptionState:
         return {tp for tp in self.partitions if tp in kept or tp not in self._relinquished}
 
     @contextmanager
-    def showing(self, tps: Collection[TopicPartition]) -> Iterator[None]:
+    def show_partitions(self, tps: Collection[TopicPartition]) -> Iterator[None]:
         """Let calls use these partitions within the block, even if they were given up.
 
         A listener may look at partitions that it has to release.
@@ -328,7 +328,7 @@ class SubscriptionState:
     def assign(self, tps: Iterable[TopicPartition]) -> None:
         """Assign these partitions by hand, instead of the earlier ones."""
         self._by_hand = dict.fromkeys(as_partitions(tps))
-        self._reconcile({})
+        self._update_partitions({})
 
     def assign_subscribed(self, resets: Mapping[TopicPartition, Reset | None]) -> None:
         """Assign these partitions for the subscription, instead of the earlier ones.
@@ -337,10 +337,10 @@ class SubscriptionState:
         `look_up` determines its position.
         """
         self._subscribed = dict.fromkeys(resets)
-        self._reconcile(resets)
+        self._update_partitions(resets)
 
-    def _reconcile(self, resets: Mapping[TopicPartition, Reset | None]) -> None:
-        self.settle()
+    def _update_partitions(self, resets: Mapping[TopicPartition, Reset | None]) -> None:
+        self.update_positions()
         if self._relinquished:
             self._relinquished = {
                 tp: former for tp, former in self._relinquished.items() if tp in self._subscribed
@@ -354,7 +354,7 @@ class SubscriptionState:
         for tp in wanted:
             if tp in self._absent:
                 state = self.partitions[tp] = self._absent.pop(tp)
-                state.begin_again()
+                state.restart_fetching()
             elif tp not in self.partitions:
                 state = self.partitions[tp] = PartitionState(tp)
                 if self._late and tp not in self._by_hand:
@@ -382,7 +382,7 @@ class SubscriptionState:
         """Return the partitions of the subscription; those assigned by hand are not included."""
         return list(self._subscribed)
 
-    def described(self, group_id: str | None) -> dict[str, str | None]:
+    def describe_parts(self, group_id: str | None) -> dict[str, str | None]:
         """Return the parts of the repr of a consumer: its group, pattern, and topics."""
         wanted = self.subscription
         topics = dict.fromkeys([*wanted.topics, *(tp.topic for tp in self._by_hand)])
@@ -410,16 +410,16 @@ class SubscriptionState:
 
     def choose_states(self, tps: Iterable[TopicPartition] | None) -> list[PartitionState]:
         """Return the states of these partitions; for None, of all that are assigned."""
-        return list(self.partitions.values()) if tps is None else self._states(tps)
+        return list(self.partitions.values()) if tps is None else self._find_states(tps)
 
-    def _states(self, tps: Iterable[TopicPartition]) -> list[PartitionState]:
+    def _find_states(self, tps: Iterable[TopicPartition]) -> list[PartitionState]:
         return [self[tp] for tp in as_partitions(tps)]
 
     # -- positions
 
     def seek(self, tp: TopicPartition, offset: int, epoch: int | None = None) -> None:
         """Deliver the record at `offset` next, from the buffer if possible."""
-        self.settle()
+        self.update_positions()
         state, known = self[tp], NO_EPOCH if epoch is None else epoch
         if self._reader is None or not self._reader.seek_buffered(state, offset, known):
             state.seek(offset, known)
@@ -427,7 +427,7 @@ class SubscriptionState:
 
     def look_up(self, states: Iterable[PartitionState], reset: Reset | None = None) -> None:
         """Look up positions by `reset`. If that is None, use the consumer's `auto_offset_reset`."""
-        self.settle()
+        self.update_positions()
         for state in states:
             self._begin_lookup(state, self.reset if reset is None else reset)
         self.report_change()
@@ -444,7 +444,7 @@ class SubscriptionState:
         They come from the committed offsets of the group, if there is one, or else from the
         consumer's `auto_offset_reset`. Pauses stay.
         """
-        self.settle()
+        self.update_positions()
         self._absent.clear()
         for state in self.partitions.values():
             state.forget_topic()
@@ -452,10 +452,10 @@ class SubscriptionState:
                 state.return_to_committed(-1)
             else:
                 self._begin_lookup(state, self.reset)
-        self._logs_replaced(None)
+        self._on_logs_replaced(None)
         self.report_change()
 
-    def _logs_replaced(self, tps: Iterable[TopicPartition] | None) -> None:
+    def _on_logs_replaced(self, tps: Iterable[TopicPartition] | None) -> None:
         if self._reader is not None:
             self._reader.ends.on_logs_replaced(tps)
 
@@ -465,9 +465,9 @@ class SubscriptionState:
         else:
             state.look_up(reset)
 
-    def reset_visibly(self, state: PartitionState, reason: str, reset: Reset) -> None:
+    def reset_position(self, state: PartitionState, reason: str, reset: Reset) -> None:
         """Reset a position, and log the reason."""
-        self.settle()
+        self.update_positions()
         self.log.write(
             logging.WARNING,
             ("reset", state.tp),
@@ -480,23 +480,23 @@ class SubscriptionState:
         )
         self.own_metrics.metrics.by_topic("consumer.position.resets").of(state.tp.topic).add()
         self._begin_lookup(state, reset)
-        self._logs_replaced((state.tp,))
+        self._on_logs_replaced((state.tp,))
         self.report_change()
 
-    def concerns_all(self, error: KafkaError) -> bool:
+    def must_raise_error(self, error: KafkaError) -> bool:
         """Return whether the next request for records must raise a lasting error.
 
-        Call it after `PartitionBackoff.back_off`. An error of a whole broker is not raised while
-        other partitions can be read.
+        Call it after `PartitionBackoff.delay_after_error`. An error of a whole broker is not raised
+        while other partitions can be read.
         """
         if error.topic_partition is not None:
             return True
         wanted = [state for state in self.partitions.values() if not state.paused]
         return all((why := s.retry.trouble) is not None and not why.retriable for s in wanted)
 
-    def truncate(self, state: PartitionState, end_offset: int, epoch: int) -> None:
+    def move_to_truncation(self, state: PartitionState, end_offset: int, epoch: int) -> None:
         """Move the position back to the offset at which the log was truncated (KIP-320)."""
-        self.settle()
+        self.update_positions()
         self.log.write(
             logging.WARNING,
             ("truncated", state.tp),
@@ -507,21 +507,21 @@ class SubscriptionState:
             extra={"event": "log_truncated", "topic": state.tp.topic},
         )
         self.own_metrics.metrics.by_topic("consumer.truncations").of(state.tp.topic).add()
-        state.located_at(end_offset, epoch)
-        self._logs_replaced((state.tp,))
+        state.set_located_offset(end_offset, epoch)
+        self._on_logs_replaced((state.tp,))
         self.report_change()
 
-    def bind(self, state: PartitionState, topic_id: UUID, fresh: Reset) -> None:
+    def set_topic_id(self, state: PartitionState, topic_id: UUID, fresh: Reset) -> None:
         """Store the topic's id.
 
         If the id has changed, offsets of the former topic are invalid. Then the position that
         belongs to the new id is restored, or a position is looked up by `fresh`.
         """
         if state.topic_id is None:
-            state.bind(topic_id)
+            state.set_topic_id(topic_id)
         elif state.topic_id != topic_id:
-            self.settle()
-            if state.topic_replaced(topic_id):
+            self.update_positions()
+            if state.replace_topic(topic_id):
                 self.log.write(
                     logging.WARNING,
                     ("topic id", state.tp),
@@ -531,21 +531,21 @@ class SubscriptionState:
                     state.position,
                     extra={"event": "position_restored", "topic": state.tp.topic},
                 )
-                self._logs_replaced((state.tp,))
+                self._on_logs_replaced((state.tp,))
                 self.report_change()
             else:
                 reason = "the topic was deleted and created again"
-                self.reset_visibly(state, reason, fresh)
+                self.reset_position(state, reason, fresh)
 
     def pause(self, tps: Iterable[TopicPartition], paused: bool) -> None:
         """Pause or resume the partitions."""
-        states = self._states(tps)
-        self.settle()
+        states = self._find_states(tps)
+        self.update_positions()
         for state in states:
             state.pause(paused)
         self.report_change()
 
-    def hold(self, states: Iterable[PartitionState], held: bool) -> None:
+    def withhold_at_end(self, states: Iterable[PartitionState], held: bool) -> None:
         """Withhold partitions for an iteration that has reached their end offsets, or undo that."""
         self.withhold(states, Withheld.END_OFFSET, held)
 
@@ -555,7 +555,7 @@ class SubscriptionState:
             state.withhold(why, on)
         self.report_change()
 
-    def confirm(self) -> None:
+    def withhold_unconfirmed(self) -> None:
         """Withhold the group's partitions while it is uncertain whether they are still assigned."""
         late = asyncio.get_running_loop().time() >= self.get_confirmed_until()
         if late is not self._late:
@@ -563,14 +563,14 @@ class SubscriptionState:
             states = [self.partitions[tp] for tp in self._subscribed if tp not in self._by_hand]
             self.withhold(states, Withheld.UNCONFIRMED, late)
 
-    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def find_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offset after the last delivered record of each partition with a position.
 
         With `tracked`, it is the offset of the lowest record that is not done.
         """
-        self.settle()
+        self.update_positions()
         states = self.partitions.values()
-        return {state.tp: state.to_commit(state.consumed) for state in states if state.located}
+        return {state.tp: state.make_commit(state.consumed) for state in states if state.is_located}
 
 
 class PartitionBackoff:
@@ -594,12 +594,12 @@ class PartitionBackoff:
         if decision.again:
             attempts = state.retry.attempts
             delay_s = self.backoff.delay_after(error, scope, attempts, self._clock.rng)
-        self.back_off(state, error, delay_s or self.longest_s)
+        self.delay_after_error(state, error, delay_s or self.longest_s)
         return decision
 
-    def back_off(self, state: PartitionState, error: KafkaError, seconds: float) -> None:
+    def delay_after_error(self, state: PartitionState, error: KafkaError, seconds: float) -> None:
         """Request nothing for the partition for some seconds; log a lasting error once."""
-        if state.retry.back_off(self._clock.monotonic() + seconds, error):
+        if state.retry.delay_request(self._clock.monotonic() + seconds, error):
             self._subscription.client_log.warning(
                 "%s cannot be read, and is retried: %s",
                 state.tp,
@@ -609,12 +609,12 @@ class PartitionBackoff:
 
     def on_obstruction(self, state: PartitionState, error: KafkaError) -> None:
         """Delay the next request for a batch that is too large; every request raises the error."""
-        state.retry.back_off(self._clock.monotonic() + self.longest_s, error)
+        state.retry.delay_request(self._clock.monotonic() + self.longest_s, error)
 
     def delay_next_request(self, state: PartitionState) -> None:
         """Repeat a request after the usual delay, although its response had no error."""
         delay_s = self.backoff.delay(state.retry.attempts, self._clock.rng)
-        state.retry.back_off(self._clock.monotonic() + delay_s)
+        state.retry.delay_request(self._clock.monotonic() + delay_s)
 
     def on_position_lost(self, state: PartitionState) -> None:
         """Record that a position was lost; delay requests if that happens repeatedly."""
@@ -630,7 +630,7 @@ class Reports:
         self.errors: dict[tuple[object, ...], Exception] = {}
         """The errors that no request has raised yet."""
 
-    def add(self, error: Exception) -> None:
+    def add_error(self, error: Exception) -> None:
         """Make the next request raise an error, which replaces an earlier one of the same kind.
 
         A start that waits for partitions or positions raises the error as well.
@@ -640,7 +640,7 @@ class Reports:
         self._arrived.set()
         self._subscription.report_change()
 
-    def take(self) -> Exception:
+    def take_error(self) -> Exception:
         """Remove the oldest error and return it."""
         return self.errors.pop(next(iter(self.errors)))
 

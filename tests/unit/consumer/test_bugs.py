@@ -27,7 +27,7 @@ def bug(*_: Any, **__: Any) -> None:
 
 
 CALLBACKS = [
-    (SubscriptionState, "flush"),
+    (SubscriptionState, "report_now"),
     (FetchManager, "on_metadata"),
     (FetchManager, "find_node"),
     (TopicWatch, "_read_layout"),

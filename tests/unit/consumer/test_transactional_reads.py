@@ -172,7 +172,7 @@ class TestTakenAway:
                 two = member(world, name="two", **OWN, **PROTOCOLS[protocol])
                 joining = asyncio.create_task(two.start())
                 changed = asyncio.Event()
-                one._subscription.listen(changed.set)
+                one._subscription.add_change_listener(changed.set)
                 polling = asyncio.create_task(one.poll(timeout=60))
                 while one.assignment() == both:
                     await changed.wait()

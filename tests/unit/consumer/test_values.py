@@ -37,10 +37,10 @@ def test_auto_offset_reset_values_are_parsed(option: str, reset: Reset) -> None:
 
 
 def test_resets_send_their_list_offsets_timestamps() -> None:
-    assert EARLIEST.timestamp(5_000) == -2
-    assert LATEST.timestamp(5_000) == -1
-    assert Reset("by_duration", 1_500).timestamp(5_000) == 3_500
-    assert Reset("by_duration", 9_000).timestamp(5_000) == 0
+    assert EARLIEST.find_timestamp(5_000) == -2
+    assert LATEST.find_timestamp(5_000) == -1
+    assert Reset("by_duration", 1_500).find_timestamp(5_000) == 3_500
+    assert Reset("by_duration", 9_000).find_timestamp(5_000) == 0
 
 
 def test_records_by_partition_and_their_offsets() -> None:

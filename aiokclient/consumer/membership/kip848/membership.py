@@ -439,7 +439,7 @@ class Kip848Membership:
         regex = expression(pattern)
         if self._version >= REGEX_FROM and regex is not None:
             return HeartbeatSubscription(regex=regex)
-        matching = self.coordinator.topics.matching(self.coordinator.cluster.metadata)
+        matching = self.coordinator.topics.find_matching(self.coordinator.cluster.metadata)
         return HeartbeatSubscription(tuple(matching))
 
     async def _send_heartbeat(self) -> None:

@@ -71,11 +71,11 @@ class AutoCommit:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         if not self.enabled:
             return {}
-        self._subscription.settle()
+        self._subscription.update_positions()
         return {
-            state.tp: state.to_commit(state.processed)
+            state.tp: state.make_commit(state.processed)
             for state in states
-            if state.located
+            if state.is_located
             and state.processed > state.group.committed
             and not state.withheld & Withheld.INITIAL_OFFSET
         }

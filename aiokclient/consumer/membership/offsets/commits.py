@@ -279,7 +279,7 @@ class Commits:
             self._order.mark_stored(state.tp, ticket)
             # After a seek, the committed offset tells nothing about the position.
             if state.jumps == jumps:
-                state.group.committed_to(offset)
+                state.group.set_committed(offset)
             self._released.on_committed(state.tp, offset)
 
     @contextmanager
@@ -433,7 +433,7 @@ class Commits:
             self._order.mark_stored(tp, attempt.ticket)
             state = self._state(tp)
             if state is not None and jumps.get(tp) == state.jumps:
-                state.group.committed_to(to.offset)
+                state.group.set_committed(to.offset)
         delay_s = attempt.settle_attempt(
             failed, renamed=member != self._coordinator.membership.metadata
         )

@@ -59,7 +59,7 @@ class InitialOffsets:
         self._timeout_s = config.default_api_timeout_ms / 1000
         self._backoff = PartitionBackoff(cluster.clock, config, subscription)
         self._wake = Wakeup()
-        subscription.listen(self._wake.set)
+        subscription.add_change_listener(self._wake.set)
 
     async def run(self) -> None:
         """Find initial offsets when they are needed, and commit them. Run until cancelled."""
@@ -83,7 +83,9 @@ class InitialOffsets:
     def _find_uncommitted(self) -> list[PartitionState]:
         states = self._subscription.partitions.values()
         return [
-            state for state in states if state.withheld & Withheld.INITIAL_OFFSET and state.located
+            state
+            for state in states
+            if state.withheld & Withheld.INITIAL_OFFSET and state.is_located
         ]
 
     def _find_next_attempt(self) -> float:
@@ -109,7 +111,7 @@ class InitialOffsets:
             if state.generation != generations[state]:
                 continue  # The position was discarded meanwhile, perhaps by a change of cluster.
             if stored is not None and not state.group.note:
-                state.group.keep_note(note_in(stored.metadata))
+                state.group.set_note(note_in(stored.metadata))
             if state.phase is not Phase.AWAITING or state.tp not in self._subscription:
                 continue  # The application has sought, or another member owns it by now.
             error = results.errors.get(state.tp) or unclear.get(state.tp.topic)
@@ -178,12 +180,12 @@ class InitialOffsets:
         for state in states:
             info = metadata.topic(state.tp.topic)
             count = len(info.partitions) if info is not None else state.tp.partition + 1
-            offsets[state.tp] = first_commit(state.to_commit(state.position), count)
+            offsets[state.tp] = first_commit(state.make_commit(state.position), count)
         refused = await self._commits.store_offsets(offsets, math.inf, attempts=1)
         for state in states:
             error = refused.get(state.tp)
             if error is None:
-                state.retry.succeeded()
+                state.retry.on_success()
                 self._subscription.withhold([state], Withheld.INITIAL_OFFSET, False)
             else:
                 self._handle_error(state, error, Scope.OFFSET_COMMIT)
@@ -191,7 +193,7 @@ class InitialOffsets:
 
     def _handle_error(self, state: PartitionState, error: KafkaError, scope: Scope) -> None:
         if self._backoff.on_request_failure(state, error, scope) is Decision.FAIL:
-            self._reports.add(error)
+            self._reports.add_error(error)
 
 
 def first_commit(to: OffsetAndMetadata, partitions: int) -> OffsetAndMetadata:

@@ -64,12 +64,12 @@ class ReleasedPartitions:
     def add_partitions(self, states: Iterable[PartitionState], *, lost: bool) -> None:
         """Record that the group takes these partitions from the consumer.
 
-        Call it before they are removed, and after `SubscriptionState.settle()`.
+        Call it before they are removed, and after `SubscriptionState.update_positions()`.
         """
         for state in states:
             self._taken[state.tp] = None
-            if state.uncommitted:
-                offset = state.to_commit(state.consumed)
+            if state.has_uncommitted:
+                offset = state.make_commit(state.consumed)
                 busy, now = self._in_progress.holds([state]), self._clock.monotonic()
                 self._uncommitted[state.tp] = ReleasedOffset(offset, self.member, now, busy)
                 if lost:
@@ -114,12 +114,12 @@ class ReleasedPartitions:
     def on_cluster_replaced(self) -> None:
         """Record that the client has moved to another cluster.
 
-        Call it before positions are discarded, and after `SubscriptionState.settle()`.
+        Call it before positions are discarded, and after `SubscriptionState.update_positions()`.
         """
         for state in self._partitions.values():
-            if state.located:
+            if state.is_located:
                 self._former.add(state.tp)
-                if state.uncommitted:
+                if state.has_uncommitted:
                     self._add_lost(state)
 
     def find_former(
@@ -137,13 +137,13 @@ class ReleasedPartitions:
         state = self._partitions.get(tp)
         if tp not in self._former:
             return False
-        return not (state and state.located and state.origin <= offset <= state.position)
+        return not (state and state.is_located and state.origin <= offset <= state.position)
 
     def _settle_former(self) -> None:
         """Forget the former cluster for partitions that were read and committed in this one."""
         for tp in list(self._former):
             state = self._partitions.get(tp)
-            if state is not None and state.located and state.group.committed > state.origin:
+            if state is not None and state.is_located and state.group.committed > state.origin:
                 self._former.discard(tp)
                 self._delivered.pop(tp, None)
 

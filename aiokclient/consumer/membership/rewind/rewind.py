@@ -248,7 +248,7 @@ class GroupRewinder:
         Return the start and the end of the log if a request is still due, otherwise None.
         """
         until = asyncio.get_running_loop().time() + self._patience_s
-        self._subscription.settle()
+        self._subscription.update_positions()
         while self._in_progress.holds([state]):
             if not await self._in_progress.relieved.wait(until):
                 return None
@@ -262,7 +262,7 @@ class GroupRewinder:
             )
             return None
         if stored is not None and not state.group.note:
-            state.group.keep_note(rewind_requests.note_in(stored.metadata))
+            state.group.set_note(rewind_requests.note_in(stored.metadata))
         due = self._due[state]
         for request_id in [
             request_id for request_id in due if rewind_requests.noted(state.group.note, request_id)
@@ -280,7 +280,7 @@ class GroupRewinder:
         self._subscription.seek(state.tp, offset, NO_EPOCH)
         state.withhold(Withheld.INITIAL_OFFSET, False)
         for request_id in latest:
-            state.group.keep_note(rewind_requests.with_note(state.group.note, request_id, offset))
+            state.group.set_note(rewind_requests.with_note(state.group.note, request_id, offset))
         due.clear()
         await self._commit_position(state, OffsetAndMetadata(offset, state.group.note))
 

@@ -108,7 +108,7 @@ def test_a_thousand_partitions_to_their_ends(monkeypatch: pytest.MonkeyPatch) ->
     partitions = 1_000
     looks = 0
     stopped: set[PartitionState] = set()
-    hold = SubscriptionState.hold
+    hold = SubscriptionState.withhold_at_end
 
     def counting(self: SubscriptionState, states: Any, held: bool) -> None:
         nonlocal looks
@@ -127,9 +127,9 @@ def test_a_thousand_partitions_to_their_ends(monkeypatch: pytest.MonkeyPatch) ->
                     consumer.seek(TopicPartition("t", seen[0][0]), 1)
             assert len(seen) == partitions * 2 + 1
             assert sorted(set(seen)) == [(p, i) for p in range(partitions) for i in range(2)]
-            assert not any(state.held for state in consumer._subscription.partitions.values())
+            assert not any(state.is_at_end for state in consumer._subscription.partitions.values())
 
-    monkeypatch.setattr(SubscriptionState, "hold", counting)
+    monkeypatch.setattr(SubscriptionState, "withhold_at_end", counting)
     simulate(scenario, topics={"t": partitions})
     assert len(stopped) == partitions
     assert looks < partitions / 5

@@ -103,7 +103,7 @@ def test_a_paused_part_is_copied_out_of_its_response() -> None:
     slot, state, buffer = Slot(responses), flowing(), FetchBuffer(1 << 20)
     buffer.add(fetched(state, batches(3, 4, 5), slot))
     slot.release_part()
-    state.delivered_to(4, -1)
+    state.move_position(4, -1)
     state.pause(True)
     buffer.sort_parts()
     assert responses.is_read
@@ -151,7 +151,7 @@ def test_unpacking_begins_at_the_position() -> None:
     buffer.add(part)
     stepping = unpacker(buffer)
     stepping.unpack_next()
-    state.delivered_to(13, -1)
+    state.move_position(13, -1)
     part.rewind()
     assert offsets(stepping.unpack_next()) == list(range(13, 20))
 
@@ -172,7 +172,7 @@ def test_damage_comes_after_what_is_before_it(step: int) -> None:
         assert chunk.damage is not None
         assert chunk.damage[:2] == ((step - 1) * GROUP_RECORDS, step * GROUP_RECORDS - 1)
         assert stepping.unpack_next() is None
-        state.delivered_to((step - 1) * GROUP_RECORDS, -1)
+        state.move_position((step - 1) * GROUP_RECORDS, -1)
         part.rewind()
 
 
@@ -309,7 +309,7 @@ def test_parts_of_a_partition_are_read_in_order_whatever_is_paused(events: list[
             if fetch is not None:
                 if fetch.state is state:
                     assert fetch.first == 2 * read
-                    state.delivered_to(fetch.next_offset, 0)
+                    state.move_position(fetch.next_offset, 0)
                     read += 1
                 buffer.remove(fetch)
     assert read == added

@@ -55,7 +55,7 @@ def test_an_event_without_a_row_raises() -> None:
 def test_a_jump_voids_what_was_asked_before() -> None:
     state = made()
     state.seek(5)
-    state.retry.back_off(100.0)
+    state.retry.delay_request(100.0)
     state.fetch_again(5)
     before = state.generation
     state.seek(9)
@@ -67,42 +67,42 @@ def test_a_jump_voids_what_was_asked_before() -> None:
 def test_the_first_leader_needs_no_validation() -> None:
     state = made()
     state.seek(5)
-    assert not state.new_leader(3)
+    assert not state.set_leader_epoch(3)
     assert state.phase is Phase.FETCHING
 
 
 def test_a_new_leader_calls_for_validation_and_drops_what_is_ahead() -> None:
     state = made()
-    state.new_leader(3)
-    state.located_at(5, 3)
+    state.set_leader_epoch(3)
+    state.set_located_offset(5, 3)
     state.fetch.fetch_from(50)
     before = state.generation
-    assert state.new_leader(4)
+    assert state.set_leader_epoch(4)
     assert state.phase is Phase.VALIDATING
     assert state.fetch.offset == 5
     assert state.generation != before
-    assert state.located
+    assert state.is_located
     state.confirm_position()
-    assert state.flowing
-    assert not state.new_leader(4)
-    assert not state.new_leader(-1)
+    assert state.is_readable
+    assert not state.set_leader_epoch(4)
+    assert not state.set_leader_epoch(-1)
     assert state.leader_epoch == 4
 
 
 def test_a_leader_epoch_that_goes_back_is_used_without_a_validation() -> None:
     state = made()
-    state.new_leader(3)
-    state.located_at(5, 3)
-    state.new_leader(9)
+    state.set_leader_epoch(3)
+    state.set_located_offset(5, 3)
+    state.set_leader_epoch(9)
     assert state.phase is Phase.VALIDATING
-    assert not state.new_leader(2)
+    assert not state.set_leader_epoch(2)
     assert (state.leader_epoch, state.phase, state.position) == (2, Phase.FETCHING, 5)
-    assert state.new_leader(4)
+    assert state.set_leader_epoch(4)
 
 
 def test_a_seek_to_an_older_history_is_validated() -> None:
     state = made()
-    state.new_leader(7)
+    state.set_leader_epoch(7)
     state.seek(5, 6)
     assert state.phase is Phase.VALIDATING
     state.seek(5, 7)
@@ -114,11 +114,11 @@ def test_a_seek_to_an_older_history_is_validated() -> None:
 def test_a_leader_that_changes_while_the_position_is_looked_up() -> None:
     state = made()
     state.look_up(EARLIEST)
-    state.retry.back_off(100.0)
-    assert not state.new_leader(4)
+    state.retry.delay_request(100.0)
+    assert not state.set_leader_epoch(4)
     assert state.phase is Phase.RESETTING
     assert state.retry.at == 0.0
-    assert not state.located
+    assert not state.is_located
 
 
 def test_a_failed_position_stays_failed_until_a_jump() -> None:
@@ -126,8 +126,8 @@ def test_a_failed_position_stays_failed_until_a_jump() -> None:
     state.seek(5)
     state.fail(KafkaError("no"))
     assert state.error is not None
-    assert state.located
-    assert not state.flowing
+    assert state.is_located
+    assert not state.is_readable
     state.look_up(EARLIEST)
     assert state.error is None
 
@@ -136,8 +136,8 @@ def test_a_return_to_the_committed_offset_is_neither_located_nor_flowing() -> No
     state = made()
     state.seek(5)
     state.return_to_committed(3)
-    assert not state.located
-    assert not state.flowing
+    assert not state.is_located
+    assert not state.is_readable
     assert state.group.fallback == 3
     state.seek(4)
     assert state.group.fallback == -1
