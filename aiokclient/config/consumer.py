@@ -191,7 +191,8 @@ class ConsumerConfig(ClientConfig):
     fetch_max_bytes: int = option(
         NOT_NEGATIVE,
         52_428_800,
-        "The maximum size of the response to a fetch, in bytes. A larger batch is returned if it "
+        "The maximum size of the response to a fetch, in bytes. The first ones have at most 2 MiB. "
+        "Later ones grow while the program waits for them. A larger batch is returned if it "
         "is the first one. It must be at least 512 below receive_message_max_bytes.",
     )
     fetch_max_wait_ms: int = option(

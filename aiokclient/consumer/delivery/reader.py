@@ -367,7 +367,7 @@ class Reader:
         """Return the seconds for which an iteration may take records without calling `Reader`."""
         # An earlier request may have ended early without yielding.
         until = self._yielded + YIELD_INTERVAL_S
-        state = self.exposed_state()
+        state = None if self._exposed is None else self._exposed.state
         # Without a group, no partition can be assigned to another consumer.
         if self._group is not None and state is not None and self.subscription.is_shared(state.tp):
             until = min(until, self.subscription.get_confirmed_until())

@@ -3,8 +3,8 @@
 The next request is sent as soon as the batch headers of the last response are read, so that data
 arrives while the application processes records. No request is sent while two responses are unread.
 
-`BrokerResponses` reads the responses, partition by partition. Three other parts handle what is not
-usual:
+`BrokerResponses` reads the responses, partition by partition, and chooses their size. Three other
+parts handle what is not usual:
 
 - `EmptyResponses` pauses after early and empty responses, from a broker that does not wait for
   records.
@@ -272,7 +272,7 @@ class BrokerFetcher:
         # The broker may hold a fetch for fetch_max_wait_ms before it answers.
         self._timeout_s = (config.request_timeout_ms + config.fetch_max_wait_ms) / 1000
         self._requests = cluster.metrics.counter("consumer.fetch.requests", broker=node_id)
-        self.responses = BrokerResponses(self, cluster, manager.responses)
+        self.responses = BrokerResponses(self, engine)
         self._empty = EmptyResponses(cluster.clock, config)
         self.moved = MovedPositions(self, engine)
         self._session = FetchSession(options)
@@ -353,9 +353,9 @@ class BrokerFetcher:
     ) -> None:
         begun = self._clock.monotonic()
         response = await self._send_request(connection, self._session, wanted)
-        seconds = self._clock.monotonic() - begun
-        self._empty.on_response(useful=useful(response), seconds=seconds)
-        self._take_response(response, seconds)
+        now = self._clock.monotonic()
+        self._empty.on_response(useful=useful(response), seconds=now - begun)
+        self._take_response(response, begun, now)
 
     async def _fetch_apart(
         self,
@@ -404,6 +404,7 @@ class BrokerFetcher:
         request = session.make_request(
             wanted, version, rack_id="" if hides_rack else None, once=once
         )
+        request.max_bytes = min(request.max_bytes, self.responses.size.max_bytes)
         self._requests.value += 1
         response: FetchResponse = await connection.send(
             request, timeout_s=self._timeout_s, version=version
@@ -417,7 +418,7 @@ class BrokerFetcher:
             self._session.on_loss()
             self._connection = connection
 
-    def _take_response(self, response: FetchResponse, seconds: float) -> None:
+    def _take_response(self, response: FetchResponse, begun: float, now: float) -> None:
         if response.error_code:
             refusal = error_for(response.error_code, api="Fetch", broker=self.node_id)
             assert refusal is not None
@@ -427,7 +428,7 @@ class BrokerFetcher:
                 self._retry.next_attempt()
                 return
             raise refusal
-        self.responses.apply_response(self._session.read_answers(response), response, seconds)
+        self.responses.apply_response(self._session.read_answers(response), response, begun, now)
         if self._session.state is SessionState.BROKEN:
             mismatch = error_for(
                 SESSION_MISMATCH, "The response does not match the request.", broker=self.node_id

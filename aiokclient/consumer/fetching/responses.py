@@ -13,8 +13,8 @@ from enum import Enum, auto
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
+from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.fetching.buffer import Damage, PartitionFetch, read_batches
 from aiokclient.consumer.fetching.session import Answer, Wanted
 from aiokclient.consumer.meters import FetchedPartition, FetchMeters
@@ -241,6 +241,53 @@ class FetchEvent(Enum):
 EVENTS = MappingProxyType({0: FetchEvent.DATA, 1: FetchEvent.OUT_OF_RANGE})
 """The events for error codes that concern the position. All other codes are REFUSED."""
 
+FIRST_BYTES: Final = 2 * 1024 * 1024
+"""The bytes of the first responses. Records that stay in the processor's cache between the socket
+and the application take less time to decode."""
+GROWTH: Final = 4
+"""The factor of growth. The third response may have 32 MiB."""
+LONG_WAIT_S: Final = 0.005
+"""Seconds of waiting for one response after which the next one is larger. With shorter waits, 2 MiB
+for each response are at least 400 MB/s, more than a program reads."""
+EARLY_RESPONSES: Final = 16
+"""The number of consecutive early responses after which the next one is half as large."""
+
+
+class ResponseSize:
+    """The size to request for the next response of one broker.
+
+    Only one request is in flight, so a response must have enough records for the time until the
+    next one arrives. That time is short in one data center, and may be 100 ms between two of them.
+    So the size grows while the program waits for responses that are full, up to `fetch_max_bytes`.
+    It shrinks, not below the first size, if responses arrive before the program needs them.
+    """
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self._most = config.fetch_max_bytes
+        # A broker does not wait for more bytes than it may return, so a lower size would make
+        # fetch_min_bytes ineffective.
+        self._least = min(max(FIRST_BYTES, config.fetch_min_bytes), self._most)
+        self.max_bytes = self._least
+        """The size in bytes. A larger batch is returned if it is the first one (KIP-74)."""
+        self._early = 0
+
+    def on_response(self, size: int, waited_s: float) -> None:
+        """Adapt to a response with `size` bytes of records.
+
+        The program has waited `waited_s` seconds for it, with nothing to read.
+        """
+        if waited_s:
+            self._early = 0
+            # Batches are not divided, so a response that omits some may be half empty.
+            if waited_s >= LONG_WAIT_S and 2 * size >= self.max_bytes:
+                self.max_bytes = min(self.max_bytes * GROWTH, self._most)
+            return
+        self._early += 1
+        if self._early == EARLY_RESPONSES:
+            self._early = 0
+            self.max_bytes = max(self.max_bytes // 2, self._least)
+
+
 MAX_UNREAD: Final = 2
 """The number of unread responses of a broker at which no further request is sent."""
 
@@ -248,13 +295,13 @@ MAX_UNREAD: Final = 2
 class BrokerResponses:
     """The responses of one broker, of which at most two are unread at a time."""
 
-    def __init__(
-        self, fetcher: BrokerFetcher, cluster: ClusterClient, responses: PartitionResponses
-    ) -> None:
+    def __init__(self, fetcher: BrokerFetcher, engine: ConsumerEngine) -> None:
         self._fetcher = fetcher
         self._node_id = node_id = fetcher.node_id
-        self._cluster = cluster
-        self._responses = responses
+        self._engine = engine
+        self._cluster = cluster = engine.cluster
+        self._responses = engine.fetchers.responses
+        self.size = ResponseSize(engine.config)
         self._unread = 0
         metrics = cluster.metrics
         self._bytes = metrics.counter("consumer.fetch.bytes", unit="By", broker=node_id)
@@ -266,20 +313,28 @@ class BrokerResponses:
         return self._unread >= MAX_UNREAD
 
     def apply_response(
-        self, answers: Sequence[Answer], response: FetchResponse, seconds: float | None = None
+        self,
+        answers: Sequence[Answer],
+        response: FetchResponse,
+        begun: float | None = None,
+        now: float = 0.0,
     ) -> None:
         """Apply a response to its partitions, and buffer its batches.
 
-        `seconds` is the time from the request to the response, if it was measured.
+        `begun` and `now` are the times of the request and of the response, if they were measured.
         """
+        since = None if self._unread else self._engine.reader.waiting_since
         slot = Slot(self)
         self._unread += 1
         fetched: list[FetchedPartition] = []
         self._fetched = fetched
         for answer in answers:
             self._apply_answer(answer, slot, response)
-        throttle_ms = response.throttle_time_ms
+        seconds, throttle_ms = None if begun is None else now - begun, response.throttle_time_ms
         self._responses.meters.note_response(self._bytes, seconds, throttle_ms, fetched)
+        if begun is not None:
+            waited_s = 0.0 if since is None else now - max(since, begun)
+            self.size.on_response(sum([part[-1] for part in fetched]), waited_s)
         slot.release_part()
         self._responses.arrived.set()
 

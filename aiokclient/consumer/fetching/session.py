@@ -130,7 +130,7 @@ class FetchSession:
         if self.state is SessionState.OPEN and by_id != self._by_id:
             self.state = SessionState.BROKEN
         self._by_id = by_id
-        known, self._partitions = self._partitions, dict(wanted)
+        known = self._partitions
         if self.state is SessionState.OPEN:
             epoch = self.epoch
             # Usually most of the partitions have not changed. The check of these must be fast.
@@ -145,8 +145,12 @@ class FetchSession:
             else:
                 forgotten = []
         else:
-            epoch, named, forgotten = FIRST_EPOCH, dict(wanted), []
+            # In a session, the broker begins with the partitions that it has not read for the
+            # longest time. Without one, it begins with the first ones named.
+            named = wanted = _in_order(known, wanted)
+            epoch, forgotten = FIRST_EPOCH, []
             self._store_topic_names(wanted)
+        self._partitions = dict(wanted)
         request = self._make_empty(epoch, rack_id)
         request.topics = _topics(named, self.options.partition_max_bytes)
         request.forgotten_topics_data = forgotten
@@ -192,11 +196,14 @@ class FetchSession:
         missing = self.state is not SessionState.OPEN and not (
             self._partitions.keys() <= {answer.tp for answer in answers}
         )
+        if self.state is not SessionState.OPEN:
+            for tp in [answer.tp for answer in answers if answer.data.records]:
+                self._partitions[tp] = self._partitions.pop(tp)
         self._advance_epoch(response.session_id, broken=strange or missing)
         return answers
 
     def limit_size(self, max_bytes: int) -> None:
-        """Request at most this many bytes of records from now on."""
+        """Request at most this many bytes of records in a response from now on."""
         self.options = self.options._replace(max_bytes=max_bytes)
 
     def on_refusal(self, code: int) -> bool:
@@ -245,6 +252,15 @@ class FetchSession:
 
 def _differ(known: Wanted | None, want: Wanted) -> bool:
     return known is None or known[:3] != want[:3]
+
+
+def _in_order(
+    known: Mapping[TopicPartition, Wanted], wanted: Mapping[TopicPartition, Wanted]
+) -> dict[TopicPartition, Wanted]:
+    """Return the wanted partitions: first the new ones, then the others in the order of `known`."""
+    ordered = {tp: want for tp, want in wanted.items() if tp not in known}
+    ordered.update((tp, wanted[tp]) for tp in known if tp in wanted)
+    return ordered
 
 
 def _forgotten(
