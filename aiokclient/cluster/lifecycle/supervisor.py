@@ -81,6 +81,18 @@ class Callbacks:
             called = getattr(function, "func", function)  # A partial has no `__qualname__`.
             self._supervisor.fail(error, getattr(called, "__qualname__", repr(called)))
 
+    def run_within_call(self, function: Callable[..., object], *args: Any) -> None:
+        """Call the function immediately, within a call of the application.
+
+        An exception is reported at the loop's next iteration. By then the call of the application
+        has returned, so that the failure reaches what it has added, too.
+        """
+        try:
+            function(*args)
+        except Exception as error:
+            called = getattr(function, "__qualname__", repr(function))
+            self.soon(self._supervisor.fail, error, called)
+
     def guard(self, function: Callable[P, object]) -> Callable[P, None]:
         """Return a function that calls the given one, and reports exceptions instead of raising."""
         return cast("Callable[P, None]", partial(self.run, function))

@@ -633,7 +633,7 @@ class Accumulator:
         if batch.builder.size >= self._thread_bytes and queue.partition is not None:
             self.prepare_batch(batch)
         if not batch.in_overflow:
-            queue.notify_sender()
+            queue.send_full_batches()
 
     def prepare_batch(self, batch: ProducerBatch) -> bool:
         """Compress a closed batch, in a thread if large. Return whether it can be sent now."""
@@ -662,7 +662,7 @@ class Accumulator:
             failure.__cause__ = error
             self.fail_batch(batch, batch.with_partition(failure))
             return
-        batch.queue.notify_sender()
+        batch.queue.send_full_batches()
 
     def _trim_batch(self, batch: ProducerBatch) -> None:
         """Release the memory that a batch reserved and did not use."""

@@ -355,6 +355,11 @@ class PartitionQueue(QueueState):
         if self.sender is not None:
             self.sender.schedule_queue(self, at_once=at_once)
 
+    def send_full_batches(self) -> None:
+        """Send the closed batches within this call, as far as that is permitted."""
+        if self.sender is not None:
+            self.sender.send_full_batches(self)
+
     # -- sending
 
     @property

@@ -7,6 +7,10 @@ queue in turn until a request is full, and continues with the next request while
 returns them to their queues, and then calls `send_batches` again. Only connecting needs a task (see
 `ProduceConnection`).
 
+A full batch does not wait for `pump`: while fewer requests are in flight, it leaves in a request of
+its own, within the call of the application that has filled it (`send_full_batches`). Nothing that
+happens there, such as a connection that closes, is raised in that call.
+
 While the broker is unreachable or silent, its partitions are unsendable, which limits their memory.
 """
 
@@ -407,6 +411,7 @@ class Sender:
         self._awaited: dict[PartitionQueue, None] = {}
         """Queues whose open batch is awaited: they are ready once nothing is in flight."""
         self._scheduled = False
+        self._handling_response = False
         self._closed = False
 
     # -- queues
@@ -443,11 +448,29 @@ class Sender:
         if queue not in self.queues:
             return
         self._ready[queue] = None
+        if self._handling_response:
+            return  # `_on_response` calls `pump` at its end.
         if at_once and not self.in_flight and self._connection.current is not None:
             self._callbacks.run(self.send_batches)
         elif not self._scheduled:
             self._scheduled = True
             self._callbacks.soon(self.send_batches)
+
+    def send_full_batches(self, queue: PartitionQueue) -> None:
+        """Send the closed batches of a queue in this call, as far as that is permitted now.
+
+        Otherwise they leave with those of other queues as soon as it is. A full batch need not wait
+        for the event loop, which may have its next iteration much later: the broker works
+        meanwhile, and the batch is still in the processor's cache.
+        """
+        if queue not in self.queues:
+            return
+        if self._handling_response or self.in_flight >= self._limit:
+            self._ready[queue] = None  # The handling of a response ends with `pump`.
+        elif self._connection.current is None:
+            self.schedule_queue(queue)
+        else:
+            self._callbacks.run_within_call(self._send_closed, queue)
 
     def close(self) -> None:
         """Send nothing more."""
@@ -485,6 +508,27 @@ class Sender:
                     self._scheduled = True
                     self._callbacks.soon(self.send_batches)
                 return
+
+    def _send_closed(self, queue: PartitionQueue) -> None:
+        """Send the closed batches of a queue, until the permitted number of requests is in flight.
+
+        No other batches are sent, because open ones may get more records before `pump` is called.
+        """
+        connection = self._connection.current
+        if self._closed:
+            return
+        if connection is None or connection.closed:
+            self.schedule_queue(queue)
+            return
+        while queue.closed:
+            if self.in_flight >= self._limit:
+                self._ready[queue] = None
+                return
+            batch = self._next_batch(queue)
+            if batch is None:
+                return
+            queue.mark_in_flight(batch)
+            self._send_request(connection, [batch])
 
     def _collect_batches(self) -> list[ProducerBatch]:
         """Return the batches of the next request, at most one for each partition."""
@@ -550,6 +594,7 @@ class Sender:
         response: ProduceResponse | Written | None,
         error: KafkaError | None,
     ) -> None:
+        self._handling_response = True
         self.in_flight -= 1
         # By now the transport has released the bytes, or will never read them again.
         for sent in request.sent:
@@ -578,6 +623,7 @@ class Sender:
                 queue.notify_sender()
             elif queue.more:
                 self._ready[queue] = None
+        self._handling_response = False
         if self._ready or self._awaited:
             self.send_batches()
 
@@ -630,6 +676,13 @@ class TransactionalSender(Sender):
             super().send_batches()
         elif self._pausing is None:
             self._pausing = self._callbacks.later(left_s, self._end_pause)
+
+    def _send_closed(self, queue: PartitionQueue) -> None:
+        pause = self._pause
+        if pause.is_used or pause.compute_wait_s(self._clock.monotonic()) < LEAST_PAUSE_S:
+            super()._send_closed(queue)
+        else:
+            self.schedule_queue(queue)
 
     def _end_pause(self) -> None:
         self._pausing = None
