@@ -26,10 +26,11 @@ from collections import Counter as Count
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from aiokclient.clock import Clock, SystemClock
 from aiokclient.log.tables import Column, Table
+from aiokclient.named_tuple import NamedTuple
 
 T = TypeVar("T")
 Instrument = TypeVar("Instrument", "Counter", "Gauge", "Histogram")

@@ -25,7 +25,7 @@ import random
 import ssl
 from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aiokclient.clock import Clock
 from aiokclient.errors import (
@@ -85,6 +85,7 @@ from aiokclient.errors import (
     UsageError,
 )
 from aiokclient.errors.local import EncodeError
+from aiokclient.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.config.client import ClientConfig

@@ -16,7 +16,6 @@ from typing import (
     Final,
     ForwardRef,
     Generic,
-    NamedTuple,
     Protocol,
     TypeAlias,
     TypeVar,
@@ -25,6 +24,7 @@ from typing import (
 )
 
 from aiokclient._native import twin
+from aiokclient.named_tuple import NamedTuple
 
 C = TypeVar("C", bound=type)
 T = TypeVar("T")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from aiokclient.admin.arguments import as_mapping, as_name, as_names, as_resources, as_text
 from aiokclient.admin.requests import AdminRequests, Answers, Ask, ask_targets, failure
@@ -18,6 +18,7 @@ from aiokclient.admin.results import OpenEnum, Results
 from aiokclient.cluster.targets import AnyBroker, Broker, Target
 from aiokclient.errors import KafkaError, UnsupportedVersionError
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.protocol.messages import ListConfigResourcesRequest
 from aiokclient.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.types import public_in
 
 KINDS: Final = {"group": "group", "transaction": "transactional id", "share": "share partition"}

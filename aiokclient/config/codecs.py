@@ -7,7 +7,9 @@ To add a codec, add its row here and, in `record/codecs`, a module of the row's 
 from __future__ import annotations
 
 from enum import IntEnum, unique
-from typing import NamedTuple, Self
+from typing import Self
+
+from aiokclient.named_tuple import NamedTuple
 
 KIB, MIB = 1024, 1024 * 1024
 

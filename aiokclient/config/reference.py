@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.login import LoginConfig
 from aiokclient.config.option import ABSENT, declared
+from aiokclient.named_tuple import NamedTuple
 
 # The alias says more to type checkers than to readers.
 _SERIALIZER: Final = re.compile(r"SerializerFunction\[(\w)\]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiokclient.consumer.state.partition import FetchState
 from aiokclient.metrics import (
@@ -17,6 +17,7 @@ from aiokclient.metrics import (
     SeriesByKey,
     gauged,
 )
+from aiokclient.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.consumer.engine import ConsumerEngine

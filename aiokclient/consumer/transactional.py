@@ -20,9 +20,10 @@ however long that takes.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aiokclient.cluster.metadata.snapshot import differ
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:

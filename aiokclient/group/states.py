@@ -55,7 +55,6 @@ rebalance, a member stays in the group. In PREPARING, it releases only what it m
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
 
 from aiokclient.errors import (
     FencedInstanceIdError,
@@ -64,6 +63,7 @@ from aiokclient.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
+from aiokclient.named_tuple import NamedTuple
 
 
 class MemberState(Enum):

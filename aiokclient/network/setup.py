@@ -39,7 +39,7 @@ from itertools import chain, zip_longest
 from logging import DEBUG
 from struct import Struct
 from struct import error as StructError
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import anyio
 
@@ -53,6 +53,7 @@ from aiokclient.errors import (
     UnsupportedVersionError,
     error_for,
 )
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.event_hub import EventHub
 from aiokclient.network.tls import TlsContexts, server_name

@@ -15,11 +15,12 @@ import math
 import os
 import ssl
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from aiokclient import threads
 from aiokclient.errors import ConfigError
 from aiokclient.log.client_log import ClientLog
+from aiokclient.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.config.security import Security, Tls

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from logging import DEBUG
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.errors import ERRORS_BY_CODE
 from aiokclient.log.client_log import ClientLog
@@ -27,6 +27,7 @@ from aiokclient.metrics import (
     gauged,
     merged,
 )
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.network.event_hub import EventHub
 from aiokclient.protocol.schema import Struct
 

@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.errors import ConfigError, ProtocolError
@@ -20,6 +20,7 @@ from aiokclient.errors.local import ConfigTypeError
 from aiokclient.group.generation import GroupGeneration, GroupProtocol
 from aiokclient.group.member import GroupMember
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.types import public_in, shortened
 
 PROTOCOL_TYPE = "aiokclient-work-pool"

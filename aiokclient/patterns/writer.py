@@ -8,7 +8,7 @@ import math
 import weakref
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any, NamedTuple, Unpack, cast
+from typing import Any, Unpack, cast
 
 import anyio
 
@@ -20,6 +20,7 @@ from aiokclient.errors import ClosedError, NotWriterError
 from aiokclient.group.handler import Generation, MemberInfo
 from aiokclient.group.member import MemberLifecycle
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.producer import Producer
 
 PROTOCOL_TYPE = "aiokclient-single-writer"

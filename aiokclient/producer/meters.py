@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import add, truediv
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aiokclient.metrics import BYTES, Counter, Labels, OwnMetrics, Reading
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.producer.batching.stages import BatchStage
 
 if TYPE_CHECKING:

@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
 from aiokclient.errors import BufferExhaustedError, KafkaError
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.producer.batching.accumulator import BATCH_OVERHEAD, Accumulator
 from aiokclient.producer.batching.batch import RECORD_OVERHEAD
 from aiokclient.producer.batching.queue import PartitionQueue

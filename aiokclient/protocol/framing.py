@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections import deque
 from struct import Struct as Layout
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from aiokclient.errors import ProtocolError, UnsupportedVersionError
 from aiokclient.memory import BufferPool
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.protocol.api import request_class
 from aiokclient.protocol.messages.header import RequestHeader, ResponseHeader
 from aiokclient.protocol.schema import Message, Request, Response

@@ -9,8 +9,9 @@ codec.
 from __future__ import annotations
 
 from struct import Struct as Layout
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,

@@ -11,9 +11,9 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from aiokclient.errors import CorruptRecordError
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.record._pure.batch import RecordBatch
 from aiokclient.record._pure.decode import Make, R
 from aiokclient.record.compression import Compression, decompress

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from asyncio import CancelledError
 from collections.abc import Callable, Container, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiokclient.clock import Clock
 from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.log.client_log import ClientLog
 from aiokclient.metrics import Counter, Gauge, Histogram, Labels
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.telemetry.points import HistogramValue, Point, PointKind
 
 LONGEST_S = 0.010

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.telemetry.table import (
     COMMON,
     CONSUMER,

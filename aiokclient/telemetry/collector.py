@@ -25,7 +25,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from aiokclient import threads
 from aiokclient.clock import Clock
@@ -42,6 +42,7 @@ from aiokclient.metrics import (
     counted,
     gauged,
 )
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.telemetry.application import ApplicationMetrics, ApplicationPoints
 from aiokclient.telemetry.points import HistogramValue, Point, PointKind
 from aiokclient.telemetry.table import COUNT, ROWS, SHARED_ROWS, Row, Way

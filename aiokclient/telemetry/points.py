@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
 
 from aiokclient.metrics import Labels
+from aiokclient.named_tuple import NamedTuple
 
 
 class PointKind(Enum):

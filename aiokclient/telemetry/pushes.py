@@ -26,11 +26,12 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from aiokclient.clock import Clock
 from aiokclient.config.codecs import Compression
 from aiokclient.metrics import Labels, Metrics
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.record.compression import compress
 from aiokclient.telemetry.points import HistogramValue, Point, PointKind
 from aiokclient.telemetry.subscription import Subscription

@@ -15,10 +15,11 @@ import weakref
 from asyncio import _get_running_loop
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.metrics import Labels, Metrics, MetricValue, OwnMetrics
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.telemetry.bridged import NAMESPACE, PUSHED, largest_counts
 from aiokclient.telemetry.points import HistogramValue, PointKind
 

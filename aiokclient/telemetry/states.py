@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from aiokclient.errors import (
     ClusterAuthorizationError,
@@ -45,6 +45,7 @@ from aiokclient.errors import (
     UnknownSubscriptionIdError,
     UnsupportedCompressionTypeError,
 )
+from aiokclient.named_tuple import NamedTuple
 
 
 class ReporterState(Enum):

@@ -9,9 +9,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from aiokclient.config.codecs import Compression
+from aiokclient.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.protocol.messages import GetTelemetrySubscriptionsResponse

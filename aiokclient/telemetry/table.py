@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import NamedTuple
+
+from aiokclient.named_tuple import NamedTuple
 
 PREFIX = "org.apache.kafka."
 PREFIXES = {"producer": "producer.", "consumer": "consumer.", "admin": "admin.client."}

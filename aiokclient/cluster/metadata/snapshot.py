@@ -20,11 +20,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aiokclient.errors import ProtocolError
 from aiokclient.memory import untrack, untrack_whole
+from aiokclient.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.protocol.messages.metadata import (

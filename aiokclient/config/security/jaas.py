@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from aiokclient.config.secret import Secret
 from aiokclient.errors import ConfigError
+from aiokclient.named_tuple import NamedTuple
 
 FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 

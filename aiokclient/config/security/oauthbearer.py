@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import fields
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from aiokclient.config.secret import Secret
@@ -27,6 +27,7 @@ from aiokclient.config.security.oidc.response import Claims
 from aiokclient.config.security.sasl import OAuthToken, TokenProvider
 from aiokclient.config.security.tls import Tls
 from aiokclient.errors import ConfigError
+from aiokclient.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.config.security.jaas import JaasEntry

@@ -9,7 +9,7 @@ translation for the inner strategy, because the name is that of a real topic.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aiokclient.consumer.assignors.assignor import (
     AssignmentCluster,
@@ -21,6 +21,7 @@ from aiokclient.consumer.assignors.assignor import (
 from aiokclient.consumer.assignors.holdings import Holding
 from aiokclient.consumer.assignors.sticky import CooperativeSticky, without_transfers
 from aiokclient.errors import AssignmentFailedError
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.types import TopicPartition, public_in
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ Kafka's own classes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from aiokclient.errors import ProtocolError
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.protocol.schema import Message, Struct, array, int32, string
 from aiokclient.types import TopicPartition
 

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from aiokclient.consumer.assignors.assignor import (
     AssignmentCluster,
@@ -61,6 +61,7 @@ from aiokclient.consumer.assignors.holdings import (
     read_holding,
     sticky_data,
 )
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -7,12 +7,13 @@ in pieces (`RecordStream`), and the next table continues in its middle.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.consumer.delivery.unpack import CONTENT, is_light
 from aiokclient.consumer.fetching.buffer import Damage
 from aiokclient.errors import CorruptRecordError
 from aiokclient.memory import BufferPool
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.record.batch import ContentLimitError, RecordBatch
 from aiokclient.record.stream import RecordStream
 from aiokclient.threads import run

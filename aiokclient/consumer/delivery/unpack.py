@@ -19,7 +19,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from operator import length_hint
-from typing import Final, NamedTuple
+from typing import Final
 
 from aiokclient._native import chosen
 from aiokclient.cluster.lifecycle.ownership import Anchor
@@ -30,6 +30,7 @@ from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFe
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import CorruptRecordError, RecordError
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.record.batch import HEADER_SIZE, Compression, ContentLimitError, RecordBatch
 from aiokclient.record.compression import MANY_BLOCKS, has_many_blocks
 from aiokclient.record.stream import RecordStream

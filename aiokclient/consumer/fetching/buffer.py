@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.errors import CorruptRecordError, KafkaError
 from aiokclient.log.kept_errors import bare
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.protocol.messages.fetch import PartitionData
 from aiokclient.record.batch import ContentLimitError, RecordBatch, walk
 from aiokclient.record.stream import RecordStream

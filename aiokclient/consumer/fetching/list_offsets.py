@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata.snapshot import ClusterMetadata, differ
@@ -30,6 +30,7 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.protocol.messages.list_offsets import (

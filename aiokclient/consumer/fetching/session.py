@@ -22,9 +22,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum, auto
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,

@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from aiokclient import threads
 from aiokclient.cluster.lifecycle.ownership import Anchor
@@ -56,6 +56,7 @@ from aiokclient.group.handler import Generation, GroupSettings, MemberInfo
 from aiokclient.group.join import describe_group
 from aiokclient.group.states import MemberState
 from aiokclient.log.limited_log import LimitedLog
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.policy import Decision, Scope, classify
 from aiokclient.types import TopicPartition
 

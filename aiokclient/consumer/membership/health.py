@@ -24,13 +24,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.consumer.assignors.wire import decode_assignment
 from aiokclient.errors import KafkaError, error_for
 from aiokclient.group.join import describe_group
 from aiokclient.group.loop_watch import LoopWatch
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.policy import Backoff, Scope
 from aiokclient.protocol.api import ApiKey
 from aiokclient.protocol.messages.consumer_group_describe import (

@@ -8,9 +8,10 @@ by_duration:PnDTnHnMn.nS the first record that is at most that old (KIP-1106)
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from aiokclient.config.consumer import ConsumerConfig
+from aiokclient.named_tuple import NamedTuple
 
 EARLIEST_TIMESTAMP: Final = -2
 LATEST_TIMESTAMP: Final = -1

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from aiokclient.errors import SaslAuthenticationError
+from aiokclient.named_tuple import NamedTuple
 
 MAX_CHALLENGE: Final = 64 * 1024
 """The largest accepted challenge in bytes."""

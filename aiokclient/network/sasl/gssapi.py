@@ -24,10 +24,11 @@ from __future__ import annotations
 import os
 import threading
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from aiokclient.config.security import SaslGssapi
 from aiokclient.errors import ConfigError, KafkaError, SaslAuthenticationError, TicketError
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.network.sasl.exchange import ChallengeError, Login, Thread
 
 _BASE: Final = 2_529_638_912

@@ -34,9 +34,10 @@ from array import array
 from asyncio import _get_running_loop
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from aiokclient.errors import KafkaError, WrongLoopError, WrongThreadError
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import Headers, RecordMetadata
 

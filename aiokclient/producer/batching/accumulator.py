@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from aiokclient.cluster.requests.attempts import LastAnswer
 from aiokclient.config.codecs import SLOW_BYTES, Compression
@@ -33,6 +33,7 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokclient.metrics import OwnMetrics
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.policy import Scope
 from aiokclient.producer.batching.batch import FIRST_RESERVE, RECORD_OVERHEAD, ProducerBatch
 from aiokclient.producer.batching.queue import PartitionQueue

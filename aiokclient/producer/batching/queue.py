@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aiokclient.cluster.metadata.snapshot import TopicInfo, differ
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.producer.batching.batch import ProducerBatch
 from aiokclient.producer.batching.sequences import (
     BatchIdentity,

@@ -60,7 +60,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum, auto
-from typing import NamedTuple
 
 from aiokclient.errors import (
     DuplicateSequenceError,
@@ -70,6 +69,7 @@ from aiokclient.errors import (
     ProducerFencedError,
     UnknownProducerIdError,
 )
+from aiokclient.named_tuple import NamedTuple
 
 MAX_EPOCH = 0x7FFF
 MODULUS = 1 << 31

@@ -16,10 +16,11 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aiokclient.background import SLICE_S
 from aiokclient.errors import DeliveryErrors, KafkaError
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
 
 if TYPE_CHECKING:

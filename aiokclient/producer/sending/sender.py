@@ -20,12 +20,13 @@ import asyncio
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from aiokclient.background import SLICE_S
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.errors import DisconnectedError, KafkaError
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.producer.batching.batch import ProducerBatch

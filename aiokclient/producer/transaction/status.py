@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from aiokclient.errors import (
     IllegalStateError,
@@ -16,6 +16,7 @@ from aiokclient.errors import (
     TransactionAbortableError,
     TransactionFailedError,
 )
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.policy import (
     Decision,
     Scope,

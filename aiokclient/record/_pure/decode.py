@@ -9,9 +9,10 @@ the bytes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from aiokclient.errors import CorruptRecordError
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.record.crc import Buffer
 from aiokclient.types import Headers, TimestampType
 

@@ -43,13 +43,14 @@ import weakref
 from collections.abc import Callable, Sequence
 from time import time_ns
 from types import CodeType, FrameType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 from opentelemetry import context as current_context
 from opentelemetry.context import Context, create_key, get_value, set_value
 from opentelemetry.trace import Link, Span, set_span_in_context
 
 from aiokclient.errors import KafkaError
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.telemetry.otel.classes import with_methods
 from aiokclient.telemetry.otel.headers import (
     creation_of,

@@ -12,13 +12,14 @@ import ipaddress
 import socket
 import ssl
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from aiokclient import threads
 from aiokclient.config.secret import Secret
 from aiokclient.config.security.tls import Tls
 from aiokclient.errors import ConfigError, TokenProviderError
+from aiokclient.named_tuple import NamedTuple
 
 MAX_RESPONSE: Final = 1024 * 1024
 """The largest accepted response in bytes."""

@@ -20,12 +20,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.consumer.membership.kip848.states import JOIN_EPOCH
 from aiokclient.errors import KafkaError, error_for
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.policy import Backoff, Scope
 from aiokclient.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

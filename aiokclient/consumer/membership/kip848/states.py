@@ -43,7 +43,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import NamedTuple
 
 from aiokclient.errors import (
     ClusterAuthorizationError,
@@ -55,6 +54,7 @@ from aiokclient.errors import (
     UnknownMemberIdError,
     UnreleasedInstanceIdError,
 )
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.types import GroupMetadata
 
 

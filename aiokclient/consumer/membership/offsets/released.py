@@ -16,9 +16,10 @@ earlier, if the application was still processing their records when the transact
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aiokclient.consumer.state.partition import PartitionState
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
