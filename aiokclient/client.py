@@ -70,7 +70,7 @@ class Client(Parent):
         TypeError for an invalid request, target or timeout. Cancelling the call abandons the
         response: the broker may still execute the request.
         """
-        self._check()
+        self._require_usable()
         _require(message, to, timeout)
         return await self._cluster.request(message, to, timeout=timeout)
 
@@ -94,7 +94,7 @@ class Client(Parent):
         transaction was begun in another cluster; nothing is sent there. After a cancellation, it is
         unknown whether the transaction has ended; repeat the call.
         """
-        self._check()
+        self._require_usable()
         # Few programs use this, so the module is not imported with the client.
         from aiokclient.producer.transaction.detached import DetachedTransaction, end_detached
 
@@ -118,7 +118,7 @@ class Client(Parent):
         The handle can be awaited any number of times. It raises ClosedError if the client is closed
         before the response arrives.
         """
-        self._check()
+        self._require_usable()
         _require(message, to, timeout)
         return self._cluster.send(message, to, timeout=timeout)
 
@@ -171,7 +171,7 @@ class Client(Parent):
         After an error, a cancellation, or `aclose()` the iterator has ended, and the client can
         still be used.
         """
-        self._check()
+        self._require_usable()
         # Clients without ranges do not import the consumer.
         from aiokclient.consumer.ranges import RangeConnections, RangeRequest, read
 
@@ -183,12 +183,12 @@ class Client(Parent):
             isolation_level=isolation_level,
             batch_rows=batch_rows,
             fetch_max_bytes=fetch_max_bytes,
-            timeout=self._seconds(timeout),
+            timeout=self._get_timeout_s(timeout),
             topic_id=topic_id,
         )
         if self._ranges is None:
             self._ranges = RangeConnections()
-        return read(self._cluster, self._ranges, request, self._check)
+        return read(self._cluster, self._ranges, request, self._require_usable)
 
 
 def _require(message: Any, to: Any, timeout: Any) -> None:

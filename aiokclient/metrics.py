@@ -329,12 +329,12 @@ class Histogram(Spread):
 class MetricsSnapshot(dict[str, Any]):
     """All values at one time, by `name` or `name{label=value,...}`. A dict for use with JSON."""
 
-    def _table(self) -> Table:
+    def _make_table(self) -> Table:
         rows = [(name, _shown(value)) for name, value in self.items()]
         return Table((Column("metric"), Column("value", numeric=True)), rows)
 
     def _repr_html_(self) -> str:
-        return self._table().html()
+        return self._make_table().html()
 
     def to_pandas(self) -> Any:
         """Return a pandas.DataFrame with a row for each series; needs pandas.

@@ -99,7 +99,7 @@ Raises the errors of `send`, and BufferExhaustedError if there is not enough roo
 `send_all()` waits for room instead."""
         cdef DeliveryRuns made = None
         if not self._usable or aiok_call(get_running_loop) is not self._loop:
-            self._check()
+            self._require_usable()
         if self._raw and self._chooses and (type(values) is list or type(values) is tuple):
             found = self._topics.get(topic) if isinstance(topic, str) else None
             if found is not None and (<TopicState>found).known and values:
@@ -136,7 +136,7 @@ cdef inline object sent(
     cdef Delivery delivery
     cdef TopicState target
     if not self._usable or aiok_call(get_running_loop) is not self._loop:
-        self._check()
+        self._require_usable()
     if topic is self._recent and self._topics is self._recent_of:
         target = self._recent_target
     else:

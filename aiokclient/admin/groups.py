@@ -437,7 +437,7 @@ def _offsets(group: Any, group_id: str, names: Mapping[UUID, str]) -> Offsets | 
 
 
 def _unknown(snapshot: ClusterMetadata, tp: TopicPartition) -> KafkaError | None:
-    topic = snapshot.topic(tp.topic)
+    topic = snapshot.find_topic(tp.topic)
     if topic is None:
         return UnknownTopicOrPartitionError(api="OffsetCommit", topic_partition=tp)
     return error_for(topic.error, api="OffsetCommit", resource=f"topic {topic.name}")
@@ -542,7 +542,7 @@ async def _read_ends(
     existing = {
         tp: None
         for tp in tps
-        if metadata.exists(tp.topic)
+        if metadata.has_topic(tp.topic)
         and ((topic := metadata.topics[tp.topic]).error or tp.partition < len(topic.partitions))
     }
 

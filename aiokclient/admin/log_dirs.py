@@ -78,7 +78,7 @@ async def describe_log_dirs(
     if names is not None:
         wanted = []
         for name in names:
-            info = snapshot.topic(name)
+            info = snapshot.find_topic(name)
             if info is None:
                 raise UnknownTopicOrPartitionError(api=API, resource=f"topic {name}")
             if error := error_for(info.error, api=API, resource=f"topic {name}"):

@@ -71,11 +71,11 @@ class AdminRequests:
 
     def require_open(self) -> None:
         """Raise an error if the client is not open, or if another event loop uses it."""
-        self._admin._check()
+        self._admin._require_usable()
 
     def deadline_after(self, timeout: float | None) -> float:
         """Return the deadline of a call with this timeout, on the monotonic clock."""
-        return float(self.cluster.clock.monotonic() + self._admin._seconds(timeout))
+        return float(self.cluster.clock.monotonic() + self._admin._get_timeout_s(timeout))
 
     def seconds_until(self, deadline: float) -> float:
         """Return the seconds that remain until a deadline, at least 0."""
@@ -129,7 +129,7 @@ class AdminRequests:
         refusals = self.cluster.refusals
         loop = PerItem(items, retry, Scope.ADMIN, refusals=refusals)
         try:
-            await loop.run(ask_left, refresh=self._request_metadata, refuse=refuse)
+            await loop.request_items(ask_left, refresh=self._request_metadata, refuse=refuse)
         except UsageError:
             raise
         except KafkaError as error:
@@ -161,7 +161,7 @@ class AdminRequests:
             coordinators: dict[BrokerInfo, dict[str, Item]] = {}
             try:
                 async with asyncio.timeout(remaining):
-                    found = await self.cluster.coordinators.locate_many(kind, items)
+                    found = await self.cluster.coordinators.locate_coordinators(kind, items)
             except TimeoutError:
                 text = f"No broker named the coordinators within {remaining:.1f} s."
                 cause = self.cluster.find_last_error()
@@ -271,7 +271,7 @@ class AdminRequests:
 
         try:
             async with asyncio.timeout(None) as block:
-                unsubscribe = self.cluster.updater.subscribe(observe)
+                unsubscribe = self.cluster.updater.add_listener(observe)
                 try:
                     yield
                 finally:
@@ -336,12 +336,12 @@ def _without_leader(
     snapshot: ClusterMetadata, partition: TopicPartition, api: str
 ) -> KafkaError | None:
     """Return an error if the metadata lacks the partition or its leader, otherwise None."""
-    topic = snapshot.topic(partition.topic)
+    topic = snapshot.find_topic(partition.topic)
     if topic is not None and topic.error:
         return error_for(topic.error, api=api, resource=f"topic {topic.name}")
     if topic is None or not 0 <= partition.partition < len(topic.partitions):
         return UnknownTopicOrPartitionError(api=api, topic_partition=partition)
-    if snapshot.leader(*partition) < 0:
+    if snapshot.find_leader(*partition) < 0:
         return LeaderNotAvailableError(api=api, topic_partition=partition)
     return None
 

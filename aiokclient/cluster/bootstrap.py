@@ -64,7 +64,7 @@ class UnresolvedNames:
         self._texts: dict[str, str] = {}
         self._told = False
 
-    def add(self, address: str, error: KafkaError) -> None:
+    def add_name(self, address: str, error: KafkaError) -> None:
         """Add the address of a bootstrap server, with the error of the resolution."""
         self._texts.setdefault(address, error.message or str(error))
 
@@ -124,7 +124,7 @@ async def _look_up(
     found = False
     for server, outcome in zip(given, outcomes, strict=True):
         if isinstance(outcome, UnresolvedError):
-            unresolved.add(written(server), outcome)
+            unresolved.add_name(written(server), outcome)
             servers[server] = None
         elif isinstance(outcome, BaseException):
             raise outcome
@@ -164,7 +164,7 @@ NONE_CONNECTED = "None of the brokers could be reached at the address that it ad
 
 
 class Bootstrap:
-    """One search for a bootstrap server that responds. `reach` is called once."""
+    """One search for a bootstrap server that responds. `reach_server` is called once."""
 
     def __init__(
         self,
@@ -206,7 +206,9 @@ class Bootstrap:
         self._is_overdue = False
         """Whether a name was not resolved in time."""
 
-    async def reach(self, deadline: float, resolve_s: float | None = None) -> MetadataResponse:
+    async def reach_server(
+        self, deadline: float, resolve_s: float | None = None
+    ) -> MetadataResponse:
         """Return the metadata response of the first server that responds.
 
         `deadline` is on the monotonic clock. Raises BootstrapError, which lists every server and
@@ -347,7 +349,7 @@ class Bootstrap:
         again = not ends_start(error)
         unresolved = isinstance(error, UnresolvedError)
         if unresolved:
-            self._unresolved.add(address, error)
+            self._unresolved.add_name(address, error)
         elif address not in self._told or (advised and not self._advised):
             left = retry.remaining_s
             rest = f"It is tried again for {left:.1f} s." if again else "It is not tried again."

@@ -140,20 +140,20 @@ class ClusterClient:
         Without `wait`, the cluster is reached in the background, without a deadline, and an error
         that waiting cannot correct fails the client.
         """
-        deadline = self._deadline()
+        deadline = self._compute_deadline()
         try:
             await self.supervisor.start()
             self.telemetry.on_open()
-            self._watching = self._close_at_end()
+            self._watching = self._close_at_loop_end()
             await anext(self._watching)
             settings = await self._make_settings(deadline)
             self._brokers = brokers = Brokers(
                 self.config, settings, self.supervisor, self.clock.rng, self._metadata_requests
             )
             self.metrics.gauge("client.connections", lambda: brokers.connections)
-            self.updater.subscribe(self._on_snapshot)
+            self.updater.add_listener(self._on_snapshot)
             if wait:
-                await self._reach_now(deadline)
+                await self._reach_cluster(deadline)
             else:
                 self.supervisor.spawn(self._reach_cluster_at_last, name="bootstrap")
         except BaseException as error:
@@ -163,7 +163,7 @@ class ClusterClient:
                 self.supervisor.raise_failure()  # Raises the error of a background task that died.
             raise
 
-    async def _reach_now(self, deadline: float) -> None:
+    async def _reach_cluster(self, deadline: float) -> None:
         resolve_ms = self.config.bootstrap_resolve_timeout_ms
         resolve_s = None if resolve_ms is None else resolve_ms / 1000
         try:
@@ -214,7 +214,7 @@ class ClusterClient:
             raise error from self.find_last_error()
         self.supervisor.raise_failure()
 
-    def _deadline(self) -> float:
+    def _compute_deadline(self) -> float:
         return self.clock.monotonic() + self.config.default_api_timeout_ms / 1000
 
     async def reach_broker(self, deadline: float, *attempts: tuple[str, str]) -> None:
@@ -286,9 +286,9 @@ class ClusterClient:
         finally:
             if self._collector is not None:
                 self._collector.close()
-            await self._end(brokers)
+            await self._end_tasks(brokers)
 
-    async def _end(self, brokers: Brokers | None) -> None:
+    async def _end_tasks(self, brokers: Brokers | None) -> None:
         try:
             if brokers is not None:
                 await brokers.close()
@@ -301,7 +301,7 @@ class ClusterClient:
                 if watching is not None:
                     await watching.aclose()
 
-    async def _close_at_end(self) -> AsyncGenerator[None, None]:
+    async def _close_at_loop_end(self) -> AsyncGenerator[None, None]:
         """Close the connections when the event loop ends and the client was not closed before.
 
         `asyncio.run` closes asynchronous generators after it has cancelled all tasks. Without this
@@ -366,11 +366,11 @@ class ClusterClient:
         return sasl
 
     def _on_snapshot(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
-        self.brokers.update(new.brokers)
+        self.brokers.apply_snapshot(new.brokers)
         if old.brokers is not new.brokers:
             self._traffic.keep_brokers({*new.brokers})
         if old.topics is not new.topics:
-            self.metrics.keep_topics(new.exists)
+            self.metrics.keep_topics(new.has_topic)
             if self.events.heard:
                 for moved in moved_leaders(old, new):
                     self.events.emit("LeaderMoved", **moved._asdict())
@@ -441,9 +441,10 @@ class ClusterClient:
         broker. A client that has failed raises its failure instead of retrying. `failed(error)` is
         called for each attempt that was sent and failed, and `before_retry(error)` is awaited
         before each retry. `highest()` returns the highest version in which the next attempt may be
-        sent, or None for any version. `earlier` is the error of the first attempt, if `attempt` has
-        made it. A cancellation abandons the response: the broker may still execute a request that
-        was sent. `unanswered` then keeps the response until it arrives or the attempt fails.
+        sent, or None for any version. `earlier` is the error of the first attempt, if
+        `attempt_request` has made it. A cancellation abandons the response: the broker may still
+        execute a request that was sent. `unanswered` then keeps the response until it arrives or
+        the attempt fails.
         """
         default_s = self.config.default_api_timeout_ms / 1000
         timeout_s = default_s if timeout is None else seconds(timeout)
@@ -470,7 +471,7 @@ class ClusterClient:
                     await self._prepare_retry(call, before_retry)
                 while True:
                     try:
-                        return cast(R, await self._attempt(call, check, highest))
+                        return cast(R, await self._attempt_call(call, check, highest))
                     except KafkaError as error:
                         self.supervisor.raise_failure()
                         call.record_error(error)
@@ -491,9 +492,9 @@ class ClusterClient:
                 text += f" After the last answer: {call.error.brief}"
             raise ApiTimeoutError(text, api=call.api, broker=call.node_id) from call.cause
         finally:
-            self.calls.remove(call.progress)
+            self.calls.remove_call(call.progress)
 
-    def attempt(
+    def attempt_request(
         self,
         connection: BrokerConnection,
         message: Request[R],
@@ -527,7 +528,7 @@ class ClusterClient:
             version=None if highest is None else min(broker.version_of(type(message)), highest),
         )
 
-    async def _attempt(
+    async def _attempt_call(
         self, call: Attempts, check: Check, highest_version: Callable[[], int | None]
     ) -> Any:
         call.was_sent = False
@@ -649,13 +650,13 @@ class ClusterClient:
             if requests.is_open:  # Otherwise a rebootstrap has begun meanwhile.
                 return connection
 
-    def connected(
+    def find_connection(
         self, node_id: int, purpose: Purpose, owner: Hashable = None
     ) -> BrokerConnection | None:
         """Return the open connection that `connect` would return, or None. Synchronous."""
         if self._brokers is None or not self._metadata_requests.is_open:
             return None
-        return self._brokers.connected(node_id, purpose, owner)
+        return self._brokers.find_connection(node_id, purpose, owner)
 
     def is_reachable(self, node_id: int) -> bool:
         """Return whether the broker counts as reachable. Synchronous."""
@@ -670,18 +671,18 @@ class ClusterClient:
             return self.updater.last_error or self._metadata_requests.search_error
         return self._brokers.error_of(node_id)
 
-    def silent_for(self, node_id: int) -> float:
+    def measure_silence_s(self, node_id: int) -> float:
         """Return the seconds for which a broker has not answered or accepted a connection.
 
         Returns 0.0 if no answer is due. Synchronous.
         """
-        return 0.0 if self._brokers is None else self._brokers.silent_for(node_id)
+        return 0.0 if self._brokers is None else self._brokers.measure_silence_s(node_id)
 
-    def release(self, owner: Hashable) -> None:
+    def release_owner(self, owner: Hashable) -> None:
         """Close the connections of an owner, and stop keeping metadata for it. Synchronous."""
         self.updater.unwant_topics(owner)
         if self._brokers is not None:
-            self._brokers.release(owner)
+            self._brokers.release_owner(owner)
 
     def list_troubles(self) -> list[str]:
         """Return readable reasons why the client may not work well, if any. Synchronous."""
@@ -691,9 +692,9 @@ class ClusterClient:
         missed = self._metadata_requests.list_troubles()
         if self._brokers is not None and self._brokers.reachability.lost:
             # `Health.brokers` has the error of each broker.
-            return [*self._brokers.refused_logins(), "no broker can be reached", *missed]
+            return [*self._brokers.list_refused_logins(), "no broker can be reached", *missed]
         if self._brokers is not None:
-            missed = [*self._brokers.refused_logins(), *missed]
+            missed = [*self._brokers.list_refused_logins(), *missed]
         error = self.updater.last_error
         if error is None:
             return missed

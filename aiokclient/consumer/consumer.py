@@ -244,7 +244,7 @@ class Consumer(Lifecycle, Generic[K, V]):
             return
         await self._engine.stop(timeout, self._closers, graceful=graceful)
 
-    def _abandon(self, error: ClosedError) -> None:
+    def _fail_open_operations(self, error: ClosedError) -> None:
         if self._engine is not None:
             self._engine.positions.fail_waits(error)
 
@@ -256,28 +256,28 @@ class Consumer(Lifecycle, Generic[K, V]):
         found = super()._list_troubles()
         return found if self._engine is None else [*found, *self._engine.list_troubles()]
 
-    def _subject(self) -> dict[str, str | None]:
+    def _describe_subject(self) -> dict[str, str | None]:
         return self._subscription.describe_parts(self._config.group_id)
 
-    def _hold(self) -> None:
-        super()._hold()
+    def _keep_alive(self) -> None:
+        super()._keep_alive()
         if self._listener is not None:
             self._subscription.restore_listener(self._listener)
 
     # -- checks
 
-    def _check(self) -> None:
+    def _require_usable(self) -> None:
         # Listeners are also called while the consumer starts and closes. A task that a listener has
         # started and not awaited may continue while the consumer starts.
         if self._usable or not (self._in_listener() or self._is_started_by_listener()):
-            super()._check()
+            super()._require_usable()
 
     def _check_known(self) -> None:
         """Raise an error unless a synchronous call that reads known data is allowed now."""
         if self._state not in (State.NEW, State.STARTING):
-            self._check()
+            self._require_usable()
 
-    def _waits_for_caller(self) -> str:
+    def _find_close_obstacle(self) -> str:
         calls = None if self._engine is None else self._engine.listener_calls
         return "a listener" if calls is not None and calls.is_calling() else ""
 
@@ -291,7 +291,7 @@ class Consumer(Lifecycle, Generic[K, V]):
 
     @property
     def _running(self) -> ConsumerEngine:
-        self._check()
+        self._require_usable()
         assert self._engine is not None
         return self._engine
 
@@ -638,7 +638,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         If the consumer fails during the call, the call raises the error of that failure. After an
         error or a cancellation, some of the offsets may have been stored.
         """
-        await self._group("commit").commit(what, self._seconds(timeout))
+        await self._group("commit").commit(what, self._get_timeout_s(timeout))
 
     async def committed(
         self, tps: Iterable[TopicPartition], timeout: float | None = None
@@ -651,7 +651,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         call raises the error of that failure.
         """
         group = self._group("committed")
-        return await group.committed(as_partitions(tps), self._seconds(timeout))
+        return await group.committed(as_partitions(tps), self._get_timeout_s(timeout))
 
     async def rewind_group(
         self, offsets: Mapping[TopicPartition, int], timeout: float | None = None
@@ -684,7 +684,7 @@ class Consumer(Lifecycle, Generic[K, V]):
                 "A listener must not rewind its group, which waits for the listener. It may seek "
                 "and commit."
             )
-        return await group.rewind(wanted, self._seconds(timeout))
+        return await group.rewind(wanted, self._get_timeout_s(timeout))
 
     def group_metadata(self) -> GroupMetadata:
         """Return the identity of this consumer in its group. Synchronous.
@@ -731,7 +731,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         the error of that failure. The call may be cancelled.
         """
         engine = self._running
-        return await engine.lookups.find_position(as_partition(tp), self._seconds(timeout))
+        return await engine.lookups.find_position(as_partition(tp), self._get_timeout_s(timeout))
 
     async def beginning_offsets(
         self, tps: Iterable[TopicPartition], timeout: float | None = None
@@ -743,7 +743,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         seconds raises UnknownTopicOrPartitionError.
         """
         lookups, wanted = self._running.lookups, as_partitions(tps)
-        return await lookups.find_offsets(wanted, EARLIEST_TIMESTAMP, self._seconds(timeout))
+        return await lookups.find_offsets(wanted, EARLIEST_TIMESTAMP, self._get_timeout_s(timeout))
 
     async def end_offsets(
         self, tps: Iterable[TopicPartition], timeout: float | None = None
@@ -755,7 +755,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         a moment if the broker lags.
         """
         lookups, wanted = self._running.lookups, as_partitions(tps)
-        return await lookups.find_offsets(wanted, LATEST_TIMESTAMP, self._seconds(timeout))
+        return await lookups.find_offsets(wanted, LATEST_TIMESTAMP, self._get_timeout_s(timeout))
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
@@ -766,7 +766,9 @@ class Consumer(Lifecycle, Generic[K, V]):
         `beginning_offsets`.
         """
         wanted = as_numbers(times, "a time in milliseconds since the epoch")
-        return await self._running.lookups.find_offsets_for_times(wanted, self._seconds(timeout))
+        return await self._running.lookups.find_offsets_for_times(
+            wanted, self._get_timeout_s(timeout)
+        )
 
     async def lag(
         self, tps: Iterable[TopicPartition] | None = None, timeout: float | None = None
@@ -777,7 +779,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         `beginning_offsets`.
         """
         chosen = [state.tp for state in self._subscription.choose_states(tps)]
-        return await self._running.lookups.find_lag(chosen, self._seconds(timeout))
+        return await self._running.lookups.find_lag(chosen, self._get_timeout_s(timeout))
 
     def highwater(self, tp: TopicPartition) -> int | None:
         """Return the end offset of a partition as of its last fetch, or None if unknown.
@@ -808,7 +810,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         """
         self._check_known()
         (name,) = as_topics([topic])
-        info = None if self._engine is None else self._engine.cluster.metadata.topic(name)
+        info = None if self._engine is None else self._engine.cluster.metadata.find_topic(name)
         if info is None or not info.partitions:
             return None
         return {partition.index for partition in info.partitions}
@@ -823,7 +825,9 @@ class Consumer(Lifecycle, Generic[K, V]):
         the meantime.
         """
         (name,) = as_topics([topic])
-        return await partitions_of(self._running.cluster.updater, name, self._seconds(timeout))
+        return await partitions_of(
+            self._running.cluster.updater, name, self._get_timeout_s(timeout)
+        )
 
     async def list_topics(
         self, timeout: float | None = None

@@ -372,7 +372,9 @@ class ConsumerEngine:
         for state in subscription.partitions.values():
             state.restart_fetching()  # A cancelled start may have changed the state.
         subscription.begin_reading(self.reader, self.source, callbacks)
-        self._unsubscribe = self.cluster.updater.subscribe(callbacks.guard(self._on_metadata))
+        self._unsubscribe = self.cluster.updater.add_listener(
+            callbacks.guard_function(self._on_metadata)
+        )
         subscription.add_change_listener(self.positions.wake_waiting)
         subscription.add_change_listener(self._want_assigned_topics)
         self._want_assigned_topics()
@@ -445,8 +447,8 @@ class ConsumerEngine:
         if self.group is not None:
             self.group.release()
         self.cluster.updater.unwant_topics(self)
-        self.cluster.release(self.fetchers)
-        self.cluster.release(self.fetchers.second)
+        self.cluster.release_owner(self.fetchers)
+        self.cluster.release_owner(self.fetchers.second)
 
     def list_troubles(self) -> list[str]:
         """Return topics and partitions that cannot be read, with reasons, as texts. Synchronous.

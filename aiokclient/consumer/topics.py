@@ -74,8 +74,8 @@ class SubscribedTopics:
 
     def _warn_unreadable(self, topic: str, metadata: ClusterMetadata) -> None:
         """Log that a topic does not exist, or the error of the brokers if they say otherwise."""
-        info = metadata.topic(topic)
-        if info is None or not metadata.exists(topic):
+        info = metadata.find_topic(topic)
+        if info is None or not metadata.has_topic(topic):
             self._log.warning(
                 "The topic %s does not exist. It is read as soon as it exists.",
                 topic,
@@ -122,7 +122,7 @@ class SubscribedTopics:
 
     def has_appeared(self, tp: TopicPartition, metadata: ClusterMetadata) -> bool:
         """Return whether the partition did not exist when the consumer subscribed."""
-        info = metadata.topic(tp.topic)
+        info = metadata.find_topic(tp.topic)
         topic_id, count = self._base.get(tp.topic, (None, 0))
         return info is None or topic_id != info.topic_id or tp.partition >= count
 
@@ -171,7 +171,7 @@ def matching(
     return [
         name
         for name in names
-        if (info := metadata.topic(name)) is not None
+        if (info := metadata.find_topic(name)) is not None
         and subscription.matches(name, internal=info.internal and hide_internal)
     ]
 

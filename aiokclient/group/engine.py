@@ -169,7 +169,7 @@ class Heartbeats:
             # The coordinator's session begins when the request arrives, which is not before it was
             # sent.
             when = self.last_answer_at + self._session_s
-            self._timer = self._engine.callbacks.at(when, self._update_confirmed)
+            self._timer = self._engine.callbacks.call_at(when, self._update_confirmed)
         if confirmed is not self._was_confirmed:
             self._was_confirmed = confirmed
             self._handler.on_confirmed_changed(confirmed)
@@ -402,7 +402,9 @@ class GroupEngine:
         """Stay in the group until `leave` or fencing. Raises exceptions of the handler."""
         self._task = asyncio.current_task()
         self._idle.clear()
-        unsubscribe = self.cluster.updater.subscribe(self.callbacks.guard(self._observe))
+        unsubscribe = self.cluster.updater.add_listener(
+            self.callbacks.guard_function(self._observe)
+        )
         try:
             while not self._has_ended():
                 await self._take_turn()

@@ -252,7 +252,7 @@ class GroupJoin:
     def _retry_later(self) -> None:
         self._cancel_retry()
         delay_s = self._assigning.pause_s()
-        self._retry = self._engine.callbacks.later(
+        self._retry = self._engine.callbacks.call_later(
             delay_s, self._engine.rejoin, "the last assignment failed"
         )
 
@@ -307,7 +307,7 @@ class GroupJoin:
         known = self._cluster.coordinators.find_cached("group", self._settings.group_id)
         if known is None:
             return False
-        connection = self._cluster.connected(known, Purpose.GROUP, self._engine)
+        connection = self._cluster.find_connection(known, Purpose.GROUP, self._engine)
         return connection is not None and connection.broker.features.get(RESYNC, 0) > 0
 
     def waits_at_former_coordinator(self) -> bool:
@@ -321,7 +321,7 @@ class GroupJoin:
         return [
             node_id
             for node_id in self._cluster.metadata.brokers
-            if (connection := self._cluster.connected(node_id, Purpose.JOIN, self))
+            if (connection := self._cluster.find_connection(node_id, Purpose.JOIN, self))
             and connection.in_flight
         ]
 
@@ -350,12 +350,12 @@ class GroupJoin:
 
     def close_connection(self) -> None:
         """Close the connection of JoinGroup and SyncGroup. Synchronous."""
-        self._cluster.release(self)
+        self._cluster.release_owner(self)
 
     def release(self) -> None:
         """Close all connections of the member. Synchronous."""
         self.close_connection()
-        self._cluster.release(self._engine)
+        self._cluster.release_owner(self._engine)
 
 
 async def explain(cluster: ClusterClient, request: Any, error: KafkaError) -> None:

@@ -122,7 +122,7 @@ class MemberLifecycle(Lifecycle):
             await self._handler.end()
         await self._engine.leave("the member is closed", max(deadline - clock.monotonic(), 0.0))
 
-    def _waits_for_caller(self) -> str:
+    def _find_close_obstacle(self) -> str:
         called_back = self._engine is not None and self._engine.is_current_task()
         return "assign()" if called_back else ""
 
@@ -130,7 +130,7 @@ class MemberLifecycle(Lifecycle):
         if self._handler is not None:
             self._handler.close()
 
-    def _subject(self) -> dict[str, str | None]:
+    def _describe_subject(self) -> dict[str, str | None]:
         return {"group": repr(self._config.group_id)}
 
     def _list_troubles(self) -> list[str]:
@@ -250,7 +250,7 @@ class GroupMember(MemberLifecycle):
 
         FencedInstanceIdError is final: another member has the same `group_instance_id`.
         """
-        self._check()
+        self._require_usable()
         return _Generations(self)
 
     def rejoin(self, reason: str) -> None:
@@ -261,7 +261,7 @@ class GroupMember(MemberLifecycle):
         Raises ArgumentTypeError if `reason` is not a str, and ArgumentValueError if UTF-8 cannot
         express it.
         """
-        self._check()
+        self._require_usable()
         if not isinstance(reason, str):
             raise ArgumentTypeError(f"reason={reason!r} is not a str. Pass a text for the logs.")
         if problem := text_problem(reason[:REASON_CHARACTERS]):
@@ -273,7 +273,7 @@ class GroupMember(MemberLifecycle):
 
         Outside of a generation the generation id is -1 and the member id is empty.
         """
-        self._check()
+        self._require_usable()
         return self._running.metadata
 
     @property
@@ -284,7 +284,7 @@ class GroupMember(MemberLifecycle):
     async def _take_generation(self, *, again: bool) -> GroupGeneration | None:
         if self._state is State.CLOSED or self._closing is not None:
             return None
-        self._check()
+        self._require_usable()
         if self._reading:
             raise IllegalStateError(
                 "Another task is already waiting for the next generation of this member."

@@ -89,7 +89,7 @@ class ConnectedBroker:
         self.session_lifetime_ms = 0
         self._negotiated: dict[type[Request[Any]], int] = {}
 
-    def rename(self, node_id: int) -> None:
+    def set_broker_id(self, node_id: int) -> None:
         """Set the broker id, once it is known which broker the bootstrap server is."""
         self.node_id = node_id
 
@@ -370,9 +370,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """The metrics and the wire log of the client's connections."""
         return self._meter.traffic
 
-    def rename(self, node_id: int) -> None:
+    def set_broker_id(self, node_id: int) -> None:
         """Set the broker id, once it is known which broker the bootstrap server is."""
-        self.broker.rename(node_id)
+        self.broker.set_broker_id(node_id)
         self._meter = self.traffic.get_meter(node_id)
 
     @property

@@ -91,7 +91,7 @@ class PoolOwner(TaskOwner):
         """React to an attempt that takes long. Called repeatedly."""
 
     def on_connection_end(self) -> None:
-        """React to the end of an open connection, except by `retire` and `close`."""
+        """React to the end of an open connection, except by `close_gracefully` and `close`."""
 
     def on_wrong_broker(self) -> None:
         """React to a connection that has reached another broker or cluster."""
@@ -252,7 +252,7 @@ class ConnectionPool:
         if not slot.connecting:
             slot.connecting = True
             name = f"connect to {self.address} for {purpose.value}"
-            self._owner.spawn(self._attempt, slot, name=name)
+            self._owner.spawn(self._attempt_connection, slot, name=name)
         return waiter
 
     @property
@@ -306,7 +306,7 @@ class ConnectionPool:
 
     # -- connecting -------------------------------------------------------------------------
 
-    async def _attempt(self, slot: _Slot) -> None:
+    async def _attempt_connection(self, slot: _Slot) -> None:
         outcome: BrokerConnection | Exception = ClosedError("The client is closed.")
         try:
             with anyio.CancelScope() as slot.attempt:
@@ -322,7 +322,7 @@ class ConnectionPool:
             self._hangs = isinstance(error, diagnosis.TimedOutError | diagnosis.SilentError)
             refused = isinstance(error, diagnosis.NotConnectedError)
             self._not_connected = self._not_connected + 1 if refused else 0
-            self._emit("Disconnected", connected=False, cause=error)
+            self._emit_event("Disconnected", connected=False, cause=error)
             self._mark_unreachable(error)
             if refuses_login(error):
                 self._owner.on_refused_login(slot.key[0], error)
@@ -341,7 +341,7 @@ class ConnectionPool:
         if delay > 0:
             await asyncio.sleep(delay)
         slot.began = loop.time()
-        slot.timer = loop.call_later(SLOW_S, self._tell_slow, slot, SLOW_S)
+        slot.timer = loop.call_later(SLOW_S, self._on_slow_timer, slot, SLOW_S)
         try:
             return await open_connection(
                 self.node_id,
@@ -360,11 +360,13 @@ class ConnectionPool:
             self._was_resolved |= slot.progress.is_resolved
             slot.began, slot.progress = None, SetupProgress()
 
-    def _tell_slow(self, slot: _Slot, after_s: float) -> None:
+    def _on_slow_timer(self, slot: _Slot, after_s: float) -> None:
         if self._closed or self._retired:
             return
         next_s = min(2 * after_s, SLOWEST_S)
-        slot.timer = asyncio.get_running_loop().call_later(next_s, self._tell_slow, slot, next_s)
+        slot.timer = asyncio.get_running_loop().call_later(
+            next_s, self._on_slow_timer, slot, next_s
+        )
         self._owner.on_slow_attempt()
 
     def _install_connection(
@@ -381,7 +383,7 @@ class ConnectionPool:
         self.mark_reachable()
         self._not_connected = 0
         connection.on_close(lambda closed, reason: self._on_connection_lost(slot, closed, reason))
-        self._emit("Connected")
+        self._emit_event("Connected")
         self._plan_next_login(connection, again=False)
         return connection
 
@@ -400,9 +402,9 @@ class ConnectionPool:
             # In a forked process that ends by sys.exit(), uvloop reads the socket once more after
             # the loop has stopped. No one waits for this connection there.
             return
-        self._emit("Disconnected", connected=True, cause=reason)
+        self._emit_event("Disconnected", connected=True, cause=reason)
         if isinstance(reason, ResponseTooLargeError):
-            self._tell_too_large(reason)
+            self._log_too_large(reason)
         elif reason is not None and not self._closed:
             self._mark_unreachable(reason)
             self._doubt_login(connection)
@@ -466,7 +468,7 @@ class ConnectionPool:
         advice = await asyncio.shield(self._advice)
         return (_advised(error, advice), True) if advice else (error, False)
 
-    def _tell_too_large(self, error: ResponseTooLargeError) -> None:
+    def _log_too_large(self, error: ResponseTooLargeError) -> None:
         """Log the first response of each API that is too large. The broker remains reachable.
 
         What fetches records raises the error, with the partition, and logs it where necessary.
@@ -509,7 +511,7 @@ class ConnectionPool:
             self._rung += 1
         self._owner.on_pool_failure()
 
-    def _emit(self, kind: EventKind, **fields: Any) -> None:
+    def _emit_event(self, kind: EventKind, **fields: Any) -> None:
         events = self._settings.events
         if events is not None and events.heard:
             broker = self.node_id if self.node_id >= 0 else None
@@ -602,17 +604,17 @@ class ConnectionPool:
 
     # -- closing -----------------------------------------------------------------------------
 
-    def rename(self, node_id: int) -> None:
+    def set_broker_id(self, node_id: int) -> None:
         """Set the broker id, once it is known which broker the bootstrap server is."""
         self.node_id = node_id
         for connection in self.open_connections():
-            connection.rename(node_id)
+            connection.set_broker_id(node_id)
 
     def mark_confirmed(self) -> None:
         """Record that the broker has confirmed its id."""
         self.confirmed = True
 
-    def disconnect(self, why: KafkaError) -> None:
+    def close_connections(self, why: KafkaError) -> None:
         """Close all connections immediately, also those that are being set up.
 
         Requests in flight and callers get a retriable error.
@@ -623,12 +625,12 @@ class ConnectionPool:
         for slot in list(self._slots.values()):
             self._end_slot(slot, DisconnectedError(why.message, broker=self.node_id), why)
 
-    def release(self, owner: Hashable) -> None:
+    def release_owner(self, owner: Hashable) -> None:
         """Close the connections of an owner. Its waiting callers get ClosedError."""
         for slot in [slot for slot in self._slots.values() if slot.key[1] is owner]:
             self._end_slot(slot, ClosedError("The client is closed."))
 
-    def retire(self) -> None:
+    def close_gracefully(self) -> None:
         """Close the connections gracefully, because the broker has another address now, or none.
 
         Each connection closes once no request is in flight. Waiting callers get DisconnectedError.

@@ -85,11 +85,11 @@ class Engine:
 
         A transactional producer has already requested its producer id.
         """
-        updated = self.callbacks.guard(self.leaders.on_metadata)
-        self._ends.append(self.cluster.updater.subscribe(updated))
+        updated = self.callbacks.guard_function(self.leaders.on_metadata)
+        self._ends.append(self.cluster.updater.add_listener(updated))
         if self.transactions is not None:
             return
-        expire_ids = self.callbacks.guard(self.ids.expire_ids)
+        expire_ids = self.callbacks.guard_function(self.ids.expire_ids)
         self._ends.append(self.cluster.outages.add_listener(expire_ids))
         if self._config.enable_idempotence:
             self.ids.find_id()

@@ -125,7 +125,7 @@ class SendPath(Generic[K, V]):
 
     if TYPE_CHECKING:
 
-        def _check(self) -> None: ...
+        def _require_usable(self) -> None: ...
         def _find_topic(self, name: str) -> Topic: ...
         def _serialize_record(
             self, topic: str, key: K | None, value: V | None, headers: Headers
@@ -167,7 +167,7 @@ class SendPath(Generic[K, V]):
         WrongThreadError, and WrongLoopError. The delivery raises all other errors.
         """
         if not self._usable or _get_running_loop() is not self._loop:
-            self._check()
+            self._require_usable()
         try:
             target = self._topics.get(topic)
         except TypeError:  # It has no hash, so it is no topic.
@@ -277,7 +277,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         At the first failure or at a cancellation, it sends nothing more and raises; records that
         were sent before may still be delivered.
         """
-        self._check()
+        self._require_usable()
         engine = self._require_engine()
         if engine.transactions is not None:
             engine.transactions.require_open("send_all()")
@@ -303,7 +303,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         """
         loop = self._loop
         if not self._usable or loop is None:
-            self._refuse()
+            self._raise_unusable()
         record = ProducerRecord(topic, value, key, partition, timestamp, headers)
         sending = ThreadsafeSend(loop, self, record)
         sending.begin_sending()
@@ -358,7 +358,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         The wait takes at most `delivery_timeout_ms`. It does not raise the failures of records: the
         deliveries do. Cancelling it changes nothing.
         """
-        self._check()
+        self._require_usable()
         await self._require_engine().flush()
 
     async def drain(self, topic: str | None = None, partition: int | None = None) -> None:
@@ -376,12 +376,12 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         Raises the error that failed the producer, and ClosedError if the producer is closed
         meanwhile. Cancelling it changes nothing.
         """
-        self._check()
+        self._require_usable()
         try:
             if topic is not None:
                 target, partition = self._find_partition_to_drain(topic, partition)
                 if await self._require_engine().wait_for_room(target, partition):
-                    self._check()
+                    self._require_usable()
                     self._yielded_at = self._clock.monotonic()
                     return
             elif partition is not None:
@@ -390,7 +390,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
                 last = self._last
                 while (batch := last.locate_record()[0]).in_overflow and not batch.done:
                     await batch.wait_for_change()
-                self._check()
+                self._require_usable()
                 self._yielded_at = self._clock.monotonic()
                 return
             if self._clock.monotonic() - self._yielded_at >= SLICE_S:
@@ -420,9 +420,9 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         cannot be prepared, and ClosedError, or the error that failed the producer, if the producer
         ends during the call. Cancelling it changes nothing.
         """
-        self._check()
+        self._require_usable()
         require_topic(topic)
-        target, patience_s = self._require_engine().find_topic(topic), self._seconds(timeout)
+        target, patience_s = self._require_engine().find_topic(topic), self._get_timeout_s(timeout)
         await self._require_engine().wait_while_open(self._prepare_topic(target, patience_s))
 
     async def partitions_for(
@@ -434,10 +434,10 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         UnknownTopicOrPartitionError, InvalidTopicError, ApiTimeoutError, and ClosedError if the
         producer is closed during the call. Cancelling it changes nothing.
         """
-        self._check()
+        self._require_usable()
         require_topic(topic)
         partitions: list[tuple[PartitionInfo, ...]] = []
-        updater, patience_s = self._cluster.updater, self._seconds(timeout)
+        updater, patience_s = self._cluster.updater, self._get_timeout_s(timeout)
 
         async def read() -> None:
             partitions.append(await partitions_of(updater, topic, patience_s))
@@ -477,7 +477,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         Entering raises IllegalStateError if a transaction is open, or the producer has no
         `transactional_id`.
         """
-        self._check()
+        self._require_usable()
         # Most programs have no transactions, so this class is imported only when it is needed.
         from aiokclient.producer.transaction.transaction import Transaction
 
@@ -510,13 +510,13 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         transaction must be aborted. After an ApplicationRecoverableError, for example because the
         member is no longer in its group, the producer must be restarted.
         """
-        self._check()
+        self._require_usable()
         manager = self._require_transactions("send_offsets_to_transaction()")
         wanted = as_offsets(offsets)
         require_group_metadata(group_metadata)
         manager.require_open("send_offsets_to_transaction()")
         if wanted:
-            await manager.send_offsets(wanted, group_metadata, self._seconds(timeout))
+            await manager.send_offsets(wanted, group_metadata, self._get_timeout_s(timeout))
 
     async def commit_transaction(self, timeout: float | None = None) -> None:
         """Commit the open transaction, once all its records have their outcome.
@@ -530,9 +530,10 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         restart determines it. A cancelled commit continues, shielded, for at most
         `transaction_timeout_ms`; then the cancellation is raised.
         """
-        self._check()
+        self._require_usable()
         manager = self._require_transactions("commit_transaction()")
-        last, seconds = self._last_transaction, None if timeout is None else self._seconds(timeout)
+        last = self._last_transaction
+        seconds = None if timeout is None else self._get_timeout_s(timeout)
         if last is None:
             manager.require_open("commit_transaction()")
             raise manager.status.make_misuse_error("commit_transaction()")
@@ -554,19 +555,19 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         next begin waits for it. Consumers that were added to the transaction go back to their
         committed offsets.
         """
-        self._check()
+        self._require_usable()
         manager = self._require_transactions("abort_transaction()")
         transaction = self._last_transaction
         if transaction is not None:
             transaction.on_abort_requested()
         try:
-            await manager.ends.abort(self._seconds(timeout))
+            await manager.ends.abort(self._get_timeout_s(timeout))
         except KafkaError:
             if transaction is not None:
                 transaction.settle_commit()  # The abort may have found that it is committed.
             raise
         if transaction is not None:
-            await transaction.rewind_consumers(self._seconds(timeout))
+            await transaction.rewind_consumers(self._get_timeout_s(timeout))
 
     async def restart(self) -> None:
         """Begin again after an ApplicationRecoverableError, in a new epoch of the transactional id.
@@ -584,12 +585,12 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         does. Until the end of a restart, `begin_transaction`, `commit_transaction`, and
         `abort_transaction` raise IllegalStateError, and `close` waits for it.
         """
-        self._check()
+        self._require_usable()
         # Another task may have begun a transaction before this one continues after the restart.
         last = self._last_transaction
         await self._require_transactions("restart()").restart()
         if last is not None:
-            await last.rewind_consumers(self._seconds(None), is_final=True)
+            await last.rewind_consumers(self._get_timeout_s(None), is_final=True)
 
     def _list_troubles(self) -> list[str]:
         troubles = super()._list_troubles()
@@ -766,7 +767,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
 
     def _send_many(self, topic: str, values: Sequence[Any]) -> Sequence[Delivery]:
         """See `SendPath.send_many`."""
-        self._check()
+        self._require_usable()
         target = self._find_topic(topic)
         engine = self._require_engine()
         partitioner = engine.leaders.partitioner
@@ -855,7 +856,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         self._use_engine(engine)
         if engine.transactions is not None:
             if wait:
-                await engine.transactions.start(self._seconds(None))
+                await engine.transactions.start(self._get_timeout_s(None))
             else:
                 engine.transactions.start_later()
         engine.start()
@@ -875,7 +876,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             self._engine.failures.end_watching(ClosedError("This Producer was closed."))
             await self._engine.flush()
 
-    def _abandon(self, error: KafkaError) -> None:
+    def _fail_open_operations(self, error: KafkaError) -> None:
         if self._engine is None:
             return
         self._engine.fail_all(error)
@@ -894,17 +895,17 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             failure = KafkaError(f"The producer failed: {error!r}.")
             failure.__cause__ = error
         self._engine.failures.end_watching(failure, final=True)
-        self._abandon(failure)
+        self._fail_open_operations(failure)
 
-    def _subject(self) -> dict[str, str | None]:
+    def _describe_subject(self) -> dict[str, str | None]:
         return {"topics": None if self._engine is None else some(self._engine.leaders.topics)}
 
     def _note_failure_seen(self) -> None:
         """Record that the application has seen the failure of the producer."""
         self._failure_seen = self._failure is not None
 
-    def _unretrieved(self) -> BaseException | None:
+    def _take_failures(self) -> BaseException | None:
         return None if self._engine is None else self._engine.failures.take_failures()
 
-    def _grace_s(self) -> float:
+    def _compute_grace_s(self) -> float:
         return (self._options.delivery_timeout_ms + self._config.close_timeout_ms) / 1000

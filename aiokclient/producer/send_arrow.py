@@ -358,7 +358,7 @@ def _pyarrow() -> Any:
 
 def send_rows(producer: Producer[Any, Any], topic: str | None, batch: Any) -> Sequence[Delivery]:
     """See `Producer.send_arrow`."""
-    producer._check()
+    producer._require_usable()
     engine = producer._require_engine()
     if topic is not None:
         producer._find_topic(topic)

@@ -50,7 +50,7 @@ class MeasuredClient(Protocol):
     _thread: int
 
     def metric_values(self, prefix: str = "") -> list[MetricValue]: ...
-    def _observe_with(self, observe: Callable[[Any], None]) -> None: ...
+    def _add_observer(self, observe: Callable[[Any], None]) -> None: ...
 
 
 class Series(NamedTuple):
@@ -70,7 +70,7 @@ class ClientSeries:
     """
 
     def __init__(self, client: MeasuredClient, bridge: MetricBridge | None = None) -> None:
-        if isinstance(client, type) or not callable(getattr(client, "_observe_with", None)):
+        if isinstance(client, type) or not callable(getattr(client, "_add_observer", None)):
             raise ArgumentTypeError(
                 f"{client!r} has no metrics. Pass a Client, Producer, Consumer, or Admin."
             )
@@ -88,7 +88,7 @@ class ClientSeries:
         # After the end of the loop, any thread may take series. No call waits for this lock: taking
         # calls functions of the application, which may read the series themselves.
         self._taking = threading.Lock()
-        client._observe_with(self._on_cluster)
+        client._add_observer(self._on_cluster)
 
     @property
     def is_gone(self) -> bool:

@@ -117,7 +117,7 @@ class RawTransaction:
             producer_epoch=self.producer_epoch,
             topics=[TxnOffsetCommitRequestTopic(name=n, partitions=p) for n, p in topics.items()],
         )
-        coordinator = await self.client._cluster.coordinators.locate("group", group)
+        coordinator = await self.client._cluster.coordinators.locate_coordinator("group", group)
         while True:
             connection = await self.client._cluster.connect(coordinator, Purpose.CONTROL)
             response: Any = await connection.send(request, timeout_s=60, version=5)

@@ -92,7 +92,7 @@ def test_snapshot_stays_the_same_when_a_response_says_nothing_new() -> None:
     response.topics[4].partitions[0].leader_epoch = 9
     changed = merged(snapshot, response, complete=True)
     assert changed.version == snapshot.version + 1
-    assert changed.leader_epoch("t4", 0) == 9
+    assert changed.find_leader_epoch("t4", 0) == 9
     del response.topics[4]
     assert "t4" not in merged(changed, response, complete=True).topics
     assert "t4" in merged(changed, response, complete=False).topics

@@ -37,24 +37,27 @@ class Health:
 
     def __repr__(self) -> str:
         lines = [self.state.name, *(f"  {_one_line(reason)}" for reason in self.reasons)]
-        lines += [f"  {self._name(key)}: {_one_line(text)}" for key, text in self.brokers.items()]
+        lines += [
+            f"  {self._describe_broker(key)}: {_one_line(text)}"
+            for key, text in self.brokers.items()
+        ]
         if self.telemetry.startswith("failed"):
             lines.append(f"  client metrics: {_one_line(self.telemetry)}")
         return "\n".join(lines)
 
-    def _name(self, key: int | str) -> str:
+    def _describe_broker(self, key: int | str) -> str:
         if isinstance(key, str):
             return f"bootstrap server {key}"
         address = self.addresses.get(key)
         return f"broker {key}" if address is None else f"broker {key} ({address})"
 
-    def _table(self) -> Table:
-        rows = [(self._name(key), text) for key, text in self.brokers.items()]
+    def _make_table(self) -> Table:
+        rows = [(self._describe_broker(key), text) for key, text in self.brokers.items()]
         caption = "; ".join((self.state.name, *self.reasons))
         return Table((Column("broker"), Column("state")), rows, caption)
 
     def _repr_html_(self) -> str:
-        return self._table().html()
+        return self._make_table().html()
 
     def to_pandas(self) -> Any:
         """Return a pandas.DataFrame with a row for each broker.

@@ -64,9 +64,10 @@ WRITING_S = 0.1
 class Lifecycle:
     """The base class of everything that is started and closed.
 
-    A subclass defines `_open` and `_shutdown`, and where necessary `_abandon`, `_unretrieved`, and
-    `_grace_s`. It can use `_config`, `_cluster` (its own, or that of the shared client), and
-    `_supervisor` for its background tasks. Each of its public methods must call `_check` first.
+    A subclass defines `_open` and `_shutdown`, and where necessary `_fail_open_operations`,
+    `_take_failures`, and `_compute_grace_s`. It can use `_config`, `_cluster` (its own, or that of
+    the shared client), and `_supervisor` for its background tasks. Each of its public methods must
+    call `_require_usable` first.
     """
 
     closing_rank: ClassVar[int] = 0
@@ -147,13 +148,13 @@ class Lifecycle:
         The call is cancelled after `timeout` seconds. Tasks and connections end afterwards.
         """
 
-    def _abandon(self, error: ClosedError) -> None:
+    def _fail_open_operations(self, error: ClosedError) -> None:
         """Fail every operation that `_shutdown` has left without an outcome. Synchronous."""
 
     def _on_failure(self, error: BaseException) -> None:
         """Fail all waiting calls, because a background task died. Synchronous, called once."""
 
-    def _unretrieved(self) -> BaseException | None:
+    def _take_failures(self) -> BaseException | None:
         """Return the unretrieved failures, which a normal exit of `async with` raises."""
         return None
 
@@ -161,14 +162,14 @@ class Lifecycle:
         """Return the reasons for DEGRADED, as texts. Synchronous."""
         return self._cluster.list_troubles()
 
-    def _waits_for_caller(self) -> str:
+    def _find_close_obstacle(self) -> str:
         """Return what would make a close in the current task wait forever, or "".
 
         Such a close would wait for its own caller. Synchronous.
         """
         return ""
 
-    def _grace_s(self) -> float:
+    def _compute_grace_s(self) -> float:
         """Return the seconds that a close without a timeout may take."""
         return self._config.close_timeout_ms / 1000
 
@@ -177,7 +178,7 @@ class Lifecycle:
         if self._client is not None:
             return self._client.cluster
         if self._own_cluster is None:
-            self._refuse()  # Another task has closed the object during a call.
+            self._raise_unusable()  # Another task has closed the object during a call.
         return self._own_cluster
 
     # -- the public methods -----------------------------------------------------------------
@@ -207,12 +208,12 @@ class Lifecycle:
         The result can be serialized as JSON: each value is a number, or a dict for a histogram.
         Producers and consumers that share a client have their metrics in common.
         """
-        self._check()
+        self._require_usable()
         return self._cluster.metrics.snapshot()
 
     def metric_values(self, prefix: str = "") -> list[MetricValue]:
         """Return, as tuples, the metrics whose names begin with `prefix`. Synchronous."""
-        self._check()
+        self._require_usable()
         return self._cluster.metrics.values(prefix)
 
     def register_metric(
@@ -231,7 +232,7 @@ class Lifecycle:
         ms, it is not called again. Each of these problems is logged once. A metric with the same
         name and labels is replaced. Raises ArgumentTypeError for any other argument.
         """
-        self._check()
+        self._require_usable()
         self._cluster.application_metrics.register_metric(
             name, fn_or_instrument, labels or {}, unit
         )
@@ -241,10 +242,10 @@ class Lifecycle:
 
         Does nothing if no metric has this name.
         """
-        self._check()
+        self._require_usable()
         self._cluster.application_metrics.unregister_metrics(name)
 
-    def _observe_with(self, observe: Callable[[ClusterClient], None]) -> None:
+    def _add_observer(self, observe: Callable[[ClusterClient], None]) -> None:
         """Call `observe(cluster)` at each start, and now if the client has started. Synchronous."""
         self._observers.append(observe)
         if self._usable:
@@ -266,15 +267,17 @@ class Lifecycle:
         iterator ends when this object has closed. Raises ClosedError if this object is closed.
         """
         if self._phase is LifecyclePhase.CLOSED:
-            self._refuse()
+            self._raise_unusable()
         return self._events.open_reader()
 
     def __repr__(self) -> str:
         owner: object = self if self._client is None else self._client
         cluster = getattr(owner, "_own_cluster", None)
-        return described(type(self).__name__, self._config, self.state, cluster, self._subject())
+        return described(
+            type(self).__name__, self._config, self.state, cluster, self._describe_subject()
+        )
 
-    def _subject(self) -> dict[str, str | None]:
+    def _describe_subject(self) -> dict[str, str | None]:
         """Return the topics or the group for the repr. Synchronous, in every state."""
         return {}
 
@@ -287,8 +290,8 @@ class Lifecycle:
         do not collect telemetry, and ApiTimeoutError. With `timeout=0`, raises ApiTimeoutError
         immediately unless the id is known.
         """
-        self._check()
-        return await self._cluster.telemetry.instance_id(self._seconds(timeout))
+        self._require_usable()
+        return await self._cluster.telemetry.instance_id(self._get_timeout_s(timeout))
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -305,8 +308,8 @@ class Lifecycle:
         if error is not None:
             await self._close(graceful=False, timeout=self._config.close_timeout_ms / 1000)
             return
-        await self._close(graceful=True, timeout=self._grace_s())
-        unseen = (not self._failure_seen and self._failure) or self._unretrieved()
+        await self._close(graceful=True, timeout=self._compute_grace_s())
+        unseen = (not self._failure_seen and self._failure) or self._take_failures()
         if unseen is not None:
             raise unseen
 
@@ -315,14 +318,14 @@ class Lifecycle:
 
     # -- checks -----------------------------------------------------------------------------
 
-    def _check(self) -> None:
+    def _require_usable(self) -> None:
         """Raise the failure, or a UsageError if the object must not be used here and now."""
         if not self._usable:
-            self._refuse()
+            self._raise_unusable()
         if asyncio._get_running_loop() is not self._loop:
             self._refuse_caller()
 
-    def _refuse(self) -> NoReturn:
+    def _raise_unusable(self) -> NoReturn:
         name = type(self).__name__
         if self._failure is not None:
             self._failure_seen = True
@@ -338,7 +341,7 @@ class Lifecycle:
     def _refuse_caller(self) -> None:
         raise wrong_caller(type(self).__name__, self._loop, self._thread)
 
-    def _seconds(self, timeout: float | None) -> float:
+    def _get_timeout_s(self, timeout: float | None) -> float:
         """Return the given timeout of a call, or `default_api_timeout_ms`, in seconds."""
         return self._config.default_api_timeout_ms / 1000 if timeout is None else seconds(timeout)
 
@@ -347,7 +350,7 @@ class Lifecycle:
         if self._failure is not None or self._phase is LifecyclePhase.CLOSED:
             return
         self._failure, self._failure_seen = error, False
-        self._supervisor.adopt(error)
+        self._supervisor.adopt_failure(error)
         self._apply_event(LifecycleEvent.FAILED)
         if self._state is State.RUNNING:  # The phase is ENDING.
             self._state = State.FAILED
@@ -396,9 +399,9 @@ class Lifecycle:
             if self._phase is LifecyclePhase.NEW:
                 await self._start(loop, wait)
             else:
-                self._check()
+                self._require_usable()
         if wait and not self._cluster.reached:  # Another caller has started without waiting.
-            await self._cluster.wait_until_reached(self._seconds(None))
+            await self._cluster.wait_until_reached(self._get_timeout_s(None))
 
     async def _start(self, loop: asyncio.AbstractEventLoop, wait: bool) -> None:
         """Start in the task of the caller, or undo what was begun. Other callers of `start` wait.
@@ -415,7 +418,7 @@ class Lifecycle:
             try:
                 await self._undo_start(loop)
             finally:
-                self._on_undone()
+                self._on_start_undone()
                 if isinstance(error, Exception):
                     outcome.set_exception(error)
                     outcome.exception()  # Marks it as retrieved: maybe no other caller waits.
@@ -434,7 +437,7 @@ class Lifecycle:
         await ended(undoing)
         undoing.result()
 
-    def _on_undone(self) -> None:
+    def _on_start_undone(self) -> None:
         self._failure, self._starting = None, None
         self._apply_event(LifecycleEvent.UNDONE)
         if self._phase is LifecyclePhase.NEW:
@@ -447,7 +450,7 @@ class Lifecycle:
         try:
             async with asyncio.timeout(None) as self._start_limit:
                 await self._supervisor.start()
-                deadline = asyncio.get_running_loop().time() + self._seconds(None)
+                deadline = asyncio.get_running_loop().time() + self._get_timeout_s(None)
                 if self._client is None:
                     await load_anyio()
                     self._own_cluster = ClusterClient(for_background(self._config), self._hub)
@@ -455,7 +458,7 @@ class Lifecycle:
                     # In a task of its own, they do not keep this object alive.
                     await new_task(asyncio.get_running_loop(), self._own_cluster.start(wait))
                 else:
-                    self._client.adopt(self._anchor)
+                    self._client.adopt_child(self._anchor)
                     if wait:
                         await self._cluster.reach_broker(deadline)
                 for observe in self._observers:
@@ -487,7 +490,7 @@ class Lifecycle:
         have no outcome by then fail with ClosedError. A cancellation does not stop the close: it
         ends within `close_timeout_ms`, and then the cancellation is raised.
         """
-        bound = self._grace_s() if timeout is None else seconds(timeout)
+        bound = self._compute_grace_s() if timeout is None else seconds(timeout)
         await self._close(graceful=True, timeout=bound)
 
     async def _close(self, *, graceful: bool, timeout: float) -> None:
@@ -496,7 +499,7 @@ class Lifecycle:
         loop = running_loop(type(self).__name__)
         if self._loop is not None and loop is not self._loop:
             self._refuse_caller()
-        caller = self._waits_for_caller()
+        caller = self._find_close_obstacle()
         if caller:
             raise IllegalStateError(
                 f"{caller} must not close this {type(self).__name__}, because the close waits for "
@@ -506,12 +509,12 @@ class Lifecycle:
             self._loop, self._thread = loop, threading.get_ident()
             self._begin_close(loop, graceful)
         assert self._closing is not None
-        self._bound_close(timeout)
+        self._limit_close(timeout)
         try:
             await asyncio.wait([self._closing])
         except asyncio.CancelledError:
             bound_s = self._config.close_timeout_ms / 1000
-            self._bound_close(bound_s)
+            self._limit_close(bound_s)
             await ended(self._closing, at_most=bound_s + UNWINDING_S)
             raise
         self._closing.result()
@@ -523,19 +526,19 @@ class Lifecycle:
             and not self._supervisor.forked
         ):
             try:
-                self._hold()
+                self._keep_alive()
             finally:
                 dropped(self, self._loop, self._close_dropped)
 
-    def _hold(self) -> None:
+    def _keep_alive(self) -> None:
         """Make the references of background tasks strong, while this object is being closed."""
-        self._anchor.hold(self)
+        self._anchor.hold_object(self)
 
     def _close_dropped(self) -> None:
         if self._loop is not None and self._phase not in ENDED:
             closing = self._begin_close(self._loop, graceful=False)
             closing.add_done_callback(retrieve)
-            self._bound_close(self._config.close_timeout_ms / 1000)
+            self._limit_close(self._config.close_timeout_ms / 1000)
 
     def _begin_close(self, loop: asyncio.AbstractEventLoop, graceful: bool) -> asyncio.Task[None]:
         """Create the task of the close, which begins at the loop's next iteration."""
@@ -544,7 +547,7 @@ class Lifecycle:
         self._closing = new_task(loop, self._run_close(graceful, has_started))
         return self._closing
 
-    def _bound_close(self, timeout: float) -> None:
+    def _limit_close(self, timeout: float) -> None:
         assert self._closing is not None
         if self._config.shutdown_timeout_ms is not None:
             timeout = min(timeout, self._config.shutdown_timeout_ms / 1000)
@@ -562,7 +565,7 @@ class Lifecycle:
         own = self._own_cluster
         if own is not None and self._supervisor.running and self._close_bound < math.inf:
             at, begin = self._close_bound - LAST_PUSH_S, own.telemetry.begin_close
-            self._last_push = self._supervisor.callbacks.at(at, begin)
+            self._last_push = self._supervisor.callbacks.call_at(at, begin)
 
     async def _run_close(self, graceful: bool, has_started: bool) -> None:
         try:
@@ -575,7 +578,7 @@ class Lifecycle:
         finally:
             self._apply_event(LifecycleEvent.ENDED)
             self._events.end()
-            self._anchor.let_go(self)
+            self._anchor.release_object(self)
 
     async def _end_work(self, graceful: bool, timeout: float | None) -> None:
         """Shut down within `timeout`, then end all tasks and connections."""
@@ -590,11 +593,11 @@ class Lifecycle:
             self._close_scope = None
             bound, self._close_bound = self._close_bound, math.inf
             try:
-                self._abandon(ClosedError(f"This {type(self).__name__} was closed."))
+                self._fail_open_operations(ClosedError(f"This {type(self).__name__} was closed."))
             finally:
-                await self._release(bound)
+                await self._release_resources(bound)
 
-    async def _release(self, bound: float) -> None:
+    async def _release_resources(self, bound: float) -> None:
         for unsubscribe in self._unsubscribe:
             unsubscribe()
         self._unsubscribe.clear()
@@ -614,7 +617,7 @@ class Lifecycle:
                 if own is not None:
                     await own.close()
                 elif self._client is not None:
-                    self._client.disown(self._anchor)
+                    self._client.disown_child(self._anchor)
 
 
 def _failing(anchor: Anchor[Lifecycle]) -> Callable[[BaseException], None]:

@@ -43,18 +43,18 @@ class Anchor(Generic[T]):
     """Return the object, or None if it no longer exists."""
 
     def __init__(self, to: T) -> None:
-        self.let_go(to)
+        self.release_object(to)
 
-    def hold(self, to: T) -> None:
+    def hold_object(self, to: T) -> None:
         """Keep the object alive from now on."""
         self.get = lambda: to
 
-    def let_go(self, to: T) -> None:
+    def release_object(self, to: T) -> None:
         """Stop keeping the object alive."""
         try:
             self.get = weakref.ref(to)
         except TypeError:
-            self.hold(to)  # Its class has slots, but none for weak references.
+            self.hold_object(to)  # Its class has slots, but none for weak references.
 
 
 class Weakly:

@@ -31,7 +31,7 @@ class Parent(Lifecycle):
     def cluster(self) -> ClusterClient:
         """The cluster client. Raises ClosedError or IllegalStateError if the client is not open."""
         if self._own_cluster is None:
-            self._refuse()
+            self._raise_unusable()
         return self._cluster
 
     @property
@@ -39,15 +39,15 @@ class Parent(Lifecycle):
         """The events of this client and its children."""
         return self._hub
 
-    def adopt(self, child: Anchor[Lifecycle]) -> None:
+    def adopt_child(self, child: Anchor[Lifecycle]) -> None:
         """Register a child, which this client closes before itself. Synchronous.
 
         Raises ClosedError or IllegalStateError if this client is not open.
         """
-        self._check()
+        self._require_usable()
         self._adopted[child] = None
 
-    def disown(self, child: Anchor[Lifecycle]) -> None:
+    def disown_child(self, child: Anchor[Lifecycle]) -> None:
         """Forget a child that was closed on its own. Synchronous."""
         self._adopted.pop(child, None)
 
@@ -66,29 +66,35 @@ class Parent(Lifecycle):
                 remaining = max(self._close_bound - asyncio.get_running_loop().time(), 0.0)
                 try:
                     self._closed_children.append(child)
-                    await child._close(graceful=graceful, timeout=min(remaining, child._grace_s()))
+                    await child._close(
+                        graceful=graceful, timeout=min(remaining, child._compute_grace_s())
+                    )
                 except Exception as error:
                     failed = failed or error
         if failed is not None:
             raise failed
 
-    def _unretrieved(self) -> BaseException | None:
+    def _take_failures(self) -> BaseException | None:
         # Children that were closed on their own have raised their failures already.
         unseen = [
-            error for child in self._closed_children if (error := child._unretrieved()) is not None
+            error
+            for child in self._closed_children
+            if (error := child._take_failures()) is not None
         ]
         if len(unseen) > 1:
             return BaseExceptionGroup(f"{len(unseen)} children have failures unseen", unseen)
         return unseen[0] if unseen else None
 
-    def _waits_for_caller(self) -> str:
-        return next(filter(None, (child._waits_for_caller() for child in self._children)), "")
+    def _find_close_obstacle(self) -> str:
+        return next(filter(None, (child._find_close_obstacle() for child in self._children)), "")
 
-    def _grace_s(self) -> float:
-        return sum((child._grace_s() for child in self._children), super()._grace_s())
+    def _compute_grace_s(self) -> float:
+        return sum(
+            (child._compute_grace_s() for child in self._children), super()._compute_grace_s()
+        )
 
-    def _bound_close(self, timeout: float) -> None:
-        super()._bound_close(timeout)
+    def _limit_close(self, timeout: float) -> None:
+        super()._limit_close(timeout)
         for child in self._children:
             if child._closing is not None:
-                child._bound_close(timeout)
+                child._limit_close(timeout)

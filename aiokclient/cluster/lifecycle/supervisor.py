@@ -73,7 +73,7 @@ class Callbacks:
         self._loop = loop
         self._supervisor = supervisor
 
-    def run(self, function: Callable[..., object], *args: Any) -> None:
+    def call_now(self, function: Callable[..., object], *args: Any) -> None:
         """Call the function immediately. An exception is reported, not raised."""
         try:
             function(*args)
@@ -91,32 +91,34 @@ class Callbacks:
             function(*args)
         except Exception as error:
             called = getattr(function, "__qualname__", repr(function))
-            self.soon(self._supervisor.fail, error, called)
+            self.call_soon(self._supervisor.fail, error, called)
 
-    def guard(self, function: Callable[P, object]) -> Callable[P, None]:
+    def guard_function(self, function: Callable[P, object]) -> Callable[P, None]:
         """Return a function that calls the given one, and reports exceptions instead of raising."""
-        return cast("Callable[P, None]", partial(self.run, function))
+        return cast("Callable[P, None]", partial(self.call_now, function))
 
-    def soon(self, function: Callable[..., object], *args: Any) -> None:
+    def call_soon(self, function: Callable[..., object], *args: Any) -> None:
         """Call the function at the loop's next iteration."""
-        self._loop.call_soon(self.run, function, *args)
+        self._loop.call_soon(self.call_now, function, *args)
 
-    def at(self, when: float, function: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
+    def call_at(
+        self, when: float, function: Callable[..., object], *args: Any
+    ) -> asyncio.TimerHandle:
         """Call the function at a time on the loop's clock."""
-        return self._loop.call_at(when, self.run, function, *args)
+        return self._loop.call_at(when, self.call_now, function, *args)
 
-    def later(
+    def call_later(
         self, delay_s: float, function: Callable[..., object], *args: Any
     ) -> asyncio.TimerHandle:
         """Call the function after a number of seconds."""
-        return self._loop.call_later(delay_s, self.run, function, *args)
+        return self._loop.call_later(delay_s, self.call_now, function, *args)
 
-    def in_thread(
+    def call_in_thread(
         self, function: Callable[..., T], *args: Any, then: Callable[[asyncio.Future[T]], None]
     ) -> asyncio.Future[T]:
         """Call the function in a thread of the library, then `then(future)` in the loop."""
         future = threads.run(function, *args)
-        future.add_done_callback(self.guard(then))
+        future.add_done_callback(self.guard_function(then))
         return future
 
 
@@ -273,7 +275,7 @@ class Supervisor(TaskOwner):
             extra={"event": "task_died", "task": name},
         )
 
-    def adopt(self, failure: BaseException) -> None:
+    def adopt_failure(self, failure: BaseException) -> None:
         """Adopt the failure of a supervisor on whose tasks these tasks depend. Synchronous.
 
         The other supervisor has logged the failure. Tasks that end with it are not logged again.

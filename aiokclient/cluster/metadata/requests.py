@@ -319,7 +319,7 @@ class MetadataRequests:
         if delay_s == math.inf or not self._supervisor.running:
             return
         if delay_s > 0:
-            self._timer = self._supervisor.callbacks.later(delay_s, self._check_recovery)
+            self._timer = self._supervisor.callbacks.call_later(delay_s, self._check_recovery)
             return
         self._cluster.updater.request_full_update()
         if self._patience is not None and not self._patience.expired():
@@ -353,7 +353,7 @@ class MetadataRequests:
         """Reach the cluster for the first time, until a deadline on the monotonic clock.
 
         Return the metadata, and the address of the server that responded. Raises the errors of
-        `Bootstrap.reach`.
+        `Bootstrap.reach_server`.
         """
         self._closed = False
         began = self._clock.monotonic()
@@ -363,7 +363,7 @@ class MetadataRequests:
         bootstrap = await self._make_bootstrap(limit_s / 2, once=resolve_s == 0)
         if resolve_s is not None:
             resolve_s = max(began + resolve_s - self._clock.monotonic(), 0.0)
-        answer = await bootstrap.reach(deadline, resolve_s)
+        answer = await bootstrap.reach_server(deadline, resolve_s)
         self.identity.adopt_cluster(answer)
         return answer, bootstrap.server
 
@@ -496,7 +496,7 @@ class MetadataRequests:
                 text = "The broker is in another cluster than before."
                 raise InvalidMetadataError(text, api="Metadata")
             self._move_to_cluster(response)
-            self._cluster.brokers.disconnect(
+            self._cluster.brokers.close_connections(
                 DisconnectedError("The client changed to another cluster.")
             )
         self.identity.adopt_cluster(response)
@@ -523,12 +523,12 @@ class MetadataRequests:
         self._rebootstrap_counts[name] = self._rebootstrap_counts.get(name, 0) + 1
         self._events.emit("Rebootstrapped", trigger=name)
         why = f"The client closed all connections to rebootstrap, because {trigger.value}."
-        self._cluster.brokers.disconnect(DisconnectedError(why))
+        self._cluster.brokers.close_connections(DisconnectedError(why))
         retry = Retry(math.inf, self._backoff, self._clock)
         while True:
             try:
                 bootstrap = await self._make_bootstrap(ROUND_S)
-                answer = await bootstrap.reach(self._clock.monotonic() + ROUND_S)
+                answer = await bootstrap.reach_server(self._clock.monotonic() + ROUND_S)
                 break
             except KafkaError as error:
                 self._cluster.updater.note_error(error)
@@ -540,7 +540,7 @@ class MetadataRequests:
             brokers = brokers_in(answer)
         else:
             brokers = await threads.run(brokers_in, answer)
-        self._cluster.brokers.update(brokers)
+        self._cluster.brokers.apply_snapshot(brokers)
         self._recovery.on_answer(proven=False)
 
     async def _make_bootstrap(self, limit_s: float, *, once: bool = False) -> Bootstrap:
@@ -569,7 +569,7 @@ class MetadataRequests:
             self.identity.adopt_cluster(response)
         except KafkaError as error:
             self._supervisor.fail(error, "metadata")
-            self._cluster.brokers.disconnect(error)
+            self._cluster.brokers.close_connections(error)
             raise
         ids = {"old_cluster_id": old, "new_cluster_id": self.identity.cluster_id}
         self._events.emit("ClusterChanged", **ids)

@@ -92,35 +92,35 @@ class ClusterMetadata:
     names: Mapping[UUID, str] = field(default_factory=dict)
     version: int = 0
 
-    def topic(self, name: str) -> TopicInfo | None:
+    def find_topic(self, name: str) -> TopicInfo | None:
         return self.topics.get(name)
 
-    def exists(self, topic: str) -> bool:
+    def has_topic(self, topic: str) -> bool:
         """Return whether the topic is known to exist."""
         info = self.topics.get(topic)
         return info is not None and info.error not in ABSENT
 
-    def partition(self, topic: str, partition: int) -> PartitionInfo | None:
+    def find_partition(self, topic: str, partition: int) -> PartitionInfo | None:
         info = self.topics.get(topic)
         if info is None or not 0 <= partition < len(info.partitions):
             return None
         return info.partitions[partition]
 
-    def lacks(self, topic: str, partition: int) -> bool:
+    def lacks_partition(self, topic: str, partition: int) -> bool:
         """Return whether the partition is known not to exist."""
         info = self.topics.get(topic)
         if info is None:
             return False
         return info.error in ABSENT or (not info.error and partition >= len(info.partitions))
 
-    def leader(self, topic: str, partition: int) -> int:
+    def find_leader(self, topic: str, partition: int) -> int:
         """Return the id of the leader of a partition, or -1 if it is unknown."""
-        info = self.partition(topic, partition)
+        info = self.find_partition(topic, partition)
         return -1 if info is None else info.leader
 
-    def leader_epoch(self, topic: str, partition: int) -> int:
+    def find_leader_epoch(self, topic: str, partition: int) -> int:
         """Return the leader epoch of a partition, or -1 if it is unknown."""
-        info = self.partition(topic, partition)
+        info = self.find_partition(topic, partition)
         return -1 if info is None else info.leader_epoch
 
 
@@ -136,7 +136,7 @@ class MovedLeader(NamedTuple):
 def moved_leaders(old: ClusterMetadata, new: ClusterMetadata) -> Iterator[MovedLeader]:
     """Yield the partitions of both snapshots that have different leaders."""
     for name, topic in new.topics.items():
-        known = old.topic(name)
+        known = old.find_topic(name)
         if known is None or known is topic:
             continue
         for before, after in zip(known.partitions, topic.partitions, strict=False):
@@ -215,7 +215,7 @@ def hinted(
     """
     named = {info.node_id: info for info in endpoints if _replaces(info, old)}
     brokers = {**old.brokers, **named}
-    known = old.partition(topic, partition)
+    known = old.find_partition(topic, partition)
     # The hint is as old as the response, and metadata may be newer. Epochs tell which it is.
     if known is None or leader_epoch <= known.leader_epoch or leader not in brokers:
         return old

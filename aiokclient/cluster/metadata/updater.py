@@ -82,13 +82,13 @@ class Pacing:
             streak = 0
         delay_s = self._backoff.delay_after(error, Scope.METADATA, streak, self._rng)
         self._next[subject] = (now + delay_s, streak + 1)
-        self._sweep(now)
+        self._remove_expired(now)
 
     def allow_request(self, subject: Hashable) -> None:
         """Allow a request for the subject immediately."""
         self._next.pop(subject, None)
 
-    def _sweep(self, now: float) -> None:
+    def _remove_expired(self, now: float) -> None:
         # Expired entries have no effect. They are removed only from time to time.
         if len(self._next) > 1000:
             horizon = now - self._backoff.maximum_s
@@ -167,7 +167,7 @@ class MetadataUpdater:
         `auto_create` lets the brokers create it, if they are configured to do that.
         """
         self._interest.setdefault(owner, {})[topic] = auto_create
-        known = self.snapshot.topic(topic)
+        known = self.snapshot.find_topic(topic)
         if known is None or known.error:
             self.request_update((topic,))
 
@@ -278,7 +278,7 @@ class MetadataUpdater:
         """Add a broker's address from another response, such as FindCoordinator. Synchronous."""
         self._change_snapshot(lambda old: learned(old, broker))
 
-    def subscribe(self, listener: Listener) -> Callable[[], None]:
+    def add_listener(self, listener: Listener) -> Callable[[], None]:
         """Call `listener(old, new)` for each new snapshot. Synchronous.
 
         Returns a function that removes the listener.
@@ -308,7 +308,7 @@ class MetadataUpdater:
     async def run(self) -> None:
         """Update the snapshot forever. The supervisor runs this task."""
         while True:
-            await self._until_due()
+            await self._wait_until_due()
             await self._update_snapshot()
 
     def close(self) -> None:
@@ -333,7 +333,7 @@ class MetadataUpdater:
         self._install_snapshot(await self._merge_answer(answer, complete=not self.snapshot.topics))
         self._on_success(full=not self._interest and not self._everything)
 
-    async def _until_due(self) -> None:
+    async def _wait_until_due(self) -> None:
         while True:
             self._wake.clear()
             if self._hurried:
@@ -512,9 +512,9 @@ class MetadataUpdater:
         """
         now = self._clock.monotonic()
         for topic in topics:
-            info = new.topic(topic)
+            info = new.find_topic(topic)
             error = _trouble(topic, info, new.brokers)
-            settled = error is None and (info != old.topic(topic) or topic in useful)
+            settled = error is None and (info != old.find_topic(topic) or topic in useful)
             self._pacing.record_request(topic, now, settled=settled, error=error)
             if topic not in wanted or error is None:
                 self._forget_topic(topic)
@@ -525,7 +525,7 @@ class MetadataUpdater:
         # If a leader of other wanted topics is missing in this response, request them, too.
         asked_of = dict.fromkeys(topics)
         for topic in wanted:
-            if topic not in asked_of and _trouble(topic, new.topic(topic), new.brokers):
+            if topic not in asked_of and _trouble(topic, new.find_topic(topic), new.brokers):
                 self._requested_topics[topic] = None
 
     def _forget_topic(self, topic: str) -> None:
@@ -544,7 +544,7 @@ async def partitions_of(
 ) -> tuple[PartitionInfo, ...]:
     """Return the partitions of a topic after an update, or raise the error of the topic."""
     metadata = await updater.refresh((topic,), timeout=timeout, at_once=True)
-    info = metadata.topic(topic)
+    info = metadata.find_topic(topic)
     if info is None:
         raise UnknownTopicOrPartitionError(api="Metadata", resource=topic)
     error = error_for(info.error, api="Metadata", resource=topic)

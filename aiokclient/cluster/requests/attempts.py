@@ -139,7 +139,7 @@ class Attempts:
         return self.message.api_key.api_name
 
     def adopt(self, error: KafkaError) -> None:
-        """Record the error of a first attempt that `ClusterClient.attempt` has made."""
+        """Record the error of a first attempt that `ClusterClient.attempt_request` has made."""
         self.node_id = error.broker if isinstance(error.broker, int) else None
         self.was_sent = True
         self.record_error(error)
@@ -169,7 +169,7 @@ class CallsInProgress:
         """Record that a call has begun."""
         self._calls[call] = None
 
-    def remove(self, call: CallProgress) -> None:
+    def remove_call(self, call: CallProgress) -> None:
         """Record that a call has ended."""
         del self._calls[call]
 
@@ -258,9 +258,9 @@ class PendingResponse(Generic[T_co]):
         self._future = future
 
     def __await__(self) -> Generator[Any, None, T_co]:
-        return self._wait().__await__()
+        return self._wait_for_result().__await__()
 
-    async def _wait(self) -> T_co:
+    async def _wait_for_result(self) -> T_co:
         if not self._future.done():
             if asyncio.get_running_loop() is not self._future.get_loop():
                 raise WrongLoopError(

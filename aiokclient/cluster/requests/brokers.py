@@ -92,7 +92,7 @@ class Reachability:
     def mark_reachable(self, broker: str) -> None:
         """Record that a broker has responded."""
         since, self._since = self._since, None
-        self.close()
+        self.stop_timer()
         if self.lost and since is not None:
             self.lost = False
             seconds = self._loop.time() - since
@@ -107,14 +107,14 @@ class Reachability:
         """Return the time on the loop's clock, in any thread."""
         return self._loop.time()
 
-    def close(self) -> None:
+    def stop_timer(self) -> None:
         """Cancel the timer of the grace period."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _mark_lost(self) -> None:
-        self.close()
+        self.stop_timer()
         self.lost = True
         self._log.warning(
             "No broker can be reached; the client keeps trying. %s",
@@ -162,7 +162,7 @@ class Starts:
             if refusal is not None:
                 raise copy.copy(refusal)
 
-    def end(self, purpose: Purpose, error: KafkaError) -> None:
+    def end_starts(self, purpose: Purpose, error: KafkaError) -> None:
         """End the starts, unless they may use another broker. Synchronous."""
         if purpose not in NEEDED:
             return
@@ -217,7 +217,7 @@ class Brokers(PoolOwner):
         """
         self._named = {}
         for node_id in [node_id for node_id in self._pools if node_id < 0]:
-            self._drop(node_id)
+            self._retire_pool(node_id)
         pools = []
         for index, (host, port) in enumerate(servers, start=1):
             self._pools[-index] = pool = self._make_pool(-index, host, port)
@@ -226,15 +226,15 @@ class Brokers(PoolOwner):
         self.rng.shuffle(pools)
         return pools
 
-    def disconnect(self, why: KafkaError) -> None:
+    def close_connections(self, why: KafkaError) -> None:
         """Close all connections, to start again from the bootstrap servers.
 
         Requests in flight fail as after any lost connection. The backoff of each broker stays.
         """
         for pool in [*self._pools.values(), *self._retired]:
-            pool.disconnect(why)
+            pool.close_connections(why)
 
-    def update(self, brokers: Mapping[int, BrokerInfo]) -> None:
+    def apply_snapshot(self, brokers: Mapping[int, BrokerInfo]) -> None:
         """Apply the brokers of a new snapshot, by their ids, and identify bootstrap servers.
 
         A broker that is no longer in the snapshot keeps its connections until they close. It may
@@ -246,28 +246,28 @@ class Brokers(PoolOwner):
             info = brokers.get(node_id)
             moved = info is not None and (pool.host, pool.port) != (info.host, info.port)
             if node_id >= 0 and (moved or (info is None and not pool.busy)):
-                self._drop(node_id)
+                self._retire_pool(node_id)
         servers = [node_id for node_id in self._pools if node_id < 0]
         if servers:
             addresses = {(info.host, info.port): node_id for node_id, info in brokers.items()}
             for server in servers:
-                self._identify(server, addresses)
+                self._identify_server(server, addresses)
         self._retired = [pool for pool in self._retired if pool.busy]
 
-    def _identify(self, server: int, addresses: Mapping[tuple[str, int], int]) -> None:
+    def _identify_server(self, server: int, addresses: Mapping[tuple[str, int], int]) -> None:
         """Reuse the pool of a bootstrap server for the broker that it was identified as."""
         pool = self._pools[server]
         node_id = addresses.get((pool.host, pool.port))
         known = None if node_id is None else self._pools.get(node_id)
         if node_id is None or not self._may_serve(pool) or (known is not None and known.busy):
-            self._drop(server)
+            self._retire_pool(server)
             return
         if known is not None:
-            self._drop(node_id)
+            self._retire_pool(node_id)
         self._pools[node_id] = self._pools.pop(server)
         # The connection over which the client started is used further. Java's client opens another
         # one.
-        pool.rename(node_id)
+        pool.set_broker_id(node_id)
 
     def _may_serve(self, pool: ConnectionPool) -> bool:
         """Return whether requests for a broker may use the connection to a bootstrap server.
@@ -281,10 +281,10 @@ class Brokers(PoolOwner):
             return True
         return not (cluster.checks and confirms(connection))
 
-    def _drop(self, node_id: int) -> None:
+    def _retire_pool(self, node_id: int) -> None:
         pool = self._pools.pop(node_id, None)
         if pool is not None:
-            pool.retire()
+            pool.close_gracefully()
             self._retired.append(pool)
 
     def _make_pool(self, node_id: int, host: str, port: int) -> ConnectionPool:
@@ -315,20 +315,20 @@ class Brokers(PoolOwner):
         self._requests.on_rebootstrap_required()
 
     def on_refused_login(self, purpose: Purpose, error: KafkaError) -> None:
-        self.starts.end(purpose, error)
+        self.starts.end_starts(purpose, error)
 
     def on_pool_failure(self) -> None:
-        self._tell_failure()
-        if self._unavailable():
+        self._report_failure()
+        if self._are_all_unavailable():
             self._requests.on_brokers_unavailable()
 
-    def _unavailable(self) -> bool:
+    def _are_all_unavailable(self) -> bool:
         """Return whether each broker in the metadata is unavailable (KIP-899)."""
         pools = [self._pools.get(node_id) for node_id in self._named]
         since = self._outage_at
         return bool(pools) and all(pool and pool.is_unavailable(since) for pool in pools)
 
-    def _tell_failure(self) -> None:
+    def _report_failure(self) -> None:
         if self.any_reachable:
             # A broker counts as reachable until an attempt to connect to it fails.
             if not any(pool.busy for pool in self._pools.values()):
@@ -336,14 +336,14 @@ class Brokers(PoolOwner):
             return
         if self._watching:
             pools = self.list_eligible()
-            texts = dict.fromkeys(f"{self._name(pool)}: {_why(pool)}." for pool in pools)
+            texts = dict.fromkeys(f"{self._describe_pool(pool)}: {_why(pool)}." for pool in pools)
             why = " ".join(list(texts)[:NAMED])
             self.reachability.mark_missing(why, certain=all(pool.refused for pool in pools))
         self._requests.on_connections_lost()
 
     def on_broker_reachable(self, pool: ConnectionPool) -> None:
         self._found_at = self.reachability.read_time()
-        self.reachability.mark_reachable(self._name(pool))
+        self.reachability.mark_reachable(self._describe_pool(pool))
         self._requests.on_broker_found()
 
     def on_response(self, node_id: int) -> None:
@@ -381,7 +381,7 @@ class Brokers(PoolOwner):
         pool = self._pools[node_id] = self._make_pool(*info[:3])
         return pool
 
-    def connected(
+    def find_connection(
         self, node_id: int, purpose: Purpose, owner: Hashable = None
     ) -> BrokerConnection | None:
         pool = self._pools.get(node_id)
@@ -512,7 +512,7 @@ class Brokers(PoolOwner):
                 return pool
         return self._pools.get(broker.node_id)
 
-    def _name(self, pool: ConnectionPool) -> str:
+    def _describe_pool(self, pool: ConnectionPool) -> str:
         if pool.node_id < 0:
             for node_id, broker in self._shown.items():
                 if (pool.host, pool.port) == (broker.host, broker.port):
@@ -540,7 +540,7 @@ class Brokers(PoolOwner):
         pools = self._pools.items()
         return any(pool.open_connections() for node_id, pool in pools if node_id in self._named)
 
-    def refused_logins(self) -> list[str]:
+    def list_refused_logins(self) -> list[str]:
         """Return a text about each broker that refuses the login, up to NAMED. Synchronous.
 
         While others accept it, a refusal counts for REFUSED_S, because the broker may not be asked
@@ -554,7 +554,8 @@ class Brokers(PoolOwner):
             and (not any_reachable or pool.failed_at > max(self._found_at, since))
         )
         return [
-            f"{self._name(pool)} refuses the login: {_why(pool)}" for pool in islice(pools, NAMED)
+            f"{self._describe_pool(pool)} refuses the login: {_why(pool)}"
+            for pool in islice(pools, NAMED)
         ]
 
     def error_of(self, node_id: int) -> KafkaError | None:
@@ -573,20 +574,20 @@ class Brokers(PoolOwner):
 
     # -- closing ----------------------------------------------------------------------------
 
-    def silent_for(self, node_id: int) -> float:
+    def measure_silence_s(self, node_id: int) -> float:
         """Return the seconds for which a broker has not answered or accepted a connection."""
         pool = self._pools.get(node_id)
         if pool is None:
             return 0.0
         return max(_silent_for(pool), pool.measure_attempt_s(Purpose.CONTROL))
 
-    def release(self, owner: Hashable) -> None:
+    def release_owner(self, owner: Hashable) -> None:
         for pool in [*self._pools.values(), *self._retired]:
-            pool.release(owner)
+            pool.release_owner(owner)
 
     async def close(self) -> None:
         """Close all connections and wait until their sockets are closed, for at most CLOSE_S."""
-        self.reachability.close()
+        self.reachability.stop_timer()
         pools = [*self._pools.values(), *self._retired]
         connections = [connection for pool in pools for connection in pool.open_connections()]
         for pool in pools:

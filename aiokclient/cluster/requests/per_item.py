@@ -71,14 +71,14 @@ class ItemResults(Generic[K, V]):
         self.found_values: dict[K, V] = {}
         self.errors: dict[K, KafkaError] = {}
 
-    def put(self, item: K, error: KafkaError | None, value: V) -> None:
+    def put_item(self, item: K, error: KafkaError | None, value: V) -> None:
         """Record the error of an item, or its value if there is no error."""
         if error is None:
             self.found_values[item] = value
         else:
             self.errors[item] = error
 
-    def fail(self, item: K, error: KafkaError) -> None:
+    def fail_item(self, item: K, error: KafkaError) -> None:
         """Record the error of an item, instead of its value if it has one."""
         self.found_values.pop(item, None)
         self.errors[item] = error
@@ -92,7 +92,7 @@ class ItemResults(Generic[K, V]):
         value: V,
     ) -> None:
         """Record the result of a partition in a response: an error code, or 0 and a value."""
-        self.put(tp, error_for(code, api=api, broker=broker, topic_partition=tp), value)
+        self.put_item(tp, error_for(code, api=api, broker=broker, topic_partition=tp), value)
 
     def fail_missing(self, items: Iterable[K], error: Callable[[K], KafkaError]) -> None:
         """Record an error for each of these items that has no result."""
@@ -130,7 +130,7 @@ class PerItem(Generic[K]):
         """The first error of the last round that had one. Silence does not replace a refusal."""
         return self._last.error
 
-    async def run(
+    async def request_items(
         self,
         ask: Ask[K],
         *,
@@ -172,7 +172,7 @@ class PerItem(Generic[K]):
             self._last.note_error(next(filter(is_refusal, errors), errors[0]))
         for item, error in failed.items():
             final = is_final is not None and is_final(item, error)
-            item_s = None if final else self._delay_s(item, error, refresh)
+            item_s = None if final else self._compute_delay_s(item, error, refresh)
             if item_s is not None:
                 again[item] = None
                 delay_s = max(delay_s, item_s)
@@ -200,7 +200,7 @@ class PerItem(Generic[K]):
         """Remove items that need no further attempt."""
         self.remaining = [item for item in self.remaining if item not in items]
 
-    def _delay_s(self, item: K, error: KafkaError, refresh: Refresh[K]) -> float | None:
+    def _compute_delay_s(self, item: K, error: KafkaError, refresh: Refresh[K]) -> float | None:
         """Return the seconds to wait before the item is retried; None if it is not."""
         action = self._retry.decide(error, self._scope)
         if action.decision is Decision.REFRESH_AND_RETRY and not refresh(item, error):
@@ -239,7 +239,7 @@ async def ask_within(
     loop = PerItem(partitions, retry, scope, refusals=refusals, last=last)
     try:
         async with asyncio.timeout(None if timeout == math.inf else timeout):
-            await loop.run(ask, refresh=refresh, refuse=refuse, check=check)
+            await loop.request_items(ask, refresh=refresh, refuse=refuse, check=check)
     except TimeoutError as error:
         if isinstance(error, KafkaError):
             raise
@@ -254,7 +254,7 @@ def group_by_leader(
     """Return the items of partitions for each leader; the leader is -1 where none is known."""
     leaders: dict[int, dict[TopicPartition, V]] = {}
     for tp, item in items.items():
-        leaders.setdefault(metadata.leader(*tp), {})[tp] = item
+        leaders.setdefault(metadata.find_leader(*tp), {})[tp] = item
     return leaders
 
 

@@ -84,7 +84,7 @@ class CoordinatorLocator:
         """Drop all cached brokers. Synchronous."""
         self._coordinators.clear()
 
-    async def locate(self, kind: str, key: str) -> int:
+    async def locate_coordinator(self, kind: str, key: str) -> int:
         """Return the id of the coordinator of a key, with one attempt.
 
         Raises the error of the response (usually the retriable CoordinatorNotAvailableError),
@@ -97,12 +97,12 @@ class CoordinatorLocator:
         if pending is not None:
             found = await asyncio.shield(pending)
         else:
-            found = (await self.locate_many(kind, [key]))[key]
+            found = (await self.locate_coordinators(kind, [key]))[key]
         if isinstance(found, KafkaError):
             raise found
         return found.node_id
 
-    async def locate_many(self, kind: str, keys: Iterable[str]) -> dict[str, Found]:
+    async def locate_coordinators(self, kind: str, keys: Iterable[str]) -> dict[str, Found]:
         """Return the coordinator, or the error, of each key, with one request if possible."""
         if kind not in KEY_TYPES:
             raise ConfigError(f"kind: {kind!r} is not one of {', '.join(KEY_TYPES)}.")
@@ -242,7 +242,7 @@ class Router:
             case AnyBroker():
                 return None
             case Coordinator(kind, key):
-                return await self._coordinators.locate(kind, key)
+                return await self._coordinators.locate_coordinator(kind, key)
             case Leader(topic, partition):
                 return await self._find_leader(topic, partition, timeout)
             case Broker(node_id):
@@ -261,14 +261,14 @@ class Router:
                 self._updater.request_update()
 
     async def _find_leader(self, topic: str, partition: int, timeout: float) -> int:
-        leader = self._updater.snapshot.leader(topic, partition)
+        leader = self._updater.snapshot.find_leader(topic, partition)
         if leader < 0:
             snapshot = await self._updater.refresh((topic,), timeout=timeout)
-            leader = snapshot.leader(topic, partition)
+            leader = snapshot.find_leader(topic, partition)
         if leader >= 0:
             return leader
         where = TopicPartition(topic, partition)
-        info = self._updater.snapshot.topic(topic)
+        info = self._updater.snapshot.find_topic(topic)
         code = info.error if info is not None else 0
         raise error_for(code, topic_partition=where) or InvalidMetadataError(
             "No leader is known.", topic_partition=where

@@ -47,7 +47,9 @@ class StallWatch:
         """Watch from now on, because a request for records must wait."""
         self._looked_at = now
         if self._timer is None and not self._closed:
-            self._timer = self._engine.supervisor.callbacks.later(LOOK_S, self._examine_reasons)
+            self._timer = self._engine.supervisor.callbacks.call_later(
+                LOOK_S, self._examine_reasons
+            )
 
     def close(self) -> None:
         """End the watch."""
@@ -82,7 +84,7 @@ class StallWatch:
                 f"; and {more} more reasons" if more > 0 else "",
                 extra={"event": "reading_stalled", "seconds": now - since, "reasons": reasons},
             )
-        self._timer = self._engine.supervisor.callbacks.later(LOOK_S, self._examine_reasons)
+        self._timer = self._engine.supervisor.callbacks.call_later(LOOK_S, self._examine_reasons)
 
     def _end_stall(self, now: float) -> None:
         self._reason_since = None

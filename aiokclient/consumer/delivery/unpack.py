@@ -373,7 +373,7 @@ class Unpacker:
         else:
             limit, check = self.limit_bytes, self._check_crcs
             work = partial(load, batch, fetch.state.tp, fetch.offset, copy, check, limit)
-        job = self._callbacks.in_thread(work, then=self._on_job_done)
+        job = self._callbacks.call_in_thread(work, then=self._on_job_done)
         fetch.store_job(job)
         return job
 

@@ -460,7 +460,7 @@ class BrokerFetcher:
         Sends nothing and returns None if there is no session or no connection, or if a fetch is in
         flight.
         """
-        connection = self._cluster.connected(self.node_id, Purpose.FETCH, self._manager)
+        connection = self._cluster.find_connection(self.node_id, Purpose.FETCH, self._manager)
         if connection is None or connection.in_flight:
             return None
         request = self._session.make_final_request()

@@ -92,7 +92,7 @@ class MissingPartitions:
     def is_missing(self, tp: TopicPartition) -> bool:
         """Return whether the partition does not exist; request new metadata if it may not exist."""
         updater, now = self._cluster.updater, self._cluster.clock.monotonic()
-        if not self._cluster.metadata.lacks(*tp):
+        if not self._cluster.metadata.lacks_partition(*tp):
             self._looks.pop(tp, None)
             return False
         updater.request_update([tp.topic])
@@ -192,7 +192,9 @@ class OffsetLookup:
         leaders = group_by_leader(metadata, questions)
         for leader in [leader for leader in leaders if leader not in metadata.brokers]:
             for tp in leaders.pop(leader):
-                results.fail(tp, _without_leader(metadata, tp, self._cluster.find_last_error()))
+                results.fail_item(
+                    tp, _without_leader(metadata, tp, self._cluster.find_last_error())
+                )
 
         async def ask_one(node_id: int, part: Mapping[TopicPartition, A]) -> None:
             await ask(node_id, part, results)
@@ -213,7 +215,7 @@ class OffsetLookup:
         topics: dict[str, ListOffsetsTopic] = {}
         for tp, timestamp in timestamps.items():
             topic = topics.setdefault(tp.topic, ListOffsetsTopic(name=tp.topic))
-            epoch = self._cluster.metadata.leader_epoch(*tp)
+            epoch = self._cluster.metadata.find_leader_epoch(*tp)
             topic.partitions.append(
                 ListOffsetsPartition(
                     partition_index=tp.partition, current_leader_epoch=epoch, timestamp=timestamp
@@ -243,7 +245,7 @@ class OffsetLookup:
         topics: dict[str, OffsetForLeaderTopic] = {}
         for tp, epoch in epochs.items():
             topic = topics.setdefault(tp.topic, OffsetForLeaderTopic(topic=tp.topic))
-            current = self._cluster.metadata.leader_epoch(*tp)
+            current = self._cluster.metadata.find_leader_epoch(*tp)
             topic.partitions.append(
                 OffsetForLeaderPartition(
                     partition=tp.partition, current_leader_epoch=current, leader_epoch=epoch
@@ -254,7 +256,7 @@ class OffsetLookup:
         offered = connection.broker.api_versions.get(OffsetForLeaderEpochRequest.api_key)
         if offered is None or offered[1] < FOR_CONSUMERS:
             for tp, epoch in epochs.items():
-                results.put(tp, None, EpochEnd(epoch, NO_END))
+                results.put_item(tp, None, EpochEnd(epoch, NO_END))
             return
         response = await connection.send(request, timeout_s=self._timeout_s)
         for answered in response.topics:
@@ -279,7 +281,7 @@ def _without_leader(
 
     `trouble` is the last error of requesting metadata.
     """
-    info = metadata.topic(tp.topic)
+    info = metadata.find_topic(tp.topic)
     refusal = error_for(0 if info is None else info.error, api="Metadata", topic_partition=tp)
     if refusal is not None:
         return refusal

@@ -76,13 +76,13 @@ class FetchManager:
         self._subscription.report_change()
 
     def _update_leader(self, state: PartitionState, metadata: ClusterMetadata) -> None:
-        info = metadata.topic(state.tp.topic)
+        info = metadata.find_topic(state.tp.topic)
         if info is not None and not info.error and info.topic_id != NO_TOPIC_ID:
             fresh = self._fresh or self._subscription.reset
             self._subscription.set_topic_id(state, info.topic_id, fresh)
-        leader = metadata.leader(*state.tp)
+        leader = metadata.find_leader(*state.tp)
         state.fetch.set_leader(leader if leader in metadata.brokers else -1)
-        if state.set_leader_epoch(metadata.leader_epoch(*state.tp)):
+        if state.set_leader_epoch(metadata.find_leader_epoch(*state.tp)):
             self._subscription.log.write(
                 logging.INFO,
                 ("new leader", state.tp),
@@ -101,7 +101,7 @@ class FetchManager:
             fetcher = self._fetchers.get(node_id)
             seconds = 0.0 if fetcher is None else fetcher.get_silence_s()
         elif state.phase in LOOKED_UP and state.retry.at == math.inf:
-            seconds = self._cluster.silent_for(node_id)
+            seconds = self._cluster.measure_silence_s(node_id)
         else:
             return None
         if seconds < SILENCE_S:
@@ -155,7 +155,7 @@ class FetchManager:
                 return fetch.preferred
             fetch.use_leader()
             # The leader's fetcher may have to be woken or created.
-            self._engine.supervisor.callbacks.soon(self.update_fetchers)
+            self._engine.supervisor.callbacks.call_soon(self.update_fetchers)
         return fetch.leader
 
     def reads_from(self, node_id: int) -> bool:

@@ -90,7 +90,7 @@ class PositionResolver:
             {tp: time for tp, time in wanted.items() if tp not in ends.errors}
         )
         for tp, error in ends.errors.items():
-            outcome.fail(tp, error)
+            outcome.fail_item(tp, error)
         for state, generation in zip(states, generations, strict=True):
             if state.generation == generation:
                 self._on_offset(state, outcome, ends.found_values.get(state.tp))
@@ -102,7 +102,7 @@ class PositionResolver:
         If a partition does not exist yet, "latest" means its first offset, so that none of its
         records is missed later.
         """
-        lost = [state for state in states if self._cluster.metadata.leader(*state.tp) < 0]
+        lost = [state for state in states if self._cluster.metadata.find_leader(*state.tp) < 0]
         if not lost:
             return
         topics = dict.fromkeys(state.tp.topic for state in lost)
@@ -111,7 +111,7 @@ class PositionResolver:
         except KafkaError:
             return  # The lookup that follows fails with the same error, and handles it.
         for state in lost:
-            if state.reset == LATEST and metadata.lacks(*state.tp):
+            if state.reset == LATEST and metadata.lacks_partition(*state.tp):
                 state.replace_reset(self._fresh)
 
     def _on_offset(

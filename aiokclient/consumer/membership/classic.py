@@ -111,7 +111,7 @@ class ClassicMembership:
             # Keep references only to assignors that were made here. The application keeps
             # references to those that it has passed.
             if not any(assignor is each for each in given):
-                self._assignors[assignor.name].hold(assignor)
+                self._assignors[assignor.name].hold_object(assignor)
         self._protocol = rebalance_protocol(assignors)
         settings = GroupSettings(
             group_id,
@@ -471,8 +471,8 @@ class TopicWatch:
         self._seen: tuple[object, object] | None = None
         self._first = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        observe = self._callbacks.guard(self._on_metadata)
-        self._unsubscribe = self._cluster.updater.subscribe(observe)
+        observe = self._callbacks.guard_function(self._on_metadata)
+        self._unsubscribe = self._cluster.updater.add_listener(observe)
 
     def stop(self) -> None:
         """Stop watching. Synchronous."""
@@ -513,7 +513,7 @@ class TopicWatch:
             else:
                 self._timer.cancel()
             when = min(now + QUIET_S, self._first + LONGEST_S)
-            self._timer = self._callbacks.at(when, self._report_change)
+            self._timer = self._callbacks.call_at(when, self._report_change)
 
     def _read_layout(self, metadata: ClusterMetadata) -> tuple[object, object]:
         """Return the matched topics and the partitions of assigned ones, in this metadata."""
@@ -579,12 +579,12 @@ def layout(metadata: ClusterMetadata, topics: Iterable[str]) -> Layout:
     """Return the id and the partition count of each topic, or None if the topic does not exist."""
     found: Layout = {}
     for name in topics:
-        info = metadata.topic(name)
-        gone = info is None or metadata.lacks(name, 0)
+        info = metadata.find_topic(name)
+        gone = info is None or metadata.lacks_partition(name, 0)
         found[name] = None if info is None or gone else (info.topic_id, len(info.partitions))
     return found
 
 
 def assignable(metadata: ClusterMetadata, topics: Iterable[str]) -> AssignmentCluster:
     """Return the topics that can be assigned, without those that were deleted."""
-    return AssignmentCluster.of(metadata, [t for t in topics if not metadata.lacks(t, 0)])
+    return AssignmentCluster.of(metadata, [t for t in topics if not metadata.lacks_partition(t, 0)])

@@ -426,7 +426,7 @@ class ConsumerCoordinator:
         """Close the group's connections and stop requesting its metadata. Synchronous."""
         self._closed = True
         self.cluster.updater.unwant_topics(self.topics)
-        self.cluster.release(self)
+        self.cluster.release_owner(self)
 
 
 def _without_notes(stored: OffsetAndMetadata | None) -> OffsetAndMetadata | None:

@@ -268,7 +268,7 @@ class RebalanceWatch:
     async def _describe_group(self) -> None:
         try:
             if self._coordinator() is None:
-                await self._cluster.coordinators.locate("group", self._group_id)
+                await self._cluster.coordinators.locate_coordinator("group", self._group_id)
         except KafkaError as error:
             self._waits, self._state, self._not_found = "", None, error
             return

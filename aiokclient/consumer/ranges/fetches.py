@@ -97,7 +97,7 @@ class RangeConnections:
             cluster.updater.unwant_topics(owner)
             self._unused.append(owner)
         else:
-            cluster.release(owner)
+            cluster.release_owner(owner)
 
 
 PARTS: Final = 4
@@ -264,13 +264,15 @@ class LeaderRequests:
         """
         updater, topic = self._cluster.updater, self._tp.topic
         updater.want_topic(topic, self._owner)
-        info = self._cluster.metadata.topic(topic)
+        info = self._cluster.metadata.find_topic(topic)
         if info is None or info.error or not self._is_fitting(info):
             if info is not None and not self._is_fitting(info):
                 updater.doubt_topic_id(
                     info.topic_id
                 )  # So that a single response replaces the topic.
-            info = (await updater.refresh((topic,), timeout=timeout, at_once=True)).topic(topic)
+            info = (await updater.refresh((topic,), timeout=timeout, at_once=True)).find_topic(
+                topic
+            )
         refusal = error_for(
             0 if info is None else info.error, api="Metadata", topic_partition=self._tp
         )
@@ -290,16 +292,16 @@ class LeaderRequests:
 
     def connected(self) -> BrokerConnection | None:
         """Return the open connection to the leader, or None if there is none."""
-        leader = self._cluster.metadata.leader(*self._tp)
-        return self._cluster.connected(leader, Purpose.FETCH, self._owner)
+        leader = self._cluster.metadata.find_leader(*self._tp)
+        return self._cluster.find_connection(leader, Purpose.FETCH, self._owner)
 
     def attempt(
         self, connection: BrokerConnection, offset: int, size: int, done: OnResponse
     ) -> None:
-        """Fetch once. See `ClusterClient.attempt`."""
-        epoch = self._cluster.metadata.leader_epoch(*self._tp)
+        """Fetch once. See `ClusterClient.attempt_request`."""
+        epoch = self._cluster.metadata.find_leader_epoch(*self._tp)
         message = self._make_message(offset, size, epoch, MAX_WAIT_MS)
-        self._cluster.attempt(connection, message, done, highest=self._find_highest())
+        self._cluster.attempt_request(connection, message, done, highest=self._find_highest())
 
     async def request(
         self, offset: int, size: int, timeout: float, earlier: KafkaError | None
@@ -379,12 +381,12 @@ class LeaderRequests:
         """
         self._require_cluster()
         metadata = self._cluster.metadata
-        info = metadata.topic(self._tp.topic)
+        info = metadata.find_topic(self._tp.topic)
         if info is None:
             return
         # Some brokers do not know a new topic yet. So a missing topic counts as deleted only after
         # its leader has answered.
-        if self._answered and not metadata.exists(self._tp.topic):
+        if self._answered and not metadata.has_topic(self._tp.topic):
             raise UnknownTopicOrPartitionError(
                 "The topic was deleted while it was read.", api="Fetch", topic_partition=self._tp
             )

@@ -192,7 +192,7 @@ class SubscriptionState:
             if self._callbacks is None:
                 self.report_now()
             else:
-                self._callbacks.soon(self.report_now)
+                self._callbacks.call_soon(self.report_now)
 
     def report_now(self) -> None:
         """Call the listeners now, if something has changed."""

@@ -368,7 +368,7 @@ class Accumulator:
 
     def _set_expiry_timer(self, when: float) -> None:
         self._expiry_due = when
-        self._expiry_timer = self.callbacks.at(when, self._on_expiry_timer)
+        self._expiry_timer = self.callbacks.call_at(when, self._on_expiry_timer)
 
     def _on_expiry_timer(self) -> None:
         self._expiry_timer = None
@@ -554,7 +554,7 @@ class Accumulator:
         if batch.in_overflow:
             self._move_overflow(batch.queue.unsendable, beyond=False)
             if batch.in_overflow and not batch.queue.unsendable:
-                self.callbacks.soon(self._move_overflow, False)
+                self.callbacks.call_soon(self._move_overflow, False)
         if batch.due:
             batch.queue.notify_sender(at_once=True)
             return
@@ -563,7 +563,7 @@ class Accumulator:
             self._lingering = deque(entry for entry in self._lingering if not entry[1].done)
         self._lingering.append((deadline, batch))
         if self._linger_timer is None:
-            self._linger_timer = self.callbacks.at(deadline, self._on_linger_timer)
+            self._linger_timer = self.callbacks.call_at(deadline, self._on_linger_timer)
 
     def _grow_reserve(self, batch: ProducerBatch, need: int) -> bool:
         """Reserve more memory for an open batch. Return False if its pool has no room."""
@@ -647,7 +647,7 @@ class Accumulator:
             batch.compress_and_measure()
             return True
         batch.begin_compressing()
-        self.callbacks.in_thread(batch.compress_here, then=partial(self._on_compressed, batch))
+        self.callbacks.call_in_thread(batch.compress_here, then=partial(self._on_compressed, batch))
         return False
 
     def _on_compressed(self, batch: ProducerBatch, work: asyncio.Future[int]) -> None:
@@ -688,7 +688,7 @@ class Accumulator:
             if not batch.done and not batch.in_overflow:
                 batch.queue.notify_sender()
         if lingering:
-            self._linger_timer = self.callbacks.at(lingering[0][0], self._on_linger_timer)
+            self._linger_timer = self.callbacks.call_at(lingering[0][0], self._on_linger_timer)
 
     # -- outcomes
 

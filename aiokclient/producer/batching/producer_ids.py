@@ -186,5 +186,5 @@ class ProducerIds:
         timeout = self._config.default_api_timeout_ms / 1000
         updater = self._engine.cluster.updater
         snapshot = await updater.refresh((name,), timeout=timeout, at_once=True)
-        info = snapshot.topic(name)
+        info = snapshot.find_topic(name)
         return info is not None and not info.error

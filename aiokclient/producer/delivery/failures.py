@@ -177,7 +177,7 @@ class Failures:
         self._queued += 1
         if not self._scheduled:
             self._scheduled = True
-            self._engine.callbacks.soon(self._report_failures)
+            self._engine.callbacks.call_soon(self._report_failures)
 
     def on_records_moved(self, batch: DeliveryBatch) -> None:
         """Follow the records of a batch, all of which have moved to other batches."""
@@ -258,7 +258,7 @@ class Failures:
         finally:
             if self._reports and not self._scheduled:
                 self._scheduled = True
-                self._engine.callbacks.soon(self._report_failures)
+                self._engine.callbacks.call_soon(self._report_failures)
 
     def _report_slice(self) -> None:
         assert self.origins is not None

@@ -83,7 +83,7 @@ class Leaders:
             topic = self.topics[name] = Topic(name, max(limit, 1))
             self._accumulator.memory.set_unsendable(topic.undesignated, True)
             self._cluster_id = metadata.cluster_id
-            info = metadata.topic(name)
+            info = metadata.find_topic(name)
             if info is not None:
                 self._learn_topic(topic, info)
             self._updater.want_topic(name, self._engine, auto_create=True)
@@ -99,7 +99,7 @@ class Leaders:
             queue = topic.add_absent_partition(partition, self._clock.monotonic())
             self._accumulator.memory.set_unsendable(queue, True)
             if not had_absent:
-                self._accumulator.callbacks.later(
+                self._accumulator.callbacks.call_later(
                     ABSENT_PARTITION_S, self._search_absent_partitions, topic
                 )
         if queue.oldest_batch() is None:  # The partition may have been created in the meantime.
@@ -190,7 +190,9 @@ class Leaders:
 
     def _schedule_search(self) -> None:
         if self._search is None and self._refused and not self._stopped:
-            self._search = self._accumulator.callbacks.later(REFUSED_TOPIC_S, self._search_refused)
+            self._search = self._accumulator.callbacks.call_later(
+                REFUSED_TOPIC_S, self._search_refused
+            )
 
     def _search_refused(self) -> None:
         """Request the metadata of refused topics for which records wait.
@@ -224,7 +226,7 @@ class Leaders:
         had_absent = bool(topic.absent)
         dropped = topic.drop_partitions(count, self._clock.monotonic())
         if dropped and not had_absent:
-            self._accumulator.callbacks.later(
+            self._accumulator.callbacks.call_later(
                 ABSENT_PARTITION_S, self._search_absent_partitions, topic
             )
         for queue in dropped:
@@ -241,7 +243,9 @@ class Leaders:
             self._designate_records(topic)
         if any(queue.oldest_batch() is not None for queue in topic.absent.values()):
             self._updater.request_update((topic.name,))
-        self._accumulator.callbacks.later(ABSENT_PARTITION_S, self._search_absent_partitions, topic)
+        self._accumulator.callbacks.call_later(
+            ABSENT_PARTITION_S, self._search_absent_partitions, topic
+        )
 
     def _set_leader(self, queue: PartitionQueue, partition: PartitionInfo) -> None:
         sender = self._engine.find_sender(partition.leader) if partition.leader >= 0 else None
@@ -270,7 +274,7 @@ class Leaders:
             self._move_batch(topic, batch)
             if self._clock.monotonic() >= until:
                 topic.status.begin_moving()
-                self._accumulator.callbacks.soon(self._designate_records, topic)
+                self._accumulator.callbacks.call_soon(self._designate_records, topic)
                 return
         if not topic.queues:  # The topic was deleted in the meantime.
             topic.status.end_moving()

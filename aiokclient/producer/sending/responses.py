@@ -297,7 +297,7 @@ class Responses:
         if queue.blocked:
             return
         queue.block_sending()
-        self._accumulator.callbacks.later(delay_s, queue.unblock_sending)
+        self._accumulator.callbacks.call_later(delay_s, queue.unblock_sending)
 
     def _count_retry(self, batch: ProducerBatch, error: KafkaError) -> None:
         name = error.name or type(error).__name__
@@ -333,7 +333,7 @@ class Responses:
             self._replace_batch(batch, self._make_builders(batch, limit))
             return
         then = partial(self._on_builders_made, sent)
-        self._accumulator.callbacks.in_thread(self._make_builders, batch, limit, then=then)
+        self._accumulator.callbacks.call_in_thread(self._make_builders, batch, limit, then=then)
 
     def _on_builders_made(self, sent: Sent, work: asyncio.Future[list[RecordBatchBuilder]]) -> None:
         batch = sent.batch

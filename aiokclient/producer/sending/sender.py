@@ -294,7 +294,7 @@ class ProduceConnection:
 
     def begin_watch(self) -> None:
         """Check from now on whether the broker responds, until nothing is in flight."""
-        self.watch = self._callbacks.later(SILENCE_S, self._check_silence)
+        self.watch = self._callbacks.call_later(SILENCE_S, self._check_silence)
 
     def set_silent(self, silent: bool) -> None:
         """Store whether the broker is silent."""
@@ -312,7 +312,7 @@ class ProduceConnection:
         if quiet >= SILENCE_S:
             self.set_silent(True)
             quiet = 0.0
-        self.watch = self._callbacks.later(max(SILENCE_S - quiet, TICK_S), self._check_silence)
+        self.watch = self._callbacks.call_later(max(SILENCE_S - quiet, TICK_S), self._check_silence)
 
     def _set_reachable(self, reachable: bool) -> None:
         self.silent = False
@@ -333,7 +333,7 @@ class ProduceConnection:
     async def _keep_connecting(self) -> None:
         retry = Retry(math.inf, self._backoff, self._cluster.clock)
         while self._sender.queues and not self._closed:
-            lasting = self._callbacks.later(SILENCE_S, self._set_reachable, False)
+            lasting = self._callbacks.call_later(SILENCE_S, self._set_reachable, False)
             try:
                 connection = await self._cluster.connect(self._node_id, Purpose.PRODUCE)
                 # An unsupported version must raise here rather than when a request is sent.
@@ -350,7 +350,7 @@ class ProduceConnection:
             else:
                 self.current, self.version = connection, version
                 self._ignore_loss = connection.on_close(
-                    self._callbacks.guard(self._on_connection_lost)
+                    self._callbacks.guard_function(self._on_connection_lost)
                 )
                 self._set_reachable(True)
                 return
@@ -452,10 +452,10 @@ class Sender:
         if self._handling_response:
             return  # `_on_response` calls `pump` at its end.
         if at_once and not self.in_flight and self._connection.current is not None:
-            self._callbacks.run(self.send_batches)
+            self._callbacks.call_now(self.send_batches)
         elif not self._scheduled:
             self._scheduled = True
-            self._callbacks.soon(self.send_batches)
+            self._callbacks.call_soon(self.send_batches)
 
     def send_full_batches(self, queue: PartitionQueue) -> None:
         """Send the closed batches of a queue in this call, as far as that is permitted now.
@@ -507,7 +507,7 @@ class Sender:
             if now > until:
                 if not self._scheduled:
                     self._scheduled = True
-                    self._callbacks.soon(self.send_batches)
+                    self._callbacks.call_soon(self.send_batches)
                 return
 
     def _send_closed(self, queue: PartitionQueue) -> None:
@@ -564,7 +564,7 @@ class Sender:
             return None
         if batch.in_log is InLog.UNKNOWABLE:
             # The batch fails in a later call, because the application may react by sending more.
-            self._callbacks.soon(self._responses.fail_unknowable, batch)
+            self._callbacks.call_soon(self._responses.fail_unknowable, batch)
             return None
         if not self._accumulator.prepare_batch(batch):
             return None
@@ -578,7 +578,7 @@ class Sender:
         self._sent.value += 1
         connection.call(
             request.message,
-            partial(self._callbacks.run, self._on_response, request),
+            partial(self._callbacks.call_now, self._on_response, request),
             timeout_s=self._timeout_s,
             version=request.version,
             expect_response=self._expects_response,
@@ -676,7 +676,7 @@ class TransactionalSender(Sender):
         if left_s < LEAST_PAUSE_S:
             super().send_batches()
         elif self._pausing is None:
-            self._pausing = self._callbacks.later(left_s, self._end_pause)
+            self._pausing = self._callbacks.call_later(left_s, self._end_pause)
 
     def _send_closed(self, queue: PartitionQueue) -> None:
         pause = self._pause

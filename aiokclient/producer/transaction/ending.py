@@ -226,8 +226,8 @@ class DirectCommit:
         self._is_end_sent = False
         """Whether EndTxn was sent."""
         callbacks = accumulator.callbacks
-        self._timer = WakeTimer(accumulator.loop, callbacks.guard(self._on_deadline))
-        self._end_response = callbacks.guard(self._on_end_response)
+        self._timer = WakeTimer(accumulator.loop, callbacks.guard_function(self._on_deadline))
+        self._end_response = callbacks.guard_function(self._on_end_response)
 
     def begin_commit(self, commit: Commit) -> None:
         """Send the records of a commit, and later EndTxn. Never raises."""
@@ -235,7 +235,7 @@ class DirectCommit:
         self._timer.wake_at(commit.deadline)
         self._accumulator.skip_all_lingers()
         if not self._accumulator.pending:
-            self._accumulator.callbacks.run(self.send_end_if_ready)
+            self._accumulator.callbacks.call_now(self.send_end_if_ready)
 
     def send_end_if_ready(self) -> None:
         """Send EndTxn if all records have their outcome. Called after each produce response."""

@@ -279,7 +279,7 @@ class TransactionOffsets:
         for tp, to in offsets.items():
             topic = topics.get(tp.topic)
             if topic is None:
-                info = metadata.topic(tp.topic)
+                info = metadata.find_topic(tp.topic)
                 topic_id = NO_ID if info is None else info.topic_id
                 topic = TxnOffsetCommitRequestTopic(name=tp.topic, topic_id=topic_id)
                 topics[tp.topic] = topic

@@ -131,7 +131,7 @@ class TransactionPartitions:
             return True
         if tp not in self._queues_in_flight:
             if not self._missing_queues:
-                self._engine.callbacks.soon(self._add_missing)
+                self._engine.callbacks.call_soon(self._add_missing)
             self._missing_queues[tp] = self._queues_in_flight[tp] = queue
         return False
 
@@ -182,7 +182,7 @@ class TransactionPartitions:
             queues, retry, Scope.TRANSACTION, refusals=refusals, last=self._newest_answer
         )
         try:
-            await loop.run(ask, refresh=refresh, refuse=refuse)
+            await loop.request_items(ask, refresh=refresh, refuse=refuse)
         except KafkaError as error:
             for tp in loop.remaining:
                 refuse(tp, error)
@@ -238,7 +238,7 @@ class TransactionBatches:
 
     def drop_later(self) -> None:
         """After an error, schedule the removal of the batches that were not sent."""
-        self._accumulator.callbacks.soon(self._drop_after_error)
+        self._accumulator.callbacks.call_soon(self._drop_after_error)
 
     def _drop_after_error(self) -> None:
         error = self._status.fatal

@@ -208,7 +208,7 @@ class TransactionRequests:
     def release(self) -> None:
         """Close the connection to the coordinator."""
         self._latest = None
-        self._cluster.release(self)
+        self._cluster.release_owner(self)
 
     # -- the level
 
@@ -264,7 +264,7 @@ class TransactionRequests:
             node_id = self._cluster.coordinators.find_cached("transaction", self._id)
             if node_id is None:
                 return None
-            latest = self._cluster.connected(node_id, self._purpose, self._owner)
+            latest = self._cluster.find_connection(node_id, self._purpose, self._owner)
         return latest
 
     # -- the requests
@@ -389,7 +389,7 @@ class TransactionRequests:
             done(None if error is not None else _following(response, identity), error)
 
         transaction.mark_undecided()
-        self._cluster.attempt(
+        self._cluster.attempt_request(
             connection,
             request,
             answered,

@@ -335,7 +335,7 @@ class Transaction:
     def require_producer(self) -> None:
         """Raise an error if the producer ended before it has committed the transaction."""
         if self.outcome is not TransactionOutcome.COMMITTED:
-            self._producer._check()
+            self._producer._require_usable()
 
     @property
     def was_aborted(self) -> bool:

@@ -208,7 +208,7 @@ def _addresses(producer: Any) -> Callable[[Any], Any]:
 
     def address(delivery: Any) -> Any:
         metadata, partition = cluster.metadata, delivery.partition
-        leader = -1 if partition is None else metadata.leader(delivery.topic, partition)
+        leader = -1 if partition is None else metadata.find_leader(delivery.topic, partition)
         return metadata.brokers.get(leader)
 
     return address

@@ -180,7 +180,7 @@ class Site:
 
     async def coordinator(self, kind: str, key: str) -> int:
         async with Client(bootstrap_servers=self.bootstrap) as client:
-            return await client.cluster.coordinators.locate(kind, key)
+            return await client.cluster.coordinators.locate_coordinator(kind, key)
 
     async def broker(self, role: str) -> int:
         """Return the id of the broker with this role."""

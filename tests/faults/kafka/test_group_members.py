@@ -27,7 +27,7 @@ def life(kafka: KafkaCluster, group: str, says: str, **options: Any) -> Life:
 
 async def coordinator(kafka: KafkaCluster, group: str) -> int:
     async with Client(bootstrap_servers=kafka.bootstrap) as client:
-        return await client.cluster.coordinators.locate("group", group)
+        return await client.cluster.coordinators.locate_coordinator("group", group)
 
 
 @pytest.mark.fault(5)

@@ -97,7 +97,7 @@ class Program:
 
     async def move_coordinator(self) -> None:
         async with Client(bootstrap_servers=self.kafka.bootstrap) as client:
-            node = await client.cluster.coordinators.locate("transaction", self.id)
+            node = await client.cluster.coordinators.locate_coordinator("transaction", self.id)
         await asyncio.to_thread(self.kafka.kill, node)
 
     async def check(self) -> None:

@@ -108,7 +108,7 @@ def test_requests_are_not_repeated_when_the_metadata_task_has_died(
                 world,
                 consumer.end_offsets([T0]),
                 client.request(beat, to=Coordinator("group", "g")),
-                client.send(beat, to=Coordinator("group", "g"))._wait(),
+                client.send(beat, to=Coordinator("group", "g"))._wait_for_result(),
             )
         monkeypatch.undo()
         await client.close()
@@ -125,7 +125,7 @@ def test_calls_that_wait_for_a_connection_end_when_its_task_dies(
         await client.start()
         owner = pool if where == "open_connection" else ConnectionPool
         monkeypatch.setattr(owner, where, bug)
-        others = [node for node in (1, 2, 3) if not client.cluster.connected(node, CONTROL)]
+        others = [node for node in (1, 2, 3) if not client.cluster.find_connection(node, CONTROL)]
         request = MetadataRequest(topics=[])
         calls = [client.request(request, to=Broker(node)) for node in others * 2]
         await end_with_the_bug(world, *calls)
@@ -171,7 +171,7 @@ def test_calls_that_share_a_coordinator_lookup_end_when_it_has_a_bug(
             if step == "learn":
                 monkeypatch.setattr(client.cluster.updater, "learn_broker", bug)
             began = world.now
-            calls = [locator.locate("group", "g") for _ in range(3)]
+            calls = [locator.locate_coordinator("group", "g") for _ in range(3)]
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
             assert world.now - began < LIMIT_S
             assert isinstance(outcomes[0], BugError)

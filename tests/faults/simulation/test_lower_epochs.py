@@ -34,7 +34,7 @@ async def learns(client: Any, leader: int) -> None:
     cluster = client._cluster
     await cluster.updater.refresh(["t"], timeout=30)
     assert cluster.metadata.leader_epoch("t", 0) == HIGH
-    assert cluster.metadata.leader("t", 0) == leader
+    assert cluster.metadata.find_leader("t", 0) == leader
 
 
 @pytest.mark.parametrize("dead", [True, False], ids=["dead", "alive"])
@@ -93,7 +93,7 @@ def test_delivery_continues_after_an_answer_to_produce_named_a_leader_that_died(
                 began = world.now
                 delivery = producer.send("t", b"2")
                 await world.cluster.until(
-                    lambda: producer._cluster.metadata.leader_epoch("t", 0) == HIGH, 10
+                    lambda: producer._cluster.metadata.find_leader_epoch("t", 0) == HIGH, 10
                 )
                 world.cluster.stop(3)
                 await delivery
@@ -119,7 +119,7 @@ def test_one_broker_with_older_metadata_moves_no_leader() -> None:
                 for _ in range(100):
                     cluster.updater.request_update(["t"])
                     await asyncio.sleep(0.3)
-                    assert cluster.metadata.leader("t", 0) == 2
+                    assert cluster.metadata.find_leader("t", 0) == 2
 
     simulate(scenario, brokers=3)
 

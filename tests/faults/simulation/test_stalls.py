@@ -80,7 +80,7 @@ def test_a_partition_without_leader_is_a_reason_for_the_producer() -> None:
     async def scenario(world: World) -> None:
         async with world.producer() as producer:
             await producer.send("t", b"0")
-            leader = producer._cluster.metadata.leader("t", 0)
+            leader = producer._cluster.metadata.find_leader("t", 0)
             world.cluster.stop(leader)
             delivery = producer.send("t", b"1")
             await asyncio.sleep(3)

@@ -212,7 +212,7 @@ def test_known_address_stays_when_a_response_names_an_unusable_one(host: str, po
     bad = BrokerInfo(2, host, port)
     assert learned(known(), bad) == known()
     new = hinted(known(), "t", 0, 2, 6, [bad])
-    assert new.leader("t", 0) == 2
+    assert new.find_leader("t", 0) == 2
     assert new.brokers == known().brokers
 
 
@@ -230,9 +230,9 @@ async def test_lookup_is_retried_when_the_coordinator_is_named_by_a_negative_id(
 
     with cluster.alter(ApiKey.FIND_COORDINATOR, change, times=1) as fault:
         async with Client(bootstrap_servers=first(cluster)) as client:
-            found = await client.cluster.coordinators.locate_many("group", ["g"])
+            found = await client.cluster.coordinators.locate_coordinators("group", ["g"])
             assert isinstance(found["g"], KafkaError)
-            assert await client.cluster.coordinators.locate("group", "g") in (1, 2)
+            assert await client.cluster.coordinators.locate_coordinator("group", "g") in (1, 2)
             assert fault.hits == 1
 
 
@@ -247,7 +247,7 @@ async def test_other_brokers_answer_when_one_speaks_no_usable_version(
         await client.cluster.connect(2, Purpose.CONTROL)
         for number in range(20):
             await client.cluster.updater.refresh(timeout=5, at_once=True)
-            await client.cluster.coordinators.locate("group", f"g{number}")
+            await client.cluster.coordinators.locate_coordinator("group", f"g{number}")
             await client.request(messages.ListGroupsRequest(), to=AnyBroker())
         assert client.cluster.updater.last_error is None
 

@@ -147,7 +147,7 @@ def test_a_start_can_be_closed_at_every_moment() -> None:
 def test_a_coordinator_lookup_can_be_cancelled_at_every_moment() -> None:
     async def scenario(world: World, n: int) -> bool:
         async with world.client() as client:
-            locate = client.cluster.coordinators.locate
+            locate = client.cluster.coordinators.locate_coordinator
             with anyio.move_on_after((n - 1) * STEP_S) as scope:
                 await locate("transaction", "t-1")
             shared = await asyncio.gather(*(locate("transaction", "t-1") for _ in range(3)))

@@ -192,10 +192,12 @@ async def test_lookups_of_one_coordinator_share_a_request(
         node_id=1, host="127.0.0.1", port=broker.port
     )
     client = await open_client()
-    found = await asyncio.gather(*(client.coordinators.locate("group", "g") for _ in range(5)))
+    found = await asyncio.gather(
+        *(client.coordinators.locate_coordinator("group", "g") for _ in range(5))
+    )
     assert found == [1] * 5
     assert broker.count(ApiKey.FIND_COORDINATOR) == 1
-    many = await client.coordinators.locate_many("group", ["a", "b"])
+    many = await client.coordinators.locate_coordinators("group", ["a", "b"])
     assert set(many) == {"a", "b"}
     assert broker.count(ApiKey.FIND_COORDINATOR) == 3
 
@@ -279,10 +281,10 @@ async def test_owned_connections_are_released(broker: ScriptedBroker, open_clien
     client = await open_client()
     owner = object()
     fetching = await client.connect(1, Purpose.FETCH, owner)
-    assert client.connected(1, Purpose.FETCH, owner) is fetching
-    client.release(owner)
+    assert client.find_connection(1, Purpose.FETCH, owner) is fetching
+    client.release_owner(owner)
     assert fetching.closed
-    assert client.connected(1, Purpose.FETCH, owner) is None
+    assert client.find_connection(1, Purpose.FETCH, owner) is None
 
 
 @pytest.mark.fault(35)
@@ -369,7 +371,7 @@ async def test_error_of_one_attempt_names_its_api_and_the_broker(
     monkeypatch.setattr("aiokclient.cluster.client.top_level_error", refused)
     connection = await client.connect(1, Purpose.CONTROL)
     outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    client.attempt(connection, ListGroupsRequest(), lambda *told: outcome.set_result(told))
+    client.attempt_request(connection, ListGroupsRequest(), lambda *told: outcome.set_result(told))
     response, error = await outcome
     assert response is None
     assert (type(error), error.api) == (GroupAuthorizationError, "ListGroups")

@@ -138,7 +138,7 @@ def test_timeouts_of_a_client_are_those_of_its_options() -> None:
                 world.cluster.delay(ApiKey.FIND_COORDINATOR, 100.0),
                 pytest.raises(ApiTimeoutError),
             ):
-                await locator.locate("group", "g")
+                await locator.locate_coordinator("group", "g")
             assert world.now - began == pytest.approx(1.0, abs=1e-4)
 
     simulate(scenario)

@@ -183,7 +183,7 @@ async def raw_join(raw: Client, group_id: str, protocol: str, metadata: bytes) -
             protocol_type="test",
             protocols=[JoinGroupRequestProtocol(name=protocol, metadata=metadata)],
         )
-        node = await raw.cluster.coordinators.locate("group", group_id)
+        node = await raw.cluster.coordinators.locate_coordinator("group", group_id)
         connection = await raw.cluster.connect(node, Purpose.JOIN, raw)
         answer = await connection.send(request, timeout_s=30)
         member = answer.member_id or member

@@ -109,7 +109,7 @@ def test_renamed_connection_counts_for_its_broker(connect: Connect) -> None:
     async def main() -> None:
         traffic = Traffic(Metrics(), "test")
         connection, _ = connect(traffic=traffic)
-        connection.rename(7)
+        connection.set_broker_id(7)
         assert connection.broker.node_id == 7
         assert connection._meter is traffic.get_meter(7)
         connection.close()

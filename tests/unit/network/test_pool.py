@@ -75,7 +75,7 @@ async def test_each_purpose_and_owner_has_its_own_connection(make_pool: MakePool
         ]
         connections = [await pool.get(*slot) for slot in slots]
         assert broker.opened == 4
-        pool.release(one)
+        pool.release_owner(one)
         assert [connection.closed for connection in connections] == [False, False, True, False]
         assert pool.find_connection(Purpose.FETCH, one) is None
         assert pool.reachable
@@ -207,6 +207,6 @@ async def test_a_retired_pool_lets_requests_end(make_pool: MakePool) -> None:
     async with ScriptedBroker() as broker:
         pool = make_pool(broker.port)
         connection = await pool.get(Purpose.CONTROL)
-        pool.retire()
+        pool.close_gracefully()
         await connection.wait_closed()
         assert pool.reachable

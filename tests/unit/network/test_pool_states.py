@@ -163,7 +163,7 @@ def test_connection_that_is_ready_is_a_success_and_its_loss_a_failure(settings: 
         assert pool.request_connection(Purpose.CONTROL).result() is connection
         assert world.reports == [("success", pool)]
         assert connection.broker.session_lifetime_ms == 0
-        pool.rename(7)
+        pool.set_broker_id(7)
         pool.mark_confirmed()
         assert (pool.node_id, connection.broker.node_id, pool.confirmed) == (7, 7, True)
         await ask(connection)
@@ -367,7 +367,7 @@ def test_disconnecting_ends_connections_and_attempts_and_permits_new_ones(
         world.line.accepts_s = 1.0
         connecting = pool.request_connection(Purpose.PRODUCE)
         await asyncio.sleep(0.5)
-        pool.disconnect(DisconnectedError("The cluster has changed."))
+        pool.close_connections(DisconnectedError("The cluster has changed."))
         for each in (waiting, connecting):
             with pytest.raises(DisconnectedError, match="The cluster has changed"):
                 await each
@@ -393,9 +393,9 @@ def test_attempt_that_succeeds_at_the_moment_of_a_disconnection_is_closed(
         waiting = world.pool.request_connection(Purpose.FETCH, owner)
         slot = world.pool._slots[Purpose.FETCH, owner]
         if end == "release":
-            world.pool.release(owner)
+            world.pool.release_owner(owner)
         else:
-            world.pool.disconnect(DisconnectedError("The cluster has changed."))
+            world.pool.close_connections(DisconnectedError("The cluster has changed."))
         assert waiting.done()
         with pytest.raises(ClosedError if end == "release" else DisconnectedError):
             await waiting
@@ -412,7 +412,7 @@ def test_attempt_that_succeeds_in_a_retired_pool_is_closed(settings: Settings) -
         world, other = World(settings), World(settings)
         await world.pool.get(Purpose.CONTROL)
         slot = world.pool._slots[Purpose.CONTROL, None]
-        world.pool.retire()
+        world.pool.close_gracefully()
         connection = await other.pool.get(Purpose.CONTROL)
         outcome = world.pool._install_connection(slot, connection)
         assert isinstance(outcome, DisconnectedError)
@@ -434,7 +434,7 @@ def test_release_ends_the_connections_and_attempts_of_the_owner_only(settings: S
         world.line.accepts_s = 1.0
         connecting = pool.request_connection(Purpose.JOIN, one)
         await asyncio.sleep(0.5)
-        pool.release(one)
+        pool.release_owner(one)
         with pytest.raises(ClosedError):
             await connecting
         assert (kept.closed, ended.closed) == (False, True)
@@ -484,7 +484,7 @@ def test_retired_pool_closes_each_connection_after_its_requests(settings: Settin
         world.line.accepts_s = 1.0
         connecting = world.pool.request_connection(Purpose.FETCH)
         await asyncio.sleep(0.5)
-        world.pool.retire()
+        world.pool.close_gracefully()
         with pytest.raises(DisconnectedError, match="another address"):
             await connecting
         assert (idle.closed, busy.closed) == (True, False)

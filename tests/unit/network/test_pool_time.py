@@ -152,7 +152,7 @@ def test_slow_attempt_is_reported_again_and_again_until_it_ends(settings: Settin
     in_virtual_time(main)
 
 
-@pytest.mark.parametrize("end", ["retire", "close"])
+@pytest.mark.parametrize("end", ["close_gracefully", "close"])
 def test_slow_attempt_is_not_reported_when_the_pool_has_ended(settings: Settings, end: str) -> None:
     async def main() -> None:
         made = Pool(settings(connector=Line()), setup(20.0))

@@ -386,14 +386,14 @@ def test_metadata_of_a_broker_that_lags_is_not_believed_while_another_answers() 
             world.cluster.delete_topic("t")
             current = world.cluster.create_topic("t", 3)
             async with world.producer(linger_ms=0, metadata_max_age_ms=300) as producer:
-                while (info := producer._cluster.metadata.topic("t")) is None or (
+                while (info := producer._cluster.metadata.find_topic("t")) is None or (
                     info.topic_id != current
                 ):
                     await producer.prepare("t")
                     await asyncio.sleep(0.1)
                 for _ in range(50):
                     await producer.send("t", b"x", partition=2)
-                    info = producer._cluster.metadata.topic("t")
+                    info = producer._cluster.metadata.find_topic("t")
                     assert info is not None
                     assert info.topic_id == current
                     await asyncio.sleep(0.1)

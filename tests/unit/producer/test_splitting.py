@@ -125,7 +125,7 @@ def test_a_batch_is_not_written_twice_when_its_leader_moves_while_it_is_split(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     held: list[Any] = []
-    in_thread = Callbacks.in_thread
+    in_thread = Callbacks.call_in_thread
 
     def hold(turns: Callbacks, function: Any, *args: Any, then: Any) -> None:
         if function.__name__ == "_make_builders":
@@ -133,7 +133,7 @@ def test_a_batch_is_not_written_twice_when_its_leader_moves_while_it_is_split(
         else:
             in_thread(turns, function, *args, then=then)
 
-    monkeypatch.setattr(Callbacks, "in_thread", hold)
+    monkeypatch.setattr(Callbacks, "call_in_thread", hold)
 
     async def scenario(world: World) -> None:
         async with world.producer(linger_ms=5, batch_size=200_000) as producer:

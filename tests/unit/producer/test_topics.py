@@ -60,7 +60,7 @@ def test_large_records_of_an_unknown_topic_are_compressed_where_they_are_sent_fr
 ) -> None:
     # If a thread still compressed a batch whose records move, it would read changed memory.
     known: list[int | None] = []
-    in_thread = Callbacks.in_thread
+    in_thread = Callbacks.call_in_thread
 
     def watched(turns: Callbacks, function: Any, *args: Any, then: Any) -> None:
         batch = function.__self__
@@ -68,7 +68,7 @@ def test_large_records_of_an_unknown_topic_are_compressed_where_they_are_sent_fr
         known.append(batch.queue.partition)
         in_thread(turns, function, *args, then=then)
 
-    monkeypatch.setattr(Callbacks, "in_thread", watched)
+    monkeypatch.setattr(Callbacks, "call_in_thread", watched)
     values = [b"%d" % i * 600_000 for i in range(5)]
 
     async def scenario(world: World) -> None:
@@ -99,13 +99,13 @@ def test_a_thread_compresses_what_would_hold_the_loop(
     codec: str, level: int | None, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
-    in_thread = Callbacks.in_thread
+    in_thread = Callbacks.call_in_thread
 
     def watched(turns: Callbacks, function: Any, *args: Any, then: Any) -> None:
         sizes.append(function.__self__.builder.size)
         in_thread(turns, function, *args, then=then)
 
-    monkeypatch.setattr(Callbacks, "in_thread", watched)
+    monkeypatch.setattr(Callbacks, "call_in_thread", watched)
     values = [bytes(most * 1024 - 200), bytes(most * 1024)]
 
     async def scenario(world: World) -> None:

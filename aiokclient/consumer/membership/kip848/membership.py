@@ -201,7 +201,7 @@ class PartitionAssignment:
         unknown: list[TopicIdPartition] = []
         for partition in sorted(self._target):
             name = metadata.names.get(partition.topic_id)
-            info = None if name is None else metadata.topic(name)
+            info = None if name is None else metadata.find_topic(name)
             if name is None or info is None:
                 # A deleted topic is owned until the coordinator removes it from the target.
                 owned = self._owned.get(partition)
@@ -373,8 +373,8 @@ class Kip848Membership:
         supervisor = self.coordinator.supervisor
         supervisor.spawn(self._reconciliation.run, name="partitions of the group")
         supervisor.spawn(self._watch_session, name="session of the group")
-        unsubscribe = self.coordinator.cluster.updater.subscribe(
-            supervisor.callbacks.guard(self._observe)
+        unsubscribe = self.coordinator.cluster.updater.add_listener(
+            supervisor.callbacks.guard_function(self._observe)
         )
         calls = self.coordinator.cluster.calls
         calls.add(self._connection.progress)
@@ -384,7 +384,7 @@ class Kip848Membership:
                     self.apply_event(Kip848Event.SUBSCRIBED)
                 await self._take_step()
         finally:
-            calls.remove(self._connection.progress)
+            calls.remove_call(self._connection.progress)
             self._has_ended = True
             self._session_due.set()
             unsubscribe()
@@ -738,5 +738,5 @@ class HeartbeatConnection:
         return failure
 
     async def _connect_to_coordinator(self) -> BrokerConnection:
-        node_id = await self._cluster.coordinators.locate("group", self._group_id)
+        node_id = await self._cluster.coordinators.locate_coordinator("group", self._group_id)
         return await self._cluster.connect(node_id, Purpose.GROUP, self._owner)

@@ -587,7 +587,7 @@ class Commits:
         tps: Iterable[TopicPartition],
         metadata: ClusterMetadata,
     ) -> tuple[Any, int]:
-        node_id = await self._cluster.coordinators.locate("group", self.group_id)
+        node_id = await self._cluster.coordinators.locate_coordinator("group", self.group_id)
         connection = await self._cluster.connect(
             node_id, Purpose.GROUP, self._coordinator.membership.connection_owner
         )
@@ -604,7 +604,7 @@ class Commits:
     async def _look_up_topics(self, tps: Iterable[TopicPartition]) -> None:
         """Look up topics whose ids are unknown, because newer versions identify topics by id."""
         topics = dict.fromkeys(tp.topic for tp in tps)
-        unknown = [topic for topic in topics if self._cluster.metadata.topic(topic) is None]
+        unknown = [topic for topic in topics if self._cluster.metadata.find_topic(topic) is None]
         if unknown:
             try:
                 await self._cluster.updater.refresh(unknown, timeout=self._request_s)
@@ -621,7 +621,7 @@ class Commits:
         """Look up the coordinator and the topic again; return whether the partition may exist."""
         self._cluster.coordinators.forget_coordinator("group", self.group_id)
         self._cluster.updater.request_update([tp.topic])
-        return not self._cluster.metadata.lacks(*tp)
+        return not self._cluster.metadata.lacks_partition(*tp)
 
     def is_final(self, tp: TopicPartition, error: KafkaError) -> bool:
         """Return whether an error is final, because neither side would continue.

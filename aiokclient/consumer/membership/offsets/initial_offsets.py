@@ -141,7 +141,7 @@ class InitialOffsets:
         others = [
             tp
             for topic in dict.fromkeys(tp.topic for tp in asked)
-            if (info := metadata.topic(topic)) is not None
+            if (info := metadata.find_topic(topic)) is not None
             for tp in (TopicPartition(topic, index) for index in range(len(info.partitions)))
             if tp not in asked
         ]
@@ -178,7 +178,7 @@ class InitialOffsets:
         metadata = self._cluster.metadata
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         for state in states:
-            info = metadata.topic(state.tp.topic)
+            info = metadata.find_topic(state.tp.topic)
             count = len(info.partitions) if info is not None else state.tp.partition + 1
             offsets[state.tp] = first_commit(state.make_commit(state.position), count)
         refused = await self._commits.store_offsets(offsets, math.inf, attempts=1)

@@ -186,5 +186,5 @@ def _left_out(tp: TopicPartition, api: str, node_id: int) -> KafkaError:
 
 
 def _id(metadata: ClusterMetadata, topic: str) -> UUID:
-    info = metadata.topic(topic)
+    info = metadata.find_topic(topic)
     return NO_ID if info is None else info.topic_id

@@ -391,8 +391,8 @@ async def test_an_object_dropped_by_another_thread_is_closed_in_its_loop(recwarn
     with EmbeddedCluster(topics={"t": 1}) as cluster:
         held = [await Producer(bootstrap_servers=cluster.bootstrap_servers)]
         ended = asyncio.Event()
-        abandon = held[0]._abandon
-        held[0].__dict__["_abandon"] = lambda error: (type(held).append, ended.set())
+        abandon = held[0]._fail_open_operations
+        held[0].__dict__["_fail_open_operations"] = lambda error: (type(held).append, ended.set())
         del abandon
         thread = threading.Thread(target=held.clear)
         thread.start()

@@ -52,17 +52,17 @@ class Thing(Lifecycle):
         await self.ending.wait()
         self.log.append("done")
 
-    def _abandon(self, error: ClosedError) -> None:
+    def _fail_open_operations(self, error: ClosedError) -> None:
         self.log.append("abandon")
 
     def _on_failure(self, error: BaseException) -> None:
         self.log.append("failed")
 
-    def _unretrieved(self) -> BaseException | None:
+    def _take_failures(self) -> BaseException | None:
         return self.unseen
 
     def use(self) -> str:
-        self._check()
+        self._require_usable()
         return "used"
 
     def spawn(self, function: Callable[[], Any]) -> None:
@@ -450,7 +450,7 @@ async def test_children_close_in_order_the_youngest_first(client: Client) -> Non
     children = [Late(client), Thing(client), Late(client), Thing(client)]
     for child in children:
         await child.start()
-        child._abandon = lambda error, child=child: order.append(child)  # type: ignore[method-assign,misc]
+        child._fail_open_operations = lambda error, child=child: order.append(child)  # type: ignore[method-assign,misc]
     await client.close()
     assert order == [children[3], children[1], children[2], children[0]]
     assert all(child.state is State.CLOSED for child in children)

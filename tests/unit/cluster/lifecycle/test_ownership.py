@@ -29,13 +29,13 @@ def test_anchor_keeps_an_object_alive_while_it_holds_it() -> None:
     thing = Thing()
     anchor, seen = Anchor(thing), weakref.ref(thing)
     assert anchor.get() is thing
-    anchor.hold(thing)
+    anchor.hold_object(thing)
     del thing
     gc.collect()
     held = anchor.get()
     assert held is not None
     assert held is seen()
-    anchor.let_go(held)
+    anchor.release_object(held)
     del held
     gc.collect()
     assert anchor.get() is None

@@ -194,18 +194,18 @@ async def test_a_callback_that_raises_counts_as_a_task_that_died(
 
     def begin(callbacks: Callbacks, way: str) -> None:
         match way:
-            case "soon":
-                callbacks.soon(bug)
-            case "at":
-                callbacks.at(loop.time(), bug)
-            case "later":
-                callbacks.later(0, bug)
-            case "in_thread":
-                callbacks.in_thread(int, then=bug)
-            case "guard":
-                callbacks.guard(bug)()
+            case "call_soon":
+                callbacks.call_soon(bug)
+            case "call_at":
+                callbacks.call_at(loop.time(), bug)
+            case "call_later":
+                callbacks.call_later(0, bug)
+            case "call_in_thread":
+                callbacks.call_in_thread(int, then=bug)
+            case "guard_function":
+                callbacks.guard_function(bug)()
 
-    for way in ("soon", "at", "later", "in_thread", "guard"):
+    for way in ("call_soon", "call_at", "call_later", "call_in_thread", "guard_function"):
         supervisor = Supervisor("test")
         await supervisor.start()
         failed = asyncio.Event()

@@ -80,7 +80,7 @@ async def test_unrequested_topics_are_dropped_when_a_response_has_very_many(
         assert not client.metadata.topics
         found = await client.updater.refresh(["t0000007", "missing"], timeout=60)
         assert list(found.topics) == ["t0000007"]
-        assert found.leader("t0000007", 0) == 1
+        assert found.find_leader("t0000007", 0) == 1
     assert max(times) < LIMIT_S
 
 
@@ -113,7 +113,7 @@ async def test_a_response_is_used_when_its_decoding_outlasts_the_request_timeout
     monkeypatch.setattr(connections.threads, "run", run_slowly)
     client = await open_client(request_timeout_ms=1000, default_api_timeout_ms=60_000)
     found = await client.updater.refresh(["t0000007"], timeout=60)
-    assert found.leader("t0000007", 0) == 1
+    assert found.find_leader("t0000007", 0) == 1
     assert broker.opened == 1
     assert broker.count(ApiKey.METADATA) == 2
 
@@ -186,7 +186,7 @@ async def test_updates_wait_when_a_merge_was_restarted_too_often(
 
     monkeypatch.setattr(updater.threads, "run", run_and_hint)
     found = await client.updater.refresh(timeout=60)
-    assert found.leader_epoch("t0000003", 0) == 1 + updater.TRIES + 1
+    assert found.find_leader_epoch("t0000003", 0) == 1 + updater.TRIES + 1
 
 
 @pytest.mark.parametrize("version", range(14))

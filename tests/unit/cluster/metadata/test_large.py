@@ -100,8 +100,8 @@ async def test_updates_during_a_merge_are_kept(
 
     monkeypatch.setattr(updater, "merged", merged)
     found = await client.updater.refresh(timeout=60)
-    assert found.leader_epoch("t0", 17) == 9
-    assert found.leader_epoch("t0", 18) == 7
+    assert found.find_leader_epoch("t0", 17) == 9
+    assert found.find_leader_epoch("t0", 18) == 7
 
 
 async def test_a_malformed_metadata_response_closes_the_connection(
@@ -115,4 +115,4 @@ async def test_a_malformed_metadata_response_closes_the_connection(
     assert isinstance(client.updater.last_error, KafkaError)
     assert isinstance(client.updater.last_error.__cause__, ProtocolError)
     serve(broker, 1, 5_000)
-    assert (await refreshed).leader("t0", 17) == 1
+    assert (await refreshed).find_leader("t0", 17) == 1

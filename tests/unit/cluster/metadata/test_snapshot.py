@@ -70,19 +70,19 @@ def test_the_first_response_makes_a_snapshot() -> None:
     assert snapshot.cluster_id == "c"
     assert snapshot.brokers[2] == BrokerInfo(2, "b2", 9092)
     assert [info.index for info in snapshot.topics["orders"].partitions] == [0, 1]
-    assert snapshot.leader("orders", 1) == 2
-    assert snapshot.leader_epoch("orders", 1) == 7
+    assert snapshot.find_leader("orders", 1) == 2
+    assert snapshot.find_leader_epoch("orders", 1) == 7
     assert snapshot.names == {ONE: "orders"}
     assert snapshot.version == 1
 
 
 def test_missing_topics_and_partitions_have_no_leader() -> None:
     snapshot = known(topic())
-    assert snapshot.topic("other") is None
-    assert snapshot.leader("orders", 1) == -1
-    assert snapshot.leader("orders", -1) == -1
-    assert snapshot.leader("other", 0) == -1
-    assert snapshot.leader_epoch("other", 0) == -1
+    assert snapshot.find_topic("other") is None
+    assert snapshot.find_leader("orders", 1) == -1
+    assert snapshot.find_leader("orders", -1) == -1
+    assert snapshot.find_leader("other", 0) == -1
+    assert snapshot.find_leader_epoch("other", 0) == -1
 
 
 def test_an_equal_response_returns_the_same_snapshot() -> None:
@@ -101,14 +101,14 @@ def test_a_response_without_brokers_changes_nothing() -> None:
 def test_an_older_epoch_does_not_replace_a_newer_one() -> None:
     snapshot = known(topic(partitions=[(0, 1, 5), (1, 1, 5)]))
     after = merged(snapshot, answer(topic(partitions=[(0, 2, 4), (1, 2, 6)])), complete=False)
-    assert (after.leader("orders", 0), after.leader_epoch("orders", 0)) == (1, 5)
-    assert (after.leader("orders", 1), after.leader_epoch("orders", 1)) == (2, 6)
+    assert (after.find_leader("orders", 0), after.find_leader_epoch("orders", 0)) == (1, 5)
+    assert (after.find_leader("orders", 1), after.find_leader_epoch("orders", 1)) == (2, 6)
 
 
 def test_the_last_response_counts_without_epochs() -> None:
     snapshot = known(topic(partitions=[(0, 1, -1)]))
     after = merged(snapshot, answer(topic(partitions=[(0, 2, -1)])), complete=False)
-    assert after.leader("orders", 0) == 2
+    assert after.find_leader("orders", 0) == 2
 
 
 @pytest.mark.fault(24)
@@ -116,7 +116,7 @@ def test_a_different_topic_id_is_a_different_topic() -> None:
     snapshot = known(topic(partitions=[(0, 1, 5), (1, 1, 5)]))
     again = topic(partitions=[(0, 2, 0)], topic_id=OTHER)
     after = merged(snapshot, answer(again), complete=False)
-    assert after.leader_epoch("orders", 0) == 0
+    assert after.find_leader_epoch("orders", 0) == 0
     assert len(after.topics["orders"].partitions) == 1
     assert after.names == {OTHER: "orders"}
 
@@ -125,8 +125,8 @@ def test_a_different_topic_id_is_a_different_topic() -> None:
 def test_missing_and_repeated_partitions_are_tolerated() -> None:
     snapshot = known(topic(partitions=[(0, 1, 5), (1, 2, 5)]))
     after = merged(snapshot, answer(topic(partitions=[(1, 3, 6), (1, 1, 4)])), complete=False)
-    assert after.leader("orders", 0) == 1
-    assert after.leader("orders", 1) == 3
+    assert after.find_leader("orders", 0) == 1
+    assert after.find_leader("orders", 1) == 3
 
 
 @pytest.mark.fault(20)
@@ -147,7 +147,7 @@ def test_an_error_keeps_the_known_partitions() -> None:
     failed = topic(partitions=(), error=3, topic_id=uuid.UUID(int=0))
     after = merged(snapshot, answer(failed), complete=False)
     assert after.topics["orders"].error == 3
-    assert after.leader("orders", 0) == 1
+    assert after.find_leader("orders", 0) == 1
     healed = merged(after, answer(topic()), complete=False)
     assert healed.topics == snapshot.topics
 
@@ -169,14 +169,14 @@ def test_a_topic_may_be_requested_by_id_only() -> None:
     snapshot = known(topic())
     entry = topic(partitions=[(0, 3, 9)])
     entry.name = None
-    assert merged(snapshot, answer(entry), complete=False).leader("orders", 0) == 3
+    assert merged(snapshot, answer(entry), complete=False).find_leader("orders", 0) == 3
 
 
 def test_a_leader_hint_is_used_if_it_is_newer_and_has_an_address() -> None:
     snapshot = known(topic())
     after = hinted(snapshot, "orders", 0, 2, 6)
-    assert (after.leader("orders", 0), after.leader_epoch("orders", 0)) == (2, 6)
-    assert snapshot.leader("orders", 0) == 1
+    assert (after.find_leader("orders", 0), after.find_leader_epoch("orders", 0)) == (2, 6)
+    assert snapshot.find_leader("orders", 0) == 1
     assert hinted(snapshot, "orders", 0, 2, 5) is snapshot
     assert hinted(snapshot, "orders", 0, 2, -1) is snapshot
     assert hinted(snapshot, "orders", 1, 2, 6) is snapshot
@@ -202,7 +202,9 @@ def test_epochs_never_go_back(answers: list[list[tuple[int, int, int]]]) -> None
         before = snapshot
         snapshot = merged(snapshot, answer(topic(partitions=partitions)), complete=False)
         for index in range(4):
-            assert snapshot.leader_epoch("orders", index) >= before.leader_epoch("orders", index)
+            assert snapshot.find_leader_epoch("orders", index) >= before.find_leader_epoch(
+                "orders", index
+            )
 
 
 def test_rack_of_a_broker_is_kept_when_another_api_names_the_same_address() -> None:
@@ -229,15 +231,20 @@ def test_partition_lacks_only_when_its_topic_says_so() -> None:
         topic("gone", partitions=(), error=3, topic_id=uuid.UUID(int=0)),
         topic("denied", partitions=(), error=29, topic_id=uuid.UUID(int=0)),
     )
-    assert [snapshot.lacks("orders", index) for index in range(4)] == [False, False, True, True]
-    assert snapshot.lacks("gone", 0)
-    assert not snapshot.lacks("denied", 0), "it is not known how many partitions it has"
-    assert not snapshot.lacks("unknown", 0)
+    assert [snapshot.lacks_partition("orders", index) for index in range(4)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert snapshot.lacks_partition("gone", 0)
+    assert not snapshot.lacks_partition("denied", 0), "it is not known how many partitions it has"
+    assert not snapshot.lacks_partition("unknown", 0)
     names = ("orders", "gone", "denied", "unknown")
-    assert [snapshot.exists(name) for name in names] == [True, False, True, False]
-    assert snapshot.partition("orders", 2) is None
-    assert snapshot.partition("orders", -1) is None
-    found = snapshot.partition("orders", 1)
+    assert [snapshot.has_topic(name) for name in names] == [True, False, True, False]
+    assert snapshot.find_partition("orders", 2) is None
+    assert snapshot.find_partition("orders", -1) is None
+    found = snapshot.find_partition("orders", 1)
     assert found is not None
     assert (found.index, found.leader, found.leader_epoch) == (1, 1, 5)
 
@@ -283,7 +290,7 @@ def test_cluster_id_is_kept_when_a_response_has_none() -> None:
     unnamed.cluster_id = None
     after = merged(snapshot, unnamed, complete=True)
     assert after.cluster_id == "c"
-    assert after.leader("orders", 0) == 2
+    assert after.find_leader("orders", 0) == 2
     assert after.version == snapshot.version + 1
 
 
@@ -294,4 +301,4 @@ def test_former_topics_are_dropped_when_the_cluster_has_another_id() -> None:
     after = merged(snapshot, elsewhere, complete=False)
     assert after.cluster_id == "d"
     assert set(after.topics) == {"orders"}
-    assert after.leader_epoch("orders", 0) == 1, "epochs of another cluster are not compared"
+    assert after.find_leader_epoch("orders", 0) == 1, "epochs of another cluster are not compared"

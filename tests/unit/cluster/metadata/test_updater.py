@@ -112,7 +112,7 @@ async def test_a_refresh_returns_the_requested_topics(cluster: Cluster, make: Ma
     cluster.leaders["orders"] = 1
     updater = await make()
     snapshot = await updater.refresh(["orders"], timeout=5)
-    assert snapshot.leader("orders", 0) == 1
+    assert snapshot.find_leader("orders", 0) == 1
     assert snapshot is updater.snapshot
     assert cluster.asked == [["orders"]]
 
@@ -170,10 +170,12 @@ async def test_a_change_is_reported_once(cluster: Cluster, make: Make) -> None:
     cluster.leaders["orders"] = 1
     updater = await make()
     seen: list[tuple[ClusterMetadata, ClusterMetadata]] = []
-    end = updater.subscribe(lambda old, new: seen.append((old, new)))
+    end = updater.add_listener(lambda old, new: seen.append((old, new)))
     await updater.refresh(["orders"], timeout=5)
     await updater.refresh(["orders"], timeout=5)
-    assert [(old.leader("orders", 0), new.leader("orders", 0)) for old, new in seen] == [(-1, 1)]
+    assert [(old.find_leader("orders", 0), new.find_leader("orders", 0)) for old, new in seen] == [
+        (-1, 1)
+    ]
     end()
     end()
     cluster.leaders["orders"], cluster.epoch = 2, 2
@@ -186,7 +188,7 @@ async def test_a_leader_hint_is_reported(cluster: Cluster, make: Make) -> None:
     updater = await make()
     await updater.refresh(["orders"], timeout=5)
     seen: list[int] = []
-    updater.subscribe(lambda old, new: seen.append(new.leader_epoch("orders", 0)))
+    updater.add_listener(lambda old, new: seen.append(new.find_leader_epoch("orders", 0)))
     assert updater.apply_hint("orders", 0, 1, 7)
     assert not updater.apply_hint("orders", 0, 1, 7)
     assert seen == [7]
@@ -319,12 +321,12 @@ async def test_topics_requested_at_different_times_are_refreshed_together(
     for _ in range(10):
         async with asyncio.timeout(5):
             snapshot = await updater.refresh(["there", "missing"], timeout=5)
-        assert snapshot.leader("there", 0) == 1
-        assert snapshot.lacks("missing", 0)
-        assert not snapshot.lacks("there", 0)
-        assert snapshot.lacks("there", 1)
-        assert not snapshot.lacks("never asked for", 0)
-    assert (await updater.refresh([], timeout=5)).leader("there", 0) == 1
+        assert snapshot.find_leader("there", 0) == 1
+        assert snapshot.lacks_partition("missing", 0)
+        assert not snapshot.lacks_partition("there", 0)
+        assert snapshot.lacks_partition("there", 1)
+        assert not snapshot.lacks_partition("never asked for", 0)
+    assert (await updater.refresh([], timeout=5)).find_leader("there", 0) == 1
 
 
 @pytest.mark.parametrize("topics", [["orders"], None])

@@ -196,7 +196,7 @@ def test_cause_to_a_target_is_the_refusal_of_any_of_its_calls() -> None:
     found = calls.find_cause(GROUP)
     assert isinstance(found, NotCoordinatorError)
     assert found.__traceback__ is None
-    calls.remove(refused)
+    calls.remove_call(refused)
     assert calls.find_cause(GROUP) is lost
 
 

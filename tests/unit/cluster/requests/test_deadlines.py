@@ -66,7 +66,7 @@ def test_the_deadline_of_a_call_does_not_close_the_connection() -> None:
         async with world.client() as client:
             with world.cluster.delay(LIST, 60, times=1), pytest.raises(ApiTimeoutError):
                 await client.request(ListGroupsRequest(), AnyBroker(), timeout=0.5)
-            assert client.cluster.connected(1, Purpose.CONTROL) is not None
+            assert client.cluster.find_connection(1, Purpose.CONTROL) is not None
 
     simulate(scenario)
 
@@ -94,7 +94,7 @@ def test_a_call_for_a_missing_broker_ends_by_its_deadline() -> None:
 
 def connected(client: Client) -> int:
     """Return the id of the broker to which the client has connected first."""
-    (broker,) = [n for n in (1, 2) if client.cluster.connected(n, Purpose.CONTROL)]
+    (broker,) = [n for n in (1, 2) if client.cluster.find_connection(n, Purpose.CONTROL)]
     return broker
 
 
@@ -107,7 +107,7 @@ def test_a_hanging_broker_does_not_delay_metadata() -> None:
             assert HANGING_S <= world.now - began < PATIENCE_S + 1
             asked = [request.broker for request in world.requests(ApiKey.METADATA, since=began)]
             assert asked == [hanging, 3 - hanging]
-            still = client.cluster.connected(hanging, Purpose.CONTROL)
+            still = client.cluster.find_connection(hanging, Purpose.CONTROL)
             assert still is not None, "the broker may still respond"
 
     simulate(scenario, brokers=2)
@@ -123,7 +123,7 @@ def test_a_hanging_broker_does_not_delay_a_coordinator_lookup() -> None:
             assert HANGING_S <= world.now - began < PATIENCE_S + 1
             asked = [request.broker for request in world.requests(ApiKey.FIND_COORDINATOR)]
             assert asked == [hanging, 3 - hanging]
-            still = client.cluster.connected(hanging, Purpose.CONTROL)
+            still = client.cluster.find_connection(hanging, Purpose.CONTROL)
             assert still is not None, "the broker may still respond"
 
     simulate(scenario, brokers=2)

@@ -136,10 +136,10 @@ def test_results_are_missing_only_without_a_value_and_an_error() -> None:
 def test_failed_item_has_its_error_instead_of_its_value() -> None:
     results: ItemResults[str, int] = ItemResults()
     denied = TopicAuthorizationError()
-    results.put("a", None, 1)
-    results.put("b", None, 2)
-    results.fail("a", denied)
-    results.fail("c", denied)
+    results.put_item("a", None, 1)
+    results.put_item("b", None, 2)
+    results.fail_item("a", denied)
+    results.fail_item("c", denied)
     assert (results.found_values, results.errors) == ({"b": 2}, {"a": denied, "c": denied})
 
 
@@ -168,7 +168,7 @@ def test_refusals_of_items_are_logged_when_they_last_a_second(
             counts.append(len(caplog.records))
             return {"b": refused} if len(counts) <= logged_after else {}
 
-        await items.run(ask, refresh=lambda item, error: True)
+        await items.request_items(ask, refresh=lambda item, error: True)
 
     simulate(scenario)
     assert counts == [0] * logged_after + [1]

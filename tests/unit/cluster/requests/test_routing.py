@@ -69,13 +69,13 @@ def test_lookups_wait_longer_while_no_broker_responds() -> None:
             async def waited() -> float:
                 began = world.now
                 with pytest.raises(ApiTimeoutError, match=r"no response within \d+\.\d s"):
-                    await locator.locate("group", "g")
+                    await locator.locate_coordinator("group", "g")
                 return world.now - began
 
             waits = [await waited() for _ in range(5)]
             assert waits == pytest.approx([3.0, 6.0, 12.0, 24.0, 30.0])
             brokers.silent = False
-            await locator.locate("group", "g")
+            await locator.locate_coordinator("group", "g")
             locator.forget_coordinator("group", "g")
             brokers.silent = True
             assert await waited() == pytest.approx(3.0), "a response ends the silence"
@@ -97,7 +97,9 @@ async def test_lookup_passes_a_bug_to_the_tasks_that_share_it(sharing: int) -> N
             raise ZeroDivisionError
 
     locator = CoordinatorLocator(cast(Any, Faulty()))
-    calls = [asyncio.ensure_future(locator.locate("group", "g")) for _ in range(1 + sharing)]
+    calls = [
+        asyncio.ensure_future(locator.locate_coordinator("group", "g")) for _ in range(1 + sharing)
+    ]
     await asyncio.sleep(0)
     gate.set()
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
@@ -113,13 +115,13 @@ def test_forget_drops_a_coordinator_only_when_it_is_the_given_broker() -> None:
         async with world.client() as client:
             cluster = LookupCluster(client.cluster)
             locator = CoordinatorLocator(cast(Any, cluster))
-            node_id = await locator.locate("group", "g")
+            node_id = await locator.locate_coordinator("group", "g")
             assert [broker.node_id for broker in cluster.learned] == [node_id]
             locator.forget_coordinator("group", "g", node_id + 1)
             assert locator.find_cached("group", "g") == node_id
             locator.forget_coordinator("group", "g", node_id)
             assert locator.find_cached("group", "g") is None
-            await locator.locate_many("group", ["a", "b"])
+            await locator.locate_coordinators("group", ["a", "b"])
             locator.forget_all()
             assert [locator.find_cached("group", key) for key in "ab"] == [None, None]
 
@@ -133,16 +135,16 @@ def test_timeout_of_a_lookup_has_the_last_refusal_of_its_key_as_its_cause() -> N
             locator = CoordinatorLocator(cast(Any, brokers))
             keys = [f"g-{number}" for number in range(102)]
             with world.cluster.fail(ApiKey.FIND_COORDINATOR, CoordinatorNotAvailableError):
-                found = await locator.locate_many("group", keys[:100])
+                found = await locator.locate_coordinators("group", keys[:100])
                 assert {type(each) for each in found.values()} == {CoordinatorNotAvailableError}
-                await locator.locate_many("group", [keys[0]])  # The newest refusal now.
-                await locator.locate_many("group", keys[100:])
-            await locator.locate_many("group", [keys[3]])
+                await locator.locate_coordinators("group", [keys[0]])  # The newest refusal now.
+                await locator.locate_coordinators("group", keys[100:])
+            await locator.locate_coordinators("group", [keys[3]])
             locator.forget_coordinator("group", keys[3])
             brokers.silent = True
 
             async def cause_of(*keys: str) -> BaseException | None:
-                found = (await locator.locate_many("group", keys))[keys[0]]
+                found = (await locator.locate_coordinators("group", keys))[keys[0]]
                 assert isinstance(found, ApiTimeoutError)
                 assert found.api == "FindCoordinator"
                 return found.__cause__
@@ -176,7 +178,7 @@ def test_refusals_of_a_lookup_are_logged_at_once_unless_they_usually_end(
                     world.cluster.fail(ApiKey.FIND_COORDINATOR, error),
                     pytest.raises(error),
                 ):
-                    await locator.locate("group", "g")
+                    await locator.locate_coordinator("group", "g")
 
             for pause_s, logged in [(0.0, False), (0.9, False), (0.2, True)]:
                 await asyncio.sleep(pause_s)
@@ -184,13 +186,15 @@ def test_refusals_of_a_lookup_are_logged_at_once_unless_they_usually_end(
                 assert lines() == ["COORDINATOR_NOT_AVAILABLE"] * logged, pause_s
             await refused(GroupAuthorizationError)
             assert lines() == ["GROUP_AUTHORIZATION_FAILED"]
-            await locator.locate("group", "g")
+            await locator.locate_coordinator("group", "g")
             locator.forget_all()
             await asyncio.sleep(40.0)  # Until a line like the first one is logged again.
             await refused(CoordinatorNotAvailableError)
             assert not lines(), "the success has ended the refusals before"
             with world.cluster.fail(ApiKey.FIND_COORDINATOR, CoordinatorNotAvailableError):
-                await locator.locate_many("group", [f"other-{number}" for number in range(100)])
+                await locator.locate_coordinators(
+                    "group", [f"other-{number}" for number in range(100)]
+                )
             await asyncio.sleep(40.0)
             await refused(CoordinatorNotAvailableError)
             assert not lines(), "only the refusals of so many lookups are kept"
@@ -213,17 +217,17 @@ def test_key_that_is_missing_in_a_response_is_looked_up_again_later(code: int) -
             brokers = LookupCluster(client.cluster)
             locator = CoordinatorLocator(cast(Any, brokers))
             with world.cluster.alter(ApiKey.FIND_COORDINATOR, renamed):
-                found = await locator.locate_many("group", ["a", "b"])
+                found = await locator.locate_coordinators("group", ["a", "b"])
             assert isinstance(found["b"], RefreshRetriableError)
             cached = [locator.find_cached("group", key) is not None for key in "abc"]
             assert cached == [True, False, False]
             assert len(brokers.learned) == 1
-            await locator.locate("group", "b")
-            await locator.locate("group", "a")
+            await locator.locate_coordinator("group", "b")
+            await locator.locate_coordinator("group", "a")
             assert len(world.requests(ApiKey.FIND_COORDINATOR)) == 2
             brokers.silent = True
             with pytest.raises(ApiTimeoutError) as caught:
-                await locator.locate("group", "c")
+                await locator.locate_coordinator("group", "c")
             assert caught.value.__cause__ is None
 
     simulate(scenario)
@@ -233,13 +237,17 @@ def test_lookup_that_is_shared_is_repeated_after_the_first_caller_was_cancelled(
     async def scenario(world: World) -> None:
         async with world.client() as client:
             locator = CoordinatorLocator(client.cluster)
-            first, second = (asyncio.ensure_future(locator.locate("group", "g")) for _ in range(2))
+            first, second = (
+                asyncio.ensure_future(locator.locate_coordinator("group", "g")) for _ in range(2)
+            )
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             first.cancel()
             with pytest.raises(RefreshRetriableError, match="returned no coordinator"):
                 await second
-            assert await locator.locate("group", "g") == locator.find_cached("group", "g")
+            assert await locator.locate_coordinator("group", "g") == locator.find_cached(
+                "group", "g"
+            )
 
     simulate(scenario)
 
@@ -268,8 +276,8 @@ async def test_several_keys_share_a_request_from_version_4_on(
         client = ClusterClient(ClientConfig(bootstrap_servers=broker.address))
         await client.start()
         try:
-            found = await client.coordinators.locate_many("transaction", ["a", "b"])
-            again = await client.coordinators.locate("group", "a")
+            found = await client.coordinators.locate_coordinators("transaction", ["a", "b"])
+            again = await client.coordinators.locate_coordinator("group", "a")
         finally:
             await client.close()
     assert found == dict.fromkeys("ab", BrokerInfo(node_id, host, port))
