@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -26,6 +27,17 @@ class Clock(Protocol):
     def time_ms(self) -> int:
         """Return milliseconds since the epoch."""
         ...
+
+
+def get_loop_clock() -> Callable[[], float]:
+    """Return a function that returns the running loop's time, in seconds.
+
+    For asyncio's own loops it is `time.monotonic`, which `loop.time()` calls. That saves a call in
+    Python where time is read for each batch.
+    """
+    clock = asyncio.get_running_loop().time
+    own = getattr(clock, "__func__", None) is asyncio.BaseEventLoop.time
+    return time.monotonic if own else clock
 
 
 class SystemClock:

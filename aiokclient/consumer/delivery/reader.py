@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
+from aiokclient.clock import get_loop_clock
 from aiokclient.consumer.delivery.deserialize import RawRecord
 from aiokclient.consumer.delivery.read_lock import Cursor
 from aiokclient.consumer.delivery.stall_watch import StallWatch
@@ -68,6 +69,8 @@ class EndOffsets:
         self._to_hold: list[PartitionState] = []
         self._current = False
         self._cursor: weakref.ref[Any] | None = None
+        self.are_set = False
+        """Whether an iteration has end offsets, whose iterator may be garbage by now."""
         self._lookup = anyio.CancelScope()
         self._replacements = 0
         """The number of times that logs of partitions were replaced by others."""
@@ -115,7 +118,7 @@ class EndOffsets:
 
         End offsets of partitions that are assigned later are added to the same mapping.
         """
-        self._cursor = weakref.ref(cursor)
+        self._cursor, self.are_set = weakref.ref(cursor), True
         self._ends, self._offsets = ends, {}
         self._valid_after = self._replacements
         self._adopt()
@@ -149,7 +152,7 @@ class EndOffsets:
 
     def outlived_by(self, cursor: Cursor | None) -> bool:
         """Return whether there are end offsets of an iteration other than `cursor`."""
-        return self._cursor is not None and not self.belong_to(cursor)
+        return self.are_set and not self.belong_to(cursor)
 
     def belong_to(self, cursor: Cursor | None) -> bool:
         """Return whether there are end offsets of this iteration."""
@@ -201,7 +204,7 @@ class EndOffsets:
     def clear(self) -> None:
         """Remove the end offsets, and stop withholding partitions."""
         held = [state for state in self._offsets if state.is_at_end]
-        self._cursor, self._ends, self._offsets = None, {}, {}
+        self._cursor, self.are_set, self._ends, self._offsets = None, False, {}, {}
         self._open, self._to_hold = set(), []
         self._subscription.withhold_at_end(held, False)
 
@@ -230,7 +233,7 @@ class Reader:
         self._stalls = stalls
         self.waiting_since: float | None = None
         """The first wait since records were delivered, or None if nothing has waited since."""
-        self._time = asyncio.get_running_loop().time
+        self._time = get_loop_clock()
         self._chunks: deque[Chunk] = deque()
         self._exposed: Chunk | None = None
         self._failed = self._woken = False
@@ -332,8 +335,9 @@ class Reader:
 
     def _take_back(self) -> None:
         self.settle()
-        self._exposed = None
-        self.read_lock.interrupt()
+        chunk, self._exposed = self._exposed, None
+        if chunk is not None and chunk.delivered < len(chunk.records):
+            self.read_lock.interrupt()  # The iteration must not take the rest without a request.
 
     def _begin_asking(
         self, cursor: Cursor | None, *, tracking: bool = False, keeps: bool = False
@@ -344,9 +348,10 @@ class Reader:
         """
         if self._group is not None:
             self._group.on_records_requested()
-        self._take_back()
+        if self._exposed is not None:
+            self._take_back()
         self.in_progress.ask(tracking=tracking, keeps=keeps)
-        if self.ends.outlived_by(cursor):
+        if self.ends.are_set and self.ends.outlived_by(cursor):
             self._end_limits()
 
     async def yield_to_loop(self) -> None:
@@ -420,12 +425,14 @@ class Reader:
         if chunk.damage is not None:
             self._on_damage(chunk.state, chunk.damage)
             return
-        self._move_position(chunk, out=chunk.error is not None)
+        if not chunk.delivered:  # Otherwise, its last record has moved the position.
+            self._move_position(chunk, out=chunk.error is not None)
         fetch = chunk.fetch
-        if fetch.is_read and chunk.next_offset >= fetch.next_offset:
+        if chunk.next_offset >= fetch.next_offset and fetch.is_read:
             self._buffer.remove(fetch)
             self._fresh = True
-        self.ends.on_move(chunk.state)
+        if self.ends.are_set:
+            self.ends.on_move(chunk.state)
         if chunk.error is not None:
             raise chunk.error
 
@@ -490,10 +497,13 @@ class Reader:
             deadline = self._time() + timeout
             until: float | None = None
             await self.yield_to_loop()
-            while not (self.stopped or self._is_at_end(cursor)):
-                if self.ends.are_outdated(cursor):
-                    await self._update_ends(cursor)
-                    continue
+            while not self.stopped:
+                if self.ends.are_set:
+                    if self.ends.are_outdated(cursor):
+                        await self._update_ends(cursor)
+                        continue
+                    if self._is_at_end(cursor):
+                        break
                 count, more = self._gather_chunks(max_records, max_bytes, by_partition)
                 more = more and not self._has_records_to_end(cursor, by_partition)
                 now = self._time()
@@ -582,10 +592,13 @@ class Reader:
         with self.read_lock.enter(cursor):
             self._begin_asking(cursor, tracking=max_outstanding is not None)
             await self.yield_to_loop()
-            while not (self.stopped or self._is_at_end(cursor)):
-                if self.ends.are_outdated(cursor):
-                    await self._update_ends(cursor)
-                    continue
+            while not self.stopped:
+                if self.ends.are_set:
+                    if self.ends.are_outdated(cursor):
+                        await self._update_ends(cursor)
+                        continue
+                    if self._is_at_end(cursor):
+                        break
                 chunk = self._get_front()
                 if chunk is not None and (
                     max_outstanding is None or self.in_progress.has_room(max_outstanding)

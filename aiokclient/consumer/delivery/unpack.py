@@ -295,7 +295,8 @@ class Unpacker:
             chunk = self._deserialize_records(fetch, decoded)
         else:
             chunk = Chunk(fetch, decoded.records, decoded.next_offset, decoded.epoch, raw=decoded)
-        self._cut_at_limit(chunk)
+        if self._limits:
+            self._cut_at_limit(chunk)
         return chunk
 
     def _decode_batches(self, fetch: PartitionFetch) -> Decoded | None:

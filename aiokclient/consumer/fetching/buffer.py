@@ -159,7 +159,7 @@ class PartitionFetch:
         self.visible = visible
         self.first = self.offset = offset
         self.next_offset = batches[-1].next_offset if batches else offset
-        self.size = sum(batch.size for batch in batches)
+        self.size = sum([batch.size for batch in batches])
         self.slot = slot
         self.index = 0
         self.damage = damage
@@ -318,7 +318,7 @@ class FetchBuffer:
     def get_next(self) -> PartitionFetch | None:
         """Return the first part that has something left to unpack."""
         for fetch in self._queue:
-            if not fetch.is_unpacked:
+            if fetch.index < len(fetch.batches) or not fetch.is_unpacked:
                 return fetch
         return None
 

@@ -497,15 +497,16 @@ class PartitionState:
 
         `epoch_known` says whether `position_epoch` is also the epoch of the record before `offset`.
         """
-        self.processed = min(offset, self.consumed)
+        self.processed = min(offset, self.consumed if self.outstanding else self.position)
         if epoch_known:
             self.processed_epoch = self.position_epoch
 
     def mark_all_processed(self) -> None:
         """Count all delivered records as processed, except for outstanding ones."""
-        self.processed = self.consumed
-        if not self.outstanding:
-            self.processed_epoch = self.position_epoch
+        if self.outstanding:
+            self.processed = self.consumed
+        else:
+            self.processed, self.processed_epoch = self.position, self.position_epoch
 
     def track_record(self, record: Any, time: float) -> None:
         """Record that `tracked` has delivered a record."""

@@ -212,7 +212,8 @@ class SubscriptionState:
         """Apply pending changes; to be called before records are delivered."""
         if self.grouped:
             self.withhold_unconfirmed()
-        self.report_now()
+        if self._pending:
+            self.report_now()
 
     # -- what is read
 
