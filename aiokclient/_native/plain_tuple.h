@@ -91,19 +91,4 @@ aiok_plain_tuple(AiokTuples *spares, PyTypeObject *type, PyObject *topic, PyObje
     return made;
 }
 
-/* Appends an item to a list. Takes over the reference to the item, also if it fails. */
-static inline int
-aiok_append(PyObject *list, PyObject *item)
-{
-    Py_ssize_t size = PyList_GET_SIZE(list);
-    if (((PyListObject *)list)->allocated > size) {
-        PyList_SET_ITEM(list, size, item);
-        Py_SET_SIZE(list, size + 1);
-        return 0;
-    }
-    int failed = PyList_Append(list, item);
-    Py_DECREF(item);
-    return failed;
-}
-
 #endif

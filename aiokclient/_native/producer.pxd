@@ -92,7 +92,8 @@ cdef class DeliveryBatch(Owner):
     cdef public object _hooks
     cdef public object _forwards
     cdef public object _retrieved
-    # The serial number of the last `DeliveryRuns` with this batch, and the batch's index in it.
+    # The serial number of the last `DeliveryRuns` or `OutcomeRuns` with this batch, and the
+    # batch's index in it.
     cdef uint64_t asker
     cdef Py_ssize_t number
     # Raise WrongLoopError or WrongThreadError for a caller in another loop or thread.
@@ -143,9 +144,6 @@ cdef DeliveryBatch locate(DeliveryBatch batch, Py_ssize_t *index)
 # Return the RecordMetadata of a written record that was sent with `timestamp`, as a new reference.
 cdef PyObject *metadata(DeliveryBatch batch, Py_ssize_t index, int64_t timestamp) except NULL
 
-# Do the same as `metadata`, for a timestamp that is a Python object.
-cdef PyObject *metadata_at(DeliveryBatch batch, Py_ssize_t index, PyObject *time) except NULL
-
 # Return the object, and take over the caller's reference to it.
 cdef object owned(PyObject *made)
 
@@ -191,3 +189,27 @@ cdef class DeliveryRuns:
     ) except -1
     # Append one record, which may continue the last run.
     cdef int put_one(self, DeliveryBatch batch, Py_ssize_t index, int64_t timestamp) except -1
+
+
+cdef struct OutcomeRun:
+    # Outcomes of consecutive records: up to index `end` in the sequence. `number` is the index of
+    # topic and partition, or of the error, in `_sources`. An error has no other fields.
+    Py_ssize_t end
+    Py_ssize_t number
+    int64_t offset
+    int64_t timestamp
+    long long answer
+
+
+cdef class OutcomeRuns:
+    cdef OutcomeRun *_runs
+    cdef Py_ssize_t _count
+    cdef Py_ssize_t _room
+    cdef uint64_t _serial
+    cdef list _sources
+    cdef int put_written(
+        self, DeliveryBatch batch, Py_ssize_t index, Py_ssize_t count, int64_t timestamp
+    ) except -1
+    cdef int put_failed(self, object error, Py_ssize_t count) except -1
+    # Append a run of `count` records, whose other fields the caller sets.
+    cdef OutcomeRun *new_run(self, Py_ssize_t count) except NULL

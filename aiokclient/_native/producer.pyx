@@ -21,6 +21,7 @@ __all__ = [
     "DeliveryBatch",
     "DeliveryRuns",
     "Gathering",
+    "OutcomeRuns",
     "QueueState",
     "SendPath",
     "TopicState",

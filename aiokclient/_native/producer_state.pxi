@@ -277,21 +277,13 @@ cdef DeliveryBatch locate(DeliveryBatch batch, Py_ssize_t *index):
 cdef PyObject *metadata(
     DeliveryBatch batch, Py_ssize_t index, int64_t timestamp
 ) except NULL:
-    cdef PyObject *time = _new_long(batch.append_time if batch.append_time >= 0 else timestamp)
-    try:
-        return metadata_at(batch, index, time)
-    finally:
-        _decref(time)
-
-
-cdef PyObject *metadata_at(DeliveryBatch batch, Py_ssize_t index, PyObject *time) except NULL:
     return aiok_plain_tuple(
         metadata_spares,
         <PyTypeObject *>METADATA,
         <PyObject *>batch.topic,
         <PyObject *>batch.partition,
         _new_long(batch.base_offset + index if batch.base_offset >= 0 else -1),
-        _new_ref(time),
+        _new_long(batch.append_time if batch.append_time >= 0 else timestamp),
         aiok_answer(batch.append_time, batch.log_start),
     )
 

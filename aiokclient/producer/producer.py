@@ -330,20 +330,25 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
     @overload
     async def gather(
         self, deliveries: Iterable[Delivery], return_exceptions: Literal[False] = False
-    ) -> list[RecordMetadata]: ...
+    ) -> Sequence[RecordMetadata]: ...
     @overload
     async def gather(
         self, deliveries: Iterable[Delivery], return_exceptions: bool
-    ) -> list[RecordMetadata | KafkaError]: ...
+    ) -> Sequence[RecordMetadata | KafkaError]: ...
     async def gather(
         self, deliveries: Iterable[Delivery], return_exceptions: bool = False
-    ) -> list[Any]:
+    ) -> Sequence[Any]:
         """Wait for many deliveries, and return their outcomes in order.
 
         Raises the first failure in that order. With `return_exceptions`, it returns failures among
         the results instead. Either way, all failures count as retrieved. While it collects the
         outcomes, it yields to the event loop every few milliseconds. Cancelling it does not cancel
         the sends.
+
+        The results are a sequence that cannot be changed and is no list. It makes each
+        `RecordMetadata` when it is read, and keeps no record in memory. It equals a list of the
+        same outcomes; a slice, a copy, a pickle, and a sum with a list are lists. Write
+        `list(results)` for a list, for example to sort it in place or to encode it as JSON.
         """
         self._check_loop()
         try:

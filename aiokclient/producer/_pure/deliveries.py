@@ -1,4 +1,4 @@
-"""The deliveries of many records, and waiting for many at a time.
+"""The deliveries and the outcomes of many records, and waiting for many at a time.
 
 `gather` waits once for each batch, not for each record.
 """
@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 from aiokclient.background import SLICE_S
 from aiokclient.clock import Clock
@@ -18,7 +17,7 @@ from aiokclient.producer._pure.delivery import Run, encode_answer
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
 from aiokclient.types import RecordMetadata
 
-__all__ = ["DeliveryRuns", "Gathering", "Run", "gathered", "runs_of"]
+__all__ = ["DeliveryRuns", "Gathering", "OutcomeRuns", "Run", "gathered", "runs_of"]
 
 STRIDE = 2048
 """Number of records in one step, which takes much less than a time slice."""
@@ -110,6 +109,105 @@ def _joined(deliveries: Iterable[Delivery]) -> Iterator[Run]:
         yield Run(batch, first, size, timestamp)
 
 
+class OutcomeRun(NamedTuple):
+    """The outcomes of consecutive records of one batch: what was written, or one failure."""
+
+    topic: str
+    partition: int
+    offset: int
+    """The offset of the first record, or -1 if the broker returned none."""
+    timestamp: int
+    answer: int
+    """See `encode_answer`."""
+    error: KafkaError | None
+
+
+class OutcomeRuns:
+    """The outcomes of many records, in order. Each `RecordMetadata` is created on access.
+
+    It refers to no batch, and so it keeps none in memory.
+    """
+
+    __slots__ = ("_ends", "_runs")
+
+    def __init__(self) -> None:
+        self._runs: list[OutcomeRun] = []
+        self._ends: list[int] = []
+
+    def add_written(self, batch: DeliveryBatch, index: int, count: int, timestamp: int) -> None:
+        """Append the metadata of consecutive records of a batch that was written."""
+        base, partition = batch.base_offset, batch.partition
+        assert partition is not None
+        offset = base + index if base >= 0 else -1
+        time = batch.append_time if batch.append_time >= 0 else timestamp
+        answer = encode_answer(batch.append_time, batch.log_start)
+        self._add_run(OutcomeRun(batch.topic, partition, offset, time, answer, None), count)
+
+    def add_failed(self, error: KafkaError, count: int) -> None:
+        """Append the failure of `count` records."""
+        self._add_run(OutcomeRun("", 0, 0, 0, 0, error), count)
+
+    def _add_run(self, run: OutcomeRun, count: int) -> None:
+        self._runs.append(run)
+        self._ends.append(len(self) + count)
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[Any]:
+        start = 0
+        for run, end in zip(self._runs, self._ends, strict=True):
+            for nth in range(end - start):
+                yield _make_outcome(run, nth)
+            start = end
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError("results index out of range")
+        at = bisect_right(self._ends, index)
+        return _make_outcome(self._runs[at], index - (self._ends[at - 1] if at else 0))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (list, OutcomeRuns)):
+            return NotImplemented
+        return len(self) == len(other) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __add__(self, other: object) -> list[Any]:
+        if not isinstance(other, (list, OutcomeRuns)):
+            return NotImplemented
+        return [*self, *other]
+
+    def __radd__(self, other: object) -> list[Any]:
+        return [*other, *self] if isinstance(other, list) else NotImplemented
+
+    def __reduce__(self) -> tuple[type[list[Any]], tuple[list[Any]]]:
+        """Copy and pickle as a list, which any version of the library can load."""
+        return list, (list(self),)
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
+def _make_outcome(run: OutcomeRun, nth: int) -> RecordMetadata | KafkaError:
+    """Return the outcome of the record with this index in the run."""
+    if run.error is not None:
+        return run.error
+    offset = run.offset + nth if run.offset >= 0 else -1
+    made = RecordMetadata(run.topic, run.partition, offset, run.timestamp)
+    made._answer = run.answer
+    return made
+
+
 class Gathering:
     """The two passes of `gather`: `skip_lingers` sends all batches, `collect_outcomes` follows.
 
@@ -118,10 +216,10 @@ class Gathering:
     wait for a change of that batch.
     """
 
-    def __init__(self, deliveries: Iterable[Delivery]) -> None:
+    def __init__(self, deliveries: Iterable[Delivery], results: OutcomeRuns) -> None:
         if not isinstance(deliveries, Sequence):
             deliveries = list(deliveries)
-        self.results: list[Any] = []
+        self.results = results
         self.failure: KafkaError | None = None
         """The first failure among the results."""
         self._to_demand = runs_of(deliveries)
@@ -178,17 +276,9 @@ class Gathering:
         )
         if error is not None:
             self.failure = self.failure or error
-            self.results.extend(repeat(error, count))
-            return
-        base, partition = batch.base_offset, batch.partition
-        assert partition is not None
-        time = batch.append_time if batch.append_time >= 0 else timestamp
-        offsets = range(base + index, base + index + count) if base >= 0 else repeat(-1, count)
-        fields = zip(repeat(batch.topic), repeat(partition), offsets, repeat(time), strict=False)
-        answer = encode_answer(batch.append_time, batch.log_start)
-        for made in map(RecordMetadata._make, fields):
-            made._answer = answer
-            self.results.append(made)
+            self.results.add_failed(error, count)
+        else:
+            self.results.add_written(batch, index, count, timestamp)
 
 
 def _demand(batch: DeliveryBatch) -> None:
@@ -197,7 +287,7 @@ def _demand(batch: DeliveryBatch) -> None:
         _demand(target)
 
 
-async def gathered(work: Gathering, clock: Clock, *, return_exceptions: bool) -> list[Any]:
+async def gathered(work: Gathering, clock: Clock, *, return_exceptions: bool) -> OutcomeRuns:
     """Take all steps of a gathering. Yield to the event loop every few milliseconds."""
     for step in (work.skip_lingers, work.collect_outcomes):
         strides, until = 0, clock.monotonic() + SLICE_S

@@ -4,7 +4,8 @@ import asyncio
 import contextvars
 import gc
 import inspect
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio
@@ -16,10 +17,23 @@ from aiokclient.errors import (
     TopicAuthorizationError,
     UnknownTopicOrPartitionError,
 )
+from aiokclient.producer.delivery.delivery import DeliveryBatch
 from aiokclient.protocol import ApiKey
 from aiokclient.testing import EmbeddedCluster
 
 Make = Callable[..., Producer[Any, Any]]
+
+
+def reachable_from(root: object) -> list[object]:
+    """Return what an object keeps in memory, except classes and what they refer to."""
+    found: dict[int, object] = {}
+    to_visit = [root]
+    while to_visit:
+        item = to_visit.pop()
+        if not isinstance(item, type) and id(item) not in found:
+            found[id(item)] = item
+            to_visit += gc.get_referents(item)
+    return list(found.values())
 
 
 async def ends(producer: Producer[Any, Any], delivery: Any) -> None:
@@ -317,6 +331,41 @@ class TestOfManyAtATime:
                 TopicAuthorizationError,
             ]
             assert (results[0].partition, results[3].partition) == (0, 2)
+
+    async def test_results_of_gather_are_a_sequence_but_no_list(
+        self, make: Make, wide: str
+    ) -> None:
+        async with make(linger_ms=0) as producer:
+            deliveries = [producer.send(wide, b"v", partition=i % 4) for i in range(40)]
+            results = await producer.gather(deliveries)
+            assert isinstance(results, Sequence)
+            assert not isinstance(results, list)
+            with pytest.raises(TypeError):
+                results[0] = results[1]  # type: ignore[index]
+            match results:
+                case [first, *others]:
+                    assert (first, len(others)) == (await deliveries[0], 39)
+                case _:
+                    pytest.fail("a match statement takes the results for no sequence")
+            assert results[-1] == await deliveries[-1]
+            assert results[:2] == [await each for each in deliveries[:2]]
+            assert sorted(results, key=lambda m: -m.offset)[-1].offset == 0
+            collected = [results[0]]
+            collected += results
+            assert len(collected) == 41
+            assert json.loads(json.dumps(list(results))) == [list(each) for each in results]
+
+    async def test_results_of_gather_keep_no_batch_in_memory(
+        self, make: Make, topic: str, cluster: EmbeddedCluster
+    ) -> None:
+        async with make() as producer:
+            deliveries = [producer.send(topic, b"v")]
+            await deliveries[0]
+            cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError)
+            deliveries.append(producer.send(topic, b"w"))
+            results = await producer.gather(deliveries, return_exceptions=True)
+            assert [type(each) for each in results] == [RecordMetadata, TopicAuthorizationError]
+            assert not any(isinstance(each, DeliveryBatch) for each in reachable_from(results))
 
     async def test_gather_can_be_cancelled(
         self, make: Make, topic: str, cluster: EmbeddedCluster

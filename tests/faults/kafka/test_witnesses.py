@@ -76,7 +76,7 @@ async def read_here(bootstrap: str, topic: str) -> list[ConsumerRecord[bytes, by
     return sorted(records, key=lambda record: (record.partition, record.offset))
 
 
-async def write_here(bootstrap: str, topic: str, codec: str) -> list[RecordMetadata]:
+async def write_here(bootstrap: str, topic: str, codec: str) -> Sequence[RecordMetadata]:
     async with Producer(bootstrap_servers=bootstrap, compression_type=codec) as producer:
         sent = [
             producer.send(topic, i.value, i.key, 0, i.timestamp, list(i.headers)) for i in ITEMS

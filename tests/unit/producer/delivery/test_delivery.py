@@ -6,6 +6,7 @@ import asyncio
 import copy
 import pickle
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ def batch_of(count: int, hooks: Hooks | None = None, partition: int | None = 3) 
     return batch
 
 
-async def all_of(deliveries: Any, **options: Any) -> list[Any]:
+async def all_of(deliveries: Any, **options: Any) -> Sequence[Any]:
     options.setdefault("return_exceptions", False)
     return await gather(deliveries, SystemClock(), **options)
 

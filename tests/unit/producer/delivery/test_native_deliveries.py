@@ -6,8 +6,10 @@ All other tests of deliveries run with one of the two implementations.
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -24,7 +26,7 @@ from aiokclient.clock import SystemClock
 from aiokclient.errors import KafkaError
 from aiokclient.producer._pure import deliveries as pure_deliveries
 from aiokclient.producer._pure import delivery as pure_delivery
-from aiokclient.producer.delivery.deliveries import Deliveries, Run, gather
+from aiokclient.producer.delivery.deliveries import Deliveries, Outcomes, Run, gather
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import RecordMetadata
 
@@ -46,7 +48,7 @@ NATIVE: Any = SimpleNamespace(
 
 def pure_gather(several: Any, clock: Any, *, return_exceptions: bool) -> Any:
     """Do the same as `gather`, with the Python implementation."""
-    work = pure_deliveries.Gathering(several)
+    work = pure_deliveries.Gathering(several, pure_deliveries.OutcomeRuns())
     return pure_deliveries.gathered(work, clock, return_exceptions=return_exceptions)
 
 
@@ -203,7 +205,7 @@ def test_native_and_pure_gather_give_the_same(
         if not world.batches[0].done:
             world.batches[0].forward_records(6 - world.batches[0].moved, world.batches[2], 0)
             world.batches[0].on_emptied()
-        return plain(await task), world.batches[0].unretrieved, world.batches[1].unretrieved
+        return plain(list(await task)), world.batches[0].unretrieved, world.batches[1].unretrieved
 
     assert asyncio.run(go(gather)) == asyncio.run(go(pure_gather))
 
@@ -225,6 +227,69 @@ def test_native_and_pure_sequences_of_deliveries_are_alike(
         assert outcome(lambda i=i: ours[i::2]) == outcome(lambda i=i: theirs[i::2])
     assert list(reversed(ours)) == list(theirs)[::-1]
     assert all(delivery in ours for delivery in theirs)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3),  # The batch. The last one has failed.
+            st.integers(0, 9),
+            st.integers(1, 4),
+            st.integers(0, 1),
+        ),
+        max_size=6,
+    ),
+    st.lists(st.integers(-20, 20), max_size=4),
+)
+def test_native_and_pure_sequences_of_outcomes_are_alike(
+    runs: list[tuple[int, int, int, int]], at: list[int]
+) -> None:
+    hooks = SimpleNamespace(loop=None)
+    error = KafkaError("no")
+    made: list[Any] = [Outcomes(), pure_deliveries.OutcomeRuns()]
+    for several, kind in zip(made, (NATIVE, PURE), strict=True):
+        batches = [kind.DeliveryBatch("t", partition, hooks) for partition in range(3)]
+        batches[0].succeed(100, -1, 0)
+        batches[1].succeed(200, 7)
+        batches[2].succeed(-1)
+        for number, index, count, timestamp in runs:
+            if number == 3:
+                several.add_failed(error, count)
+            else:
+                several.add_written(batches[number], index, count, timestamp)
+    ours, theirs = made
+    whole, one = list(theirs), [1]
+    assert list(ours) == list(iter(ours)) == whole
+    assert [getattr(each, "_answer", None) for each in ours] == [
+        getattr(each, "_answer", None) for each in whole
+    ]
+    assert (len(ours), repr(ours)) == (len(theirs), repr(theirs)) == (len(whole), repr(whole))
+    for i in at:
+        assert outcome(lambda i=i: ours[i]) == outcome(lambda i=i: theirs[i])
+        for step in (slice(i, None, 2), slice(None, i), slice(None, None, -1)):
+            assert ours[step] == theirs[step] == whole[step]
+            assert type(ours[step]) is type(theirs[step]) is list
+    for several in made:
+        assert several == whole
+        assert whole == several
+        assert several.__eq__(several) is True
+        assert several != [*whole, error]
+        assert several != tuple(whole)
+        assert (several + one, one + several, several + several) == (
+            [*whole, 1],
+            [1, *whole],
+            [*whole, *whole],
+        )
+        assert outcome(lambda s=several: hash(s))[0] is TypeError
+        assert outcome(lambda s=several: s + tuple(one))[0] is TypeError
+        assert [type(copy.copy(several)), type(copy.deepcopy(several))] == [list, list]
+        assert copy.copy(several) == whole
+        assert str(pickle.loads(pickle.dumps(several))) == str(whole)
+    assert list(reversed(ours)) == whole[::-1]
+    for each in whole:
+        assert each in ours
+        assert ours.index(each) == whole.index(each)
+        assert ours.count(each) == whole.count(each)
 
 
 def test_native_and_pure_batch_states_are_alike() -> None:
