@@ -33,8 +33,8 @@ endif
 demo-clients: .venv/.demo
 	@$(PY) examples/demo.py
 
-quick: .venv/.test .venv/.native ## lint, types, and the quick tests: a few minutes
-## leaves out tests that need Kafka or Java or are marked slow, Python 3.11, and other event loops
+quick: .venv/.test .venv/.native ## lint, types, and the quick tests: a minute or two
+## leaves out tests that are slow, need Kafka or Java, draw their input, or make something fail
 	$(PY) .ci/test.py --quick
 
 ifdef T

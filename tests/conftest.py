@@ -175,6 +175,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | 
 NEEDS_SERVERS = re.compile(r"(?<!aio)kafka|java|cluster_servers")
 """A pattern in the files of all tests with a real Kafka or Java, or in a conftest.py above them."""
 ONLY_WITH_SERVERS = "kafka or java"
+QUICK = f"not ({ONLY_WITH_SERVERS} or slow or hypothesis)"
+"""The expression of `make quick`. Hypothesis marks the tests whose input it draws."""
+WHOLLY_SLOW = tuple(name for name in SLOW if "::" not in name)
 
 
 def may_need_servers(path: Path) -> bool:
@@ -185,16 +188,19 @@ def may_need_servers(path: Path) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import files whose tests `-m "kafka or java"` would leave out anyway.
+    """Do not import files whose tests the expression of `-m` would leave out anyway.
 
-    They are most files, and importing them takes each worker seconds.
+    `-m "kafka or java"` leaves out most files, and importing them takes each worker seconds.
     """
-    unneeded = (
-        config.option.markexpr == ONLY_WITH_SERVERS
-        and collection_path.name.startswith("test_")
-        and not may_need_servers(collection_path)
-    )
-    return True if unneeded else None
+    if not collection_path.name.startswith("test_"):
+        return None
+    match config.option.markexpr:
+        case str(chosen) if chosen == ONLY_WITH_SERVERS:
+            return None if may_need_servers(collection_path) else True
+        case str(chosen) if chosen == QUICK:
+            path = collection_path.relative_to(TESTS.parent).as_posix()
+            return True if path.startswith(WHOLLY_SLOW) else None
+    return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
