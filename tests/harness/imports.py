@@ -1,6 +1,7 @@
 """The imports between modules of the package, including those for types and in functions."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ INCLUDE = re.compile(r'^include "(.+)"$', re.MULTILINE)
 Graph = dict[str, set[str]]
 
 
+@functools.cache
 def module_graph(package: Path) -> Graph:
     """Return the imports of each module of the package."""
     root = package.parent

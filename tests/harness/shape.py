@@ -56,11 +56,11 @@ PRESCRIBED = {
 """Names of methods that Python and asyncio prescribe, such as those of transports and futures."""
 
 
-def docstring_lines(tree: ast.AST) -> set[int]:
+def docstring_lines(nodes: Iterable[ast.AST]) -> set[int]:
     """Return the lines of all strings that are statements: docstrings, also of attributes."""
     return {
         line
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, str)
@@ -68,15 +68,18 @@ def docstring_lines(tree: ast.AST) -> set[int]:
     }
 
 
-def code_lines(text: str, tree: ast.AST) -> set[int]:
-    """Return the lines with code, which are neither docstrings nor comments nor blank."""
+def code_lines(text: str, nodes: Iterable[ast.AST]) -> set[int]:
+    """Return the lines with code, which are neither docstrings nor comments nor blank.
+
+    `nodes` are all nodes of the syntax tree of the text.
+    """
     lines = {
         line
         for token in tokenize.generate_tokens(io.StringIO(text).readline)
         if token.type not in NOT_CODE
         for line in range(token.start[0], token.end[0] + 1)
     }
-    return lines - docstring_lines(tree)
+    return lines - docstring_lines(nodes)
 
 
 class Module:
@@ -86,12 +89,13 @@ class Module:
         self.path = path
         self.name = path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
         self.text = text
-        self.tree = ast.parse(text)
+        self.nodes = list(ast.walk(ast.parse(text)))
+        """All nodes of its syntax tree, because walking a tree takes as long as parsing it."""
 
     @cached_property
     def size(self) -> int:
         """The number of lines of code."""
-        return len(code_lines(self.text, self.tree))
+        return len(code_lines(self.text, self.nodes))
 
     @cached_property
     def comments(self) -> int:
@@ -102,7 +106,7 @@ class Module:
         )
 
     def classes(self) -> Iterator[ast.ClassDef]:
-        return (node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef))
+        return (node for node in self.nodes if isinstance(node, ast.ClassDef))
 
 
 def read_modules(root: Path, apart: tuple[str, ...] = ()) -> list[Module]:
@@ -140,7 +144,7 @@ def callable_types(modules: Iterable[Module]) -> set[str]:
 
 
 def _callable_names(module: Module, names: set[str]) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case ast.Assign(targets=[ast.Name(id=alias)], value=value) if alias[:1].isupper():
                 if isinstance(value, ast.Subscript | ast.BinOp | ast.Name):
