@@ -269,7 +269,7 @@ class Consumer(Lifecycle, Generic[K, V]):
     def _require_usable(self) -> None:
         # Listeners are also called while the consumer starts and closes. A task that a listener has
         # started and not awaited may continue while the consumer starts.
-        if self._usable or not (self._in_listener() or self._is_started_by_listener()):
+        if self._usable or not (self._is_in_listener() or self._is_started_by_listener()):
             super()._require_usable()
 
     def _check_known(self) -> None:
@@ -281,7 +281,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         calls = None if self._engine is None else self._engine.listener_calls
         return "a listener" if calls is not None and calls.is_calling() else ""
 
-    def _in_listener(self) -> bool:
+    def _is_in_listener(self) -> bool:
         return self._engine is not None and self._engine.listener_calls.is_inside()
 
     def _is_started_by_listener(self) -> bool:
@@ -296,12 +296,12 @@ class Consumer(Lifecycle, Generic[K, V]):
         return self._engine
 
     def _request_reader(self) -> Reader:
-        if self._closing is not None and self._engine is not None and not self._in_listener():
+        if self._closing is not None and self._engine is not None and not self._is_in_listener():
             # The request is refused, but it shows that earlier records have been processed.
-            self._engine.in_progress.ask()
+            self._engine.in_progress.on_request()
         return self._running.reader
 
-    def _group(self, call: str) -> ConsumerCoordinator:
+    def _require_group(self, call: str) -> ConsumerCoordinator:
         group = self._running.group
         if group is None:
             raise IllegalStateError(
@@ -507,7 +507,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         """
         require_record(record)
         if self._engine is not None:
-            self._engine.reader.done(record)
+            self._engine.reader.mark_done(record)
 
     def mark_processed(self) -> None:
         """Count all delivered records as processed, without requesting more.
@@ -572,7 +572,9 @@ class Consumer(Lifecycle, Generic[K, V]):
         require_count("max_records", limit)
         require_count("max_bytes", max_bytes)
         try:
-            return await self._request_reader().read(limit, seconds(timeout), max_bytes=max_bytes)
+            return await self._request_reader().read_records(
+                limit, seconds(timeout), max_bytes=max_bytes
+            )
         except asyncio.CancelledError as error:
             count_cancelled(error, self)
             raise
@@ -583,7 +585,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         Like `poll`, it loses no record when it is cancelled.
         """
         try:
-            records = await self._request_reader().read(1, seconds(timeout))
+            records = await self._request_reader().read_records(1, seconds(timeout))
         except asyncio.CancelledError as error:
             count_cancelled(error, self)
             raise
@@ -638,7 +640,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         If the consumer fails during the call, the call raises the error of that failure. After an
         error or a cancellation, some of the offsets may have been stored.
         """
-        await self._group("commit").commit(what, self._get_timeout_s(timeout))
+        await self._require_group("commit").commit_offsets(what, self._get_timeout_s(timeout))
 
     async def committed(
         self, tps: Iterable[TopicPartition], timeout: float | None = None
@@ -650,8 +652,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         committed offsets, the call waits for its end. If the consumer fails during the call, the
         call raises the error of that failure.
         """
-        group = self._group("committed")
-        return await group.committed(as_partitions(tps), self._get_timeout_s(timeout))
+        group = self._require_group("committed")
+        return await group.fetch_committed(as_partitions(tps), self._get_timeout_s(timeout))
 
     async def rewind_group(
         self, offsets: Mapping[TopicPartition, int], timeout: float | None = None
@@ -677,21 +679,21 @@ class Consumer(Lifecycle, Generic[K, V]):
         another protocol, IllegalStateError if a member uses another library or an older version,
         and CommitFailedError if the cluster changes.
         """
-        group = self._group("rewind_group")
+        group = self._require_group("rewind_group")
         wanted = as_numbers(offsets, "an offset")
-        if self._in_listener():
+        if self._is_in_listener():
             raise IllegalStateError(
                 "A listener must not rewind its group, which waits for the listener. It may seek "
                 "and commit."
             )
-        return await group.rewind(wanted, self._get_timeout_s(timeout))
+        return await group.rewind_group(wanted, self._get_timeout_s(timeout))
 
     def group_metadata(self) -> GroupMetadata:
         """Return the identity of this consumer in its group. Synchronous.
 
         The generation is -1 while it is not a member.
         """
-        return self._group("group_metadata").membership.metadata
+        return self._require_group("group_metadata").membership.metadata
 
     def _for_transaction(
         self, began: float | None = None, number: int | None = None

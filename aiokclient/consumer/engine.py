@@ -194,7 +194,7 @@ class Lookups:
         ):
             group = self._engine.group
             source = "topics have" if group is None else "group assigned"
-            reasons = "" if group is None else "; ".join(group.troubles())
+            reasons = "" if group is None else "; ".join(group.list_troubles())
             text = f"The {source} no partitions within {timeout:.1f} s"
             text = f"{text} ({reasons})." if reasons else f"{text}."
             raise ApiTimeoutError(text) from self._engine.source.find_cause()
@@ -438,14 +438,14 @@ class ConsumerEngine:
             self._release_resources()
 
     def _release_resources(self) -> None:
-        self.read_lock.forget()
-        self._stalls.close()
-        self._gauges.close()
+        self.read_lock.forget_task()
+        self._stalls.end_watch()
+        self._gauges.remove_values()
         self.subscription.own_metrics.end_owner()
         if self._follower is not None:
             self.cluster.updater.unwant_topics(self._follower.topics)
         if self.group is not None:
-            self.group.release()
+            self.group.release_connections()
         self.cluster.updater.unwant_topics(self)
         self.cluster.release_owner(self.fetchers)
         self.cluster.release_owner(self.fetchers.second)
@@ -474,7 +474,7 @@ class ConsumerEngine:
             if is_current and (nothing := source.topics.describe_trouble()) is not None:
                 found.append(nothing)
         if self.group is not None:
-            found = [*self.group.troubles(), *found]
+            found = [*self.group.list_troubles(), *found]
         if self.read_lock.trouble is not None and not self.reader.stopped:
             found.insert(0, self.read_lock.trouble)
         return found[:TROUBLES] + [f"and {len(found) - TROUBLES} more"] * (len(found) > TROUBLES)

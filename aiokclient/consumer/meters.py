@@ -46,9 +46,9 @@ class ReadMeters:
         own_metrics.show_series("topic.records", "consumer.topic.records", unit="{record}")
         self._noted: dict[str, int] = {}
         self._unpacked: dict[str, int] = {}
-        own_metrics.before_reading(self._count_records)
+        own_metrics.before_reading(self._sum_counts)
 
-    def note_delivered(self, topic: str, count: int) -> None:
+    def count_delivered(self, topic: str, count: int) -> None:
         """Note records that were delivered to the application."""
         noted = self._noted
         # `dict.get()` would be slower, and `get()` calls this for each record.
@@ -57,11 +57,11 @@ class ReadMeters:
         else:
             noted[topic] = count
 
-    def note_unpacked(self, topic: str, size: int) -> None:
+    def count_unpacked(self, topic: str, size: int) -> None:
         """Note the bytes of records that were unpacked for the application."""
         self._unpacked[topic] = self._unpacked.get(topic, 0) + size
 
-    def _count_records(self) -> None:
+    def _sum_counts(self) -> None:
         noted, self._noted = self._noted, {}
         unpacked, self._unpacked = self._unpacked, {}
         for topic, size in unpacked.items():
@@ -71,10 +71,10 @@ class ReadMeters:
             self._records.add(count)
             self._own.counter("topic.records", topic=topic).add(count)
 
-    def note_table(self, topic: str, table: Any, size: int) -> None:
+    def count_table(self, topic: str, table: Any, size: int) -> None:
         """Count the records of an Arrow table that was delivered, and the bytes of its batches."""
-        self.note_delivered(topic, getattr(table, "num_rows", 0))
-        self.note_unpacked(topic, size)
+        self.count_delivered(topic, getattr(table, "num_rows", 0))
+        self.count_unpacked(topic, size)
 
 
 class FetchMeters:
@@ -96,7 +96,7 @@ class FetchMeters:
         self._room = NOTED
         own.before_reading(self._count_responses)
 
-    def note_response(
+    def on_response(
         self,
         broker: Counter,
         seconds: float | None,
@@ -215,7 +215,7 @@ class ConsumerGauges:
         self._ends = [
             metrics.collect_series("consumer.lag", self._measure_lags, unit="{record}"),
             metrics.collect_series("consumer.poll.age.seconds", self._measure_age, unit="s"),
-            metrics.collect_series("consumer.partitions", self._assigned),
+            metrics.collect_series("consumer.partitions", self._count_assigned),
             buffered.include(lambda: engine.buffer.size),
         ]
         if self._labels:
@@ -224,11 +224,11 @@ class ConsumerGauges:
         own_metrics.offer_partitions(self._measure_partitions)
         own_metrics.gauge("poll.age", self._find_poll_age)
         own_metrics.gauge("assigned", lambda: len(subscription.partitions))
-        own_metrics.gauge("in.progress", lambda: float(engine.in_progress.count()))
+        own_metrics.gauge("in.progress", lambda: float(engine.in_progress.count_records()))
         for key in ("commit.seconds", "committed.seconds"):
             own_metrics.counter(key)
 
-    def close(self) -> None:
+    def remove_values(self) -> None:
         """Remove the values from `metrics()`."""
         for end in self._ends:
             end()
@@ -240,7 +240,7 @@ class ConsumerGauges:
     def _measure_age(self) -> Iterator[tuple[dict[str, str], float]]:
         yield self._labels, self._find_poll_age()
 
-    def _assigned(self) -> Iterator[tuple[dict[str, str], int]]:
+    def _count_assigned(self) -> Iterator[tuple[dict[str, str], int]]:
         yield self._labels, len(self._subscription.partitions)
 
     def _measure_lags(self) -> Iterator[tuple[dict[str, Any], int]]:
@@ -253,7 +253,7 @@ class ConsumerGauges:
                 yield labels, max(end - state.position, 0)
 
     def _measure_polls(self, again: bool | None) -> SeriesByKey:
-        reading = self._engine.read_lock.take(again=again)
+        reading = self._engine.read_lock.take_reading(again=again)
         return {
             "polls": [((), reading)],
             "poll.idle": [((), Reading(reading.total, self._waited.value))],

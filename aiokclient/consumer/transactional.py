@@ -90,7 +90,7 @@ class TransactionalReads:
         self._sent = [(state, state.jumps, state.consumed) for state in due]
         self._fixed = {state.tp: state.make_commit(state.consumed) for state in due}
 
-    def offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def get_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets that are fixed; fix them if they are not. Synchronous.
 
         If a partition was taken away in the transaction, its last offset is included; see `member`.
@@ -98,15 +98,15 @@ class TransactionalReads:
         if self._fixed is None:
             self.fix_offsets()
         fixed = self._fixed or {}
-        return fixed | {tp: taken.offset for tp, taken in self._all_taken().items()}
+        return fixed | {tp: taken.offset for tp, taken in self._find_taken().items()}
 
     def find_group_metadata(self) -> GroupMetadata:
-        """Return the identity with which to commit `offsets()`. Synchronous.
+        """Return the identity with which to commit `get_offsets()`. Synchronous.
 
         It is the present identity, unless a partition was taken away after records of it were
         delivered in this transaction. Then it is an identity that the coordinator refuses.
         """
-        taken = next(iter(self._all_taken().values()), None)
+        taken = next(iter(self._find_taken().values()), None)
         if taken is not None:
             return taken.member._replace(generation_id=taken.member.generation_id - 1)
         present = self._group.membership.metadata
@@ -125,24 +125,24 @@ class TransactionalReads:
         """
         until = asyncio.get_running_loop().time() + timeout
         membership, commits = self._group.membership, self._group.commits
-        while not self._all_taken() and not differ(self._began_in, self.cluster_id):
+        while not self._find_taken() and not differ(self._began_in, self.cluster_id):
             present = membership.metadata
             if present.member_id != refused.member_id:
                 return False  # The membership has ended.
             if present.generation_id > refused.generation_id:
                 return True
-            if not (membership.can_be_outdated and await commits.until_renamed(until)):
+            if not (membership.can_be_outdated and await commits.wait_for_new_identity(until)):
                 return False
         return False
 
     def on_committed(self) -> None:
-        """Record that the transaction with the last `offsets()` was committed. Synchronous."""
+        """Record that the transaction with the last `get_offsets()` was committed. Synchronous."""
         self._group.commits.on_transaction_committed(self._sent)
         self._forget_taken()
 
     # -- the abort
 
-    async def go_back(self, timeout: float) -> None:
+    async def rewind_and_wait(self, timeout: float) -> None:
         """Go back after an abort, as `rewind` does, and wait for the committed offsets."""
         self.rewind()
         await self.wait_until_offsets_are_found(timeout)
@@ -172,11 +172,11 @@ class TransactionalReads:
         await self._engine.positions.wait_until_offsets_are_found(self._rewound, until)
 
     def _was_read(self, state: PartitionState) -> bool:
-        start = self._start_of(state)
+        start = self._find_start(state)
         # After a jump it is not known whether records were delivered before it.
         return state.has_uncommitted or (start is not None and start.jumps != state.jumps)
 
-    def _start_of(self, state: PartitionState) -> ReadPosition | None:
+    def _find_start(self, state: PartitionState) -> ReadPosition | None:
         """Return the position at which the transaction began to read a partition, or None.
 
         It is None if the partition was assigned later, its topic was created again, or the cluster
@@ -188,7 +188,7 @@ class TransactionalReads:
         return start if start.topic_id in (None, state.topic_id) else None
 
     def _find_fallback(self, state: PartitionState) -> int:
-        start = self._start_of(state)
+        start = self._find_start(state)
         if start is None:
             return state.origin
         # Records that were being processed when the transaction began belong to it.
@@ -197,11 +197,11 @@ class TransactionalReads:
 
     # -- partitions that were taken away
 
-    def _all_taken(self) -> dict[TopicPartition, ReleasedOffset]:
+    def _find_taken(self) -> dict[TopicPartition, ReleasedOffset]:
         return self._group.released.find_released_since(self._began) | self._taken
 
     def _forget_taken(self) -> list[TopicPartition]:
-        taken = self._all_taken()
+        taken = self._find_taken()
         self._group.released.forget_releases(taken)
         self._taken = {}
         return list(taken)

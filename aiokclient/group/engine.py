@@ -3,7 +3,7 @@
 One task, `run`, repeatedly executes the step of the present state and then the transition in the
 table. Events during a step (a response to a heartbeat, a pause) are queued. If the table has a row
 for such an event, it ends the step early. Heartbeats have a task of their own.
-`join` sends JoinGroup and SyncGroup. `RejoinBackoff` says when the member may join again.
+`GroupJoin` sends JoinGroup and SyncGroup. `RejoinBackoff` says when the member may join again.
 
 A heartbeat is sent `heartbeat_interval_ms` after the previous one, on a connection that only
 heartbeats and commits use, so that neither a waiting JoinGroup nor the throttling of other
@@ -11,10 +11,10 @@ connections delays it. Heartbeats continue while the member joins: a response sh
 coordinator is alive, and that it is still the broker at which the JoinGroup waits.
 
 Each heartbeat that the coordinator receives restarts the session. So the session cannot end before
-`session_timeout_ms` have passed since a heartbeat with a response was *sent*. `confirmed` follows
-from that: a member that cannot reach its group stops before the group assigns its partitions to
-another member. `confirmed` is computed at each call, so that it is also correct after the process
-was suspended.
+`session_timeout_ms` have passed since a heartbeat with a response was *sent*. `is_confirmed`
+follows from that: a member that cannot reach its group stops before the group assigns its
+partitions to another member. `is_confirmed` is computed at each call, so that it is also correct
+after the process was suspended.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class RejoinBackoff:
             self._retry.succeeded()
             self._synced_at = math.inf
 
-    def delay(self) -> None:
+    def delay_join(self) -> None:
         """Delay the next JoinGroup."""
         self._not_before = _now() + self._retry.pause_s()
 
@@ -101,9 +101,9 @@ class RejoinBackoff:
         """Delay the next JoinGroup if the member has joined again too many times in a row."""
         self._repeated += 1
         if self._repeated > FREE:
-            self.delay()
+            self.delay_join()
 
-    async def wait(self) -> None:
+    async def wait_for_end(self) -> None:
         """Wait for the end of the delay."""
         await asyncio.sleep(self._not_before - _now())
 
@@ -132,13 +132,13 @@ class Heartbeats:
         self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def confirmed(self) -> bool:
+    def is_confirmed(self) -> bool:
         """Whether the coordinator certainly keeps this member at this moment."""
         if self.member.generation_id < 0:
             return False
         return self._cluster.clock.monotonic() < self.last_answer_at + self._session_s
 
-    def send_for(self, member: GroupMetadata, sent_at: float | None = None) -> None:
+    def set_member(self, member: GroupMetadata, sent_at: float | None = None) -> None:
         """Send the heartbeats of this member from now on, the first one immediately. Synchronous.
 
         No heartbeats are sent for a member without an id. `sent_at` is the time at which the
@@ -164,7 +164,7 @@ class Heartbeats:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        confirmed = self.confirmed
+        confirmed = self.is_confirmed
         if confirmed:
             # The coordinator's session begins when the request arrives, which is not before it was
             # sent.
@@ -183,18 +183,18 @@ class Heartbeats:
                 await self._due.wait()
                 continue
             sent_at, member = clock.monotonic(), self.member
-            await self._send(member, sent_at)
+            await self._send_heartbeat(member, sent_at)
             if member == self.member:
-                await self._pause(sent_at + self._interval_s)
+                await self._wait_until(sent_at + self._interval_s)
 
-    async def _pause(self, until: float) -> None:
+    async def _wait_until(self, until: float) -> None:
         try:
             async with asyncio.timeout_at(until):
                 await self._due.wait()
         except TimeoutError:
             return
 
-    async def _send(self, member: GroupMetadata, sent_at: float) -> None:
+    async def _send_heartbeat(self, member: GroupMetadata, sent_at: float) -> None:
         self._engine.meters.on_heartbeat_sent(sent_at)
         try:
             response = await self._cluster.request(
@@ -300,7 +300,7 @@ class GroupEngine:
         return member if member.generation_id >= 0 else self._group_join.no_member
 
     @property
-    def joins(self) -> bool:
+    def is_or_becomes_member(self) -> bool:
         """Whether this is a member or tries to become one. False if it is paused or was refused."""
         return self._wanted.is_set() and self.state is not MemberState.FENCED
 
@@ -313,19 +313,19 @@ class GroupEngine:
         self._needs_generation = True
         self._post_event(MemberEvent.REBALANCE, only_in=MemberState.STABLE)
 
-    def reassign(self, reason: str) -> None:
+    def request_reassignment(self, reason: str) -> None:
         """On the leader, request another call of `assign`, because its input has changed.
 
         It happens in the same generation if the coordinator supports that. Otherwise, and on other
         members, this is the same as `rejoin`. Synchronous.
         """
-        if not (self._group_join.generation.is_leader and self._group_join.resyncs):
+        if not (self._group_join.generation.is_leader and self._group_join.can_resync):
             return self.rejoin(reason)
         self._rejoin_reason = self._rejoin_reason or reason
         self._reassigns = True
         self._post_event(MemberEvent.REBALANCE, only_in=MemberState.STABLE)
 
-    def pause(self, reason: str) -> None:
+    def leave_until_resume(self, reason: str) -> None:
         """Leave the group now and stay out until `resume`. Synchronous.
 
         A running call of the handler is cancelled, and everything that the member still owns is
@@ -335,7 +335,7 @@ class GroupEngine:
         self._withhold_member(reason)
         self._post_event(MemberEvent.PAUSED)
 
-    def withdraw(self, reason: str, *, at_once: bool) -> None:
+    def release_until_resume(self, reason: str, *, at_once: bool) -> None:
         """Let the handler release its work, then leave and stay out until `resume`. Synchronous.
 
         If `resume` is called before the release has ended, the member does not leave, but joins
@@ -347,7 +347,7 @@ class GroupEngine:
         if self.state is MemberState.STABLE:
             self._post_event(MemberEvent.WITHDRAWN)
         elif self.state is MemberState.JOINING and self._step is not None:
-            wait_s = 0.0 if at_once and not self._asks_for_id() else ID_S
+            wait_s = 0.0 if at_once and not self._may_get_id() else ID_S
             self._step.deadline = _now() + wait_s
 
     def renew_generation(self) -> None:
@@ -359,14 +359,14 @@ class GroupEngine:
         self._post_event(MemberEvent.RENEWED, only_in=MemberState.STABLE)
 
     def resume(self) -> None:
-        """Join again after `pause`, or after the group has refused this member. Synchronous.
+        """Join again after a pause, or after the group has refused this member.
 
-        After `withdraw`, a member that has not left yet stays in the group.
+        After `release_until_resume`, a member that has not left yet stays. Synchronous.
         """
         if not self._is_closed:
             self._wanted.set()
         if self._step is not None and not self._posted:
-            self._step.deadline = math.inf  # `withdraw` may have limited the step.
+            self._step.deadline = math.inf  # `release_until_resume` may have limited the step.
 
     def is_current_task(self) -> bool:
         """Return whether the current task is the one of `run`."""
@@ -377,7 +377,7 @@ class GroupEngine:
         self._wanted.clear()
         self._absence_reason = reason
 
-    def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
+    def _on_metadata(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
         """Join as a new member if the client has moved to another cluster."""
         if differ(old.cluster_id, new.cluster_id):
             self._group_join.close_connection()
@@ -386,7 +386,7 @@ class GroupEngine:
     async def leave(self, reason: str, timeout: float) -> None:
         """Leave the group permanently and end `run`; wait for that at most `timeout` seconds."""
         self._is_closed = True
-        self.pause(reason)
+        self.leave_until_resume(reason)
         try:
             with anyio.move_on_after(timeout):
                 await self._idle.wait()
@@ -396,14 +396,14 @@ class GroupEngine:
             self._leave_is_over = True
             if self._cut_off is not None:
                 self._cut_off = None
-                self._group_join.release()
+                self._group_join.close_connections()
 
     async def run(self) -> None:
         """Stay in the group until `leave` or fencing. Raises exceptions of the handler."""
         self._task = asyncio.current_task()
         self._idle.clear()
         unsubscribe = self.cluster.updater.add_listener(
-            self.callbacks.guard_function(self._observe)
+            self.callbacks.guard_function(self._on_metadata)
         )
         try:
             while not self._has_ended():
@@ -424,7 +424,7 @@ class GroupEngine:
             unsubscribe()
             self._group_join.reset_generation()
             if self._cut_off is None:
-                self._group_join.release()
+                self._group_join.close_connections()
             self._idle.set()
 
     # -- executing the table ----------------------------------------------------------------
@@ -440,12 +440,12 @@ class GroupEngine:
             row = TABLE.get((self.state, event))
             if row is not None and member in (None, self._member):
                 return await self._make_transition(event, row)
-        ended = await self._carry_out(STEPS[self.state](self))
+        ended = await self._execute_step(STEPS[self.state](self))
         if ended is not None:
             row = TABLE.get((self.state, ended)) or TABLE[self.state, MemberEvent.FAULT]
             await self._make_transition(ended, row)
 
-    async def _carry_out(self, step: Coroutine[Any, Any, MemberEvent]) -> MemberEvent | None:
+    async def _execute_step(self, step: Coroutine[Any, Any, MemberEvent]) -> MemberEvent | None:
         """Execute a step and return its event, or None if a queued event has ended it early."""
         with anyio.CancelScope() as self._step:
             try:
@@ -488,7 +488,7 @@ class GroupEngine:
         if event is MemberEvent.FENCED:
             self.handler.report_error(FencedInstanceIdError(resource=f"group {group_id}"))
         if MemberEffect.TAKE_ID in effects:
-            self.heartbeats.send_for(self._member)
+            self.heartbeats.set_member(self._member)
         if MemberEffect.FORGET_GENERATION in effects:
             self._group_join.reset_generation(self._member._replace(generation_id=-1))
         if MemberEffect.FORGET_ID in effects:
@@ -498,7 +498,7 @@ class GroupEngine:
         # The step of the next state waits for the backoff, because an event can end a step early,
         # but not an effect.
         if MemberEffect.BACK_OFF in effects:
-            self._backoff.delay()
+            self._backoff.delay_join()
         if MemberEffect.BACK_OFF_REPEATED in effects:
             self._backoff.delay_if_repeated()
 
@@ -514,20 +514,20 @@ class GroupEngine:
         self._posted.append((member, event))
         if self._step is None:
             return
-        if event is MemberEvent.PAUSED and self._asks_for_id():
+        if event is MemberEvent.PAUSED and self._may_get_id():
             # Wait for the id, because LeaveGroup needs it. Without LeaveGroup, the next rebalance
             # would wait for this member.
             self._step.deadline = _now() + ID_S
         else:
             self._step.cancel()
 
-    def _asks_for_id(self) -> bool:
+    def _may_get_id(self) -> bool:
         """Return whether the coordinator may be about to send this member its id."""
         return (
             self.state is MemberState.JOINING
             and not self._member.member_id
             and self._member.group_instance_id is None
-            and bool(self._group_join.brokers_holding_requests())
+            and bool(self._group_join.list_holding_brokers())
         )
 
     def on_heartbeat(self, member: GroupMetadata, event: MemberEvent | None) -> None:
@@ -542,11 +542,11 @@ class GroupEngine:
         elif event is not MemberEvent.REBALANCE:
             self._post_event(event, member)
         elif not waiting:
-            self._limit_rebalance(self.heartbeats.last_stable_at)
+            self._set_rebalance_deadline(self.heartbeats.last_stable_at)
             self._rejoin_reason = self._rejoin_reason or "the group rebalances"
             self._post_event(event, member)
 
-    def _limit_rebalance(self, since: float) -> None:
+    def _set_rebalance_deadline(self, since: float) -> None:
         """Set the deadline of a rebalance that began after `since`, unless it is set already."""
         deadline = since + self.settings.rebalance_timeout_ms / 1000
         self.rebalance_deadline = min(self.rebalance_deadline, deadline)
@@ -558,21 +558,21 @@ class GroupEngine:
 
     # -- steps ------------------------------------------------------------------------------
 
-    async def _wait_out(self) -> MemberEvent:
+    async def _wait_for_resume(self) -> MemberEvent:
         while not self._wanted.is_set():
             await self._wanted.wait()
         self._rejoin_reason, self._needs_generation = None, False
         return MemberEvent.RESUMED
 
-    async def _join(self) -> MemberEvent:
+    async def _join_group(self) -> MemberEvent:
         if not self._wanted.is_set():
             return MemberEvent.WITHDRAWN
-        await self._backoff.wait()
+        await self._backoff.wait_for_end()
         reason, again = self._rejoin_reason, self._needs_generation
         self._rejoin_reason, self._needs_generation = None, False
         event = None
         try:
-            event = await self._group_join.join(reason or "the member starts", again=again)
+            event = await self._group_join.send_join(reason or "the member starts", again=again)
         finally:
             if event is not MemberEvent.JOINED:
                 # Keep the request for the next JoinGroup.
@@ -580,8 +580,8 @@ class GroupEngine:
                 self._needs_generation = self._needs_generation or again
         return event
 
-    async def _sync(self) -> MemberEvent:
-        event = await self._group_join.sync()
+    async def _request_assignment(self) -> MemberEvent:
+        event = await self._group_join.send_sync()
         if event in (MemberEvent.SYNCED, MemberEvent.UNASSIGNED):
             self._backoff.on_synced()
             self.rebalance_deadline = math.inf
@@ -601,8 +601,8 @@ class GroupEngine:
             await anyio.sleep_forever()
         return MemberEvent.RENEWED
 
-    async def _prepare(self) -> MemberEvent:
-        self._limit_rebalance(_now())
+    async def _prepare_rejoin(self) -> MemberEvent:
+        self._set_rebalance_deadline(_now())
         reason = self._rejoin_reason or "the group rebalances"
         try:
             async with asyncio.timeout_at(self.rebalance_deadline) as bound:
@@ -615,7 +615,7 @@ class GroupEngine:
             return MemberEvent.RELEASED
         # Kafka's coordinators take one assignment in each generation. Others announce the feature
         # "group.resync".
-        if self._needs_generation or not self._group_join.resyncs:
+        if self._needs_generation or not self._group_join.can_resync:
             return MemberEvent.PREPARED
         if self._group_join.generation.is_leader:
             reassigns, self._reassigns = self._reassigns, False
@@ -625,7 +625,7 @@ class GroupEngine:
         self._rejoin_reason = None
         return MemberEvent.RESYNCING
 
-    async def _leave(self) -> MemberEvent:
+    async def _end_membership(self) -> MemberEvent:
         member, self._leaving_member = self._leaving_member, self._group_join.no_member
         await self._leave_group(member, self._absence_reason)
         await self.handler.on_lost_membership(self._absence_reason)
@@ -635,17 +635,17 @@ class GroupEngine:
         # A static member keeps its partitions until its session times out, so that it can return
         # without a rebalance (KIP-345).
         if member.member_id and member.group_instance_id is None:
-            await self._group_join.leave(member, reason)
+            await self._group_join.send_leave(member, reason)
 
 
 STEPS: Mapping[MemberState, Callable[[GroupEngine], Coroutine[Any, Any, MemberEvent]]] = {
-    MemberState.OUT: GroupEngine._wait_out,
-    MemberState.JOINING: GroupEngine._join,
-    MemberState.SYNCING: GroupEngine._sync,
+    MemberState.OUT: GroupEngine._wait_for_resume,
+    MemberState.JOINING: GroupEngine._join_group,
+    MemberState.SYNCING: GroupEngine._request_assignment,
     MemberState.BEGINNING: GroupEngine._begin_generation,
     MemberState.STABLE: GroupEngine._stay_in_group,
-    MemberState.PREPARING: GroupEngine._prepare,
-    MemberState.LEAVING: GroupEngine._leave,
+    MemberState.PREPARING: GroupEngine._prepare_rejoin,
+    MemberState.LEAVING: GroupEngine._end_membership,
 }
 
 REASONS: Mapping[MemberEvent, str] = {

@@ -172,13 +172,13 @@ class GroupProtocol(Protocol):
 
 
 class GenerationMailbox:
-    """The handler of the engine, which keeps the present generation or error until `take`."""
+    """The handler of the engine. It keeps a generation or an error until `take_generation`."""
 
     def __init__(self, protocol_type: str, protocols: Sequence[GroupProtocol]) -> None:
         self.protocol_type = protocol_type
         self.closed = False
         self.error: Exception | None = None
-        """The last error, until `take` has raised it."""
+        """The last error, until `take_generation` has raised it."""
         self.last_error: Exception | None = None
         # Only the member has strong references to the protocols, because a protocol may refer to
         # its member.
@@ -213,17 +213,17 @@ class GenerationMailbox:
     async def on_generation(self, generation: Generation) -> None:
         self._data = generation
         if self._confirmed:
-            self._offer(generation)
+            self._offer_generation(generation)
 
     async def before_return(self) -> None:
         """Do nothing: the protocols of the application need not know of former members."""
 
     async def before_rejoin(self, reason: str) -> None:
-        await self.end()
+        await self.end_work()
 
     async def on_lost_membership(self, reason: str) -> None:
         self._data = None
-        self._end(lost=True)
+        self._end_generation(lost=True)
 
     def on_confirmed_changed(self, confirmed: bool) -> None:
         """End the generation if the coordinator may have removed this member.
@@ -232,27 +232,27 @@ class GenerationMailbox:
         """
         self._confirmed = confirmed
         if not confirmed:
-            self._end(lost=True)
+            self._end_generation(lost=True)
         elif self._data is not None:
-            self._offer(self._data)
+            self._offer_generation(self._data)
 
     def report_error(self, error: Exception) -> None:
-        """Make the next `take` raise this error, instead of any earlier one. Synchronous."""
+        """Make the next `take_generation` raise this error, not an earlier one. Synchronous."""
         self.error = self.last_error = error
         self._changed.set()
 
-    async def end(self) -> None:
+    async def end_work(self) -> None:
         """End the present generation and wait until its body has been left."""
         self._data = None
-        self._end(lost=False)
+        self._end_generation(lost=False)
         if self._taken is not None:
             await self._taken.wait_until_left(self._closer)
 
-    def _offer(self, generation: Generation) -> None:
+    def _offer_generation(self, generation: Generation) -> None:
         self._current = GroupGeneration(generation)
         self._changed.set()
 
-    def _end(self, *, lost: bool) -> None:
+    def _end_generation(self, *, lost: bool) -> None:
         self._current = None
         if self._taken is not None:
             self._taken.end(lost=lost)
@@ -260,22 +260,22 @@ class GenerationMailbox:
     # -- the application's side -------------------------------------------------------------
 
     def close(self) -> None:
-        """Make `take` return None from now on. Synchronous."""
+        """Make `take_generation` return None from now on. Synchronous."""
         self.closed = True
         self._changed.set()
 
-    def closes_in(self, task: asyncio.Task[Any] | None) -> None:
+    def set_closing_task(self, task: asyncio.Task[Any] | None) -> None:
         """Do not wait for a body that runs in this task, which closes the member. Synchronous."""
         self._closer = task
 
-    async def take(self, *, again: bool = False) -> GroupGeneration | None:
+    async def take_generation(self, *, again: bool = False) -> GroupGeneration | None:
         """Return the next generation, or None when the mailbox is closed. Raises reported errors.
 
         With `again`, the present generation is returned once more if its body was left before the
         generation ended. A cancellation loses no generation.
         """
-        if again and self._data is not None and self._confirmed and self._is_free():
-            self._offer(self._data)
+        if again and self._data is not None and self._confirmed and self._can_offer_again():
+            self._offer_generation(self._data)
         while not self.closed:
             if self.error is not None:
                 error, self.error = self.error, None
@@ -287,7 +287,7 @@ class GenerationMailbox:
             await self._changed.wait()
         return None
 
-    def _is_free(self) -> bool:
+    def _can_offer_again(self) -> bool:
         """Return whether the body of the present generation was left before its end."""
         return self._current is None and self._taken is not None and self._taken.is_over_early
 

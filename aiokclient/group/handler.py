@@ -119,6 +119,6 @@ class MemberHandler(GroupHandler, Protocol):
         """Begin no more generations, and wake the waiting tasks. Synchronous."""
         ...
 
-    async def end(self) -> None:
+    async def end_work(self) -> None:
         """End the application's present work, and wait until the application has left its body."""
         ...

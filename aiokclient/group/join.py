@@ -100,15 +100,15 @@ class GroupJoin:
         self.generation = Generation(member, "", "", b"")
         self._assignments = None
         self._cancel_retry()
-        self._heartbeats.send_for(member)
+        self._heartbeats.set_member(member)
 
     def request_assignment(self) -> None:
-        """Make the leader's next `sync` assign again in the same generation. Synchronous."""
+        """Make the leader's next `send_sync` assign again in the same generation. Synchronous."""
         self._assignments = None
 
     # -- joining ----------------------------------------------------------------------------
 
-    async def join(self, reason: str, *, again: bool) -> MemberEvent:
+    async def send_join(self, reason: str, *, again: bool) -> MemberEvent:
         """Send JoinGroup. With `again` it always leads to a new generation."""
         member = self.generation.metadata
         if member.group_instance_id is not None and not member.member_id:
@@ -129,7 +129,9 @@ class GroupJoin:
         )
         sent_at = self._cluster.clock.monotonic()
         # The response may take as long as a whole rebalance.
-        answer = await self._send_long(request, max(self._rebalance_s + MARGIN_S, self._request_s))
+        answer = await self._send_held_request(
+            request, max(self._rebalance_s + MARGIN_S, self._request_s)
+        )
         if isinstance(answer, MemberEvent):
             return answer
         event = CODES.get(answer.error_code)
@@ -174,23 +176,23 @@ class GroupJoin:
         leads = self.generation.is_leader and not answer.skip_assignment
         self._assignments = None if leads else {}
         self._cancel_retry()
-        self._heartbeats.send_for(member, sent_at)
+        self._heartbeats.set_member(member, sent_at)
         return MemberEvent.JOINED
 
     # -- assigning and receiving the assignment ---------------------------------------------
 
-    async def sync(self) -> MemberEvent:
+    async def send_sync(self) -> MemberEvent:
         """Send SyncGroup. On the leader, call `assign` before that."""
         generation, protocol_type = self.generation, self._handler.protocol_type
         if self._assignments is None:
-            self._assignments = await self._assign(generation)
+            self._assignments = await self._compute_assignments(generation)
         sent_at = self._cluster.clock.monotonic()
         request = requests.sync(
             generation.metadata, protocol_type, generation.protocol, self._assignments
         )
         # The response waits only for the leader's assignment. The request is sent again after the
         # request timeout, so that a lost response on an open connection costs no more time.
-        answer = await self._send_long(request, self._request_s)
+        answer = await self._send_held_request(request, self._request_s)
         if isinstance(answer, MemberEvent):
             return answer
         event = CODES.get(answer.error_code)
@@ -217,7 +219,7 @@ class GroupJoin:
         self.generation = self.generation._replace(assignment=assignment)
         return MemberEvent.SYNCED
 
-    async def _assign(self, generation: Generation) -> dict[str, bytes]:
+    async def _compute_assignments(self, generation: Generation) -> dict[str, bytes]:
         """Return the leader's payloads: the assignments, or the failure of the handler."""
         try:
             assigned = await self._call_assign(generation)
@@ -228,7 +230,7 @@ class GroupJoin:
             self._handler.report_error(error)
             text, extra = "The assignment failed: %r", {"event": "group_assignment_failed"}
             self._log.write(logging.WARNING, ("assign", repr(error)), text, error, extra=extra)
-            self._retry_later()
+            self._schedule_retry()
             payload = requests.failure_payload(self._handler.protocol_type, error)
             return {member.member_id: payload for member in generation.members}
 
@@ -249,7 +251,7 @@ class GroupJoin:
                 "s, the rebalance timeout."
             ) from error
 
-    def _retry_later(self) -> None:
+    def _schedule_retry(self) -> None:
         self._cancel_retry()
         delay_s = self._assigning.pause_s()
         self._retry = self._engine.callbacks.call_later(
@@ -263,7 +265,7 @@ class GroupJoin:
 
     # -- requests that the coordinator may hold ---------------------------------------------
 
-    async def _send_long(self, request: Any, timeout_s: float) -> Any:
+    async def _send_held_request(self, request: Any, timeout_s: float) -> Any:
         """Return the response to a request, or the event for its failure.
 
         It is repeated after retriable errors. A failure or cancellation closes the connection.
@@ -302,7 +304,7 @@ class GroupJoin:
     # -- the coordinator ------------------------------------------------------------------
 
     @property
-    def resyncs(self) -> bool:
+    def can_resync(self) -> bool:
         """Whether the coordinator accepts several assignments by the leader in one generation."""
         known = self._cluster.coordinators.find_cached("group", self._settings.group_id)
         if known is None:
@@ -313,10 +315,10 @@ class GroupJoin:
     def waits_at_former_coordinator(self) -> bool:
         """Return whether a request waits at a broker that is no longer the coordinator."""
         known = self._cluster.coordinators.find_cached("group", self._settings.group_id)
-        holding = self.brokers_holding_requests()
+        holding = self.list_holding_brokers()
         return known is not None and bool(holding) and known not in holding
 
-    def brokers_holding_requests(self) -> list[int]:
+    def list_holding_brokers(self) -> list[int]:
         """Return the brokers that have not yet answered a JoinGroup or SyncGroup."""
         return [
             node_id
@@ -325,7 +327,7 @@ class GroupJoin:
             and connection.in_flight
         ]
 
-    async def leave(self, member: GroupMetadata, reason: str) -> None:
+    async def send_leave(self, member: GroupMetadata, reason: str) -> None:
         """Send LeaveGroup for a member. A failure is only logged."""
         # Brokers before 2.4 do not know a list of members to remove (LeaveGroup 3, KIP-345).
         for batched in (True, False):
@@ -352,7 +354,7 @@ class GroupJoin:
         """Close the connection of JoinGroup and SyncGroup. Synchronous."""
         self._cluster.release_owner(self)
 
-    def release(self) -> None:
+    def close_connections(self) -> None:
         """Close all connections of the member. Synchronous."""
         self.close_connection()
         self._cluster.release_owner(self._engine)

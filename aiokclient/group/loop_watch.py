@@ -55,7 +55,7 @@ class StackReader:
         self._stack: tuple[str, ...] = ()
         self._end = threading.Event()
         self._thread: threading.Thread | None = threading.Thread(
-            target=self._run, name="aiokclient-stack-reader", daemon=True
+            target=self._watch_loop, name="aiokclient-stack-reader", daemon=True
         )
         try:
             self._thread.start()
@@ -83,26 +83,26 @@ class StackReader:
         if self._thread is not None and threading.get_ident() == self._read_thread:
             self._thread.join(JOIN_S)
 
-    def tick(self) -> None:
+    def mark_running(self) -> None:
         """Record that the loop runs."""
         self._ticked_at = time.monotonic()
 
-    def stack_since(self, began: float) -> tuple[str, ...]:
+    def find_stack_since(self, began: float) -> tuple[str, ...]:
         """Return the last stack that was read after a moment, innermost frame first."""
         return self._stack if self._read_at > began else ()
 
-    def _run(self) -> None:
+    def _watch_loop(self) -> None:
         wait_s = READ_AFTER_S
         while not self._end.wait(wait_s):
             stood_s = time.monotonic() - self._ticked_at
             wait_s = READ_AFTER_S - stood_s
             if wait_s <= 0:
-                self._read()
+                self._read_stack()
                 # Each pause is as long as what went before it. So the last reading is from the
                 # second half of the time, and a loop that was left for good costs nothing.
                 wait_s = min(stood_s, READ_LATEST_S)
 
-    def _read(self) -> None:
+    def _read_stack(self) -> None:
         frame = sys._current_frames().get(self._read_thread)
         self._stack, self._read_at = described(frame), time.monotonic()
 
@@ -124,7 +124,7 @@ class LoopWatch:
         reader = StackReader.acquire(loop)
         try:
             while True:
-                reader.tick()
+                reader.mark_running()
                 due, began = loop.time() + TICK_S, time.monotonic()
                 await asyncio.sleep(TICK_S)
                 late = loop.time() - due
@@ -132,7 +132,7 @@ class LoopWatch:
                     self._held.observe(late)
                     first = told.get(loop, -math.inf) < due
                     told[loop] = loop.time()
-                    self._log_late(late, reader.stack_since(began), first)
+                    self._log_late(late, reader.find_stack_since(began), first)
         finally:
             reader.release(loop)
 

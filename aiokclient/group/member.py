@@ -119,7 +119,7 @@ class MemberLifecycle(Lifecycle):
         clock = self._cluster.clock
         deadline = clock.monotonic() + timeout
         with anyio.move_on_after(max(timeout - LEAVING_S, timeout / 2)):
-            await self._handler.end()
+            await self._handler.end_work()
         await self._engine.leave("the member is closed", max(deadline - clock.monotonic(), 0.0))
 
     def _find_close_obstacle(self) -> str:
@@ -151,7 +151,7 @@ class MemberLifecycle(Lifecycle):
         if (
             engine.state is not MemberState.OUT
             and engine.metadata.member_id
-            and not engine.heartbeats.confirmed
+            and not engine.heartbeats.is_confirmed
         ):
             found.append(f"the coordinator of the group {group} does not answer")
         return found
@@ -228,7 +228,7 @@ class GroupMember(MemberLifecycle):
 
     async def _close(self, *, graceful: bool, timeout: float) -> None:
         if self._mailbox is not None:
-            self._mailbox.closes_in(asyncio.current_task())
+            self._mailbox.set_closing_task(asyncio.current_task())
         await super()._close(graceful=graceful, timeout=timeout)
 
     # -- use
@@ -295,7 +295,7 @@ class GroupMember(MemberLifecycle):
             engine.resume()
         self._reading = True
         try:
-            generation = await mailbox.take(again=again)
+            generation = await mailbox.take_generation(again=again)
         except asyncio.CancelledError as error:
             count_cancelled(error, self)
             raise

@@ -194,7 +194,7 @@ class TransformStream(Generic[K, V]):
             await self._producer.begin_transaction()
         except BaseException:
             # The records must be read again. With timeout 0, no cancellation can interrupt this.
-            await self._consumer._for_transaction().go_back(0.0)
+            await self._consumer._for_transaction().rewind_and_wait(0.0)
             raise
         transaction = self._transaction = self._producer.last_transaction
         assert transaction is not None

@@ -170,7 +170,7 @@ class Candidacy:
         self._closed = True
         self._change_event.set()
 
-    async def end(self) -> None:
+    async def end_work(self) -> None:
         self._stop()
         if self._body is not None:
             await self.body_end.wait()

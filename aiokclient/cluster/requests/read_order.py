@@ -19,7 +19,7 @@ from typing import Protocol
 class Interruptible(Protocol):
     """An object whose iterations can be interrupted."""
 
-    def interrupt(self) -> None:
+    def interrupt_iteration(self) -> None:
         """Make the present iteration request its next record."""
 
 
@@ -41,7 +41,7 @@ class ReadOrder:
         """Return the number of a transaction that has just begun."""
         self.transactions += 1
         for reader in self._readers:
-            reader.interrupt()
+            reader.interrupt_iteration()
         return self.transactions
 
 

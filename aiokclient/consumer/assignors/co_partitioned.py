@@ -72,7 +72,7 @@ class CoPartitioned(Assignor):
         """
         units = {unit.shown: unit for unit in self._make_units(cluster, members)}
         given = self.by.assign(
-            AssignmentCluster({name: unit.racks(cluster) for name, unit in units.items()}),
+            AssignmentCluster({name: unit.find_racks(cluster) for name, unit in units.items()}),
             {name: _shown(name, member, units.values()) for name, member in members.items()},
         )
         all_given = {
@@ -120,17 +120,17 @@ class _Unit(NamedTuple):
     topics: tuple[str, ...]
     able: frozenset[str]
 
-    def racks(self, cluster: AssignmentCluster) -> list[frozenset[str]]:
+    def find_racks(self, cluster: AssignmentCluster) -> list[frozenset[str]]:
         """Return, for each partition number, the racks with a replica of each of those partitions.
 
         Topics that have no partition with this number do not count.
         """
         return [
-            frozenset.intersection(*map(cluster.racks, self.all(index, cluster)))
+            frozenset.intersection(*map(cluster.racks, self.find_partitions(index, cluster)))
             for index in range(cluster.count(self.shown))
         ]
 
-    def all(self, index: int, cluster: AssignmentCluster) -> list[TopicPartition]:
+    def find_partitions(self, index: int, cluster: AssignmentCluster) -> list[TopicPartition]:
         """Return the partitions with this number, of all topics that have one."""
         return [one for topic in self.topics if (one := TopicPartition(topic, index)) in cluster]
 
@@ -143,4 +143,4 @@ def _expanded(
     assignment: MemberAssignment, units: Mapping[str, _Unit], cluster: AssignmentCluster
 ) -> Iterator[TopicPartition]:
     for topic, index in assignment.partitions:
-        yield from units[topic].all(index, cluster)
+        yield from units[topic].find_partitions(index, cluster)

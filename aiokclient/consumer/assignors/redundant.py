@@ -56,9 +56,9 @@ class Redundant(Sticky):
         """Return a balanced assignment with `copies` members per partition and few moves."""
         holdings = {name: read_holding(member.user_data) for name, member in members.items()}
         copies = _Copies(cluster, members, holdings)
-        copies.keep(self.copies)
+        copies.keep_copies(self.copies)
         copies.fill_copies(self.copies)
-        copies.level()
+        copies.balance_loads()
         return {name: MemberAssignment(tuple(sorted(copies.held[name]))) for name in members}
 
 
@@ -79,7 +79,7 @@ class _Copies:
         self._claimants = sorted(order, key=lambda name: -holdings[name].generation)
         self.held: dict[str, dict[TopicPartition, None]] = {name: {} for name in order}
 
-    def keep(self, copies: int) -> None:
+    def keep_copies(self, copies: int) -> None:
         for partition in self._partitions:
             able = set(self._able[partition.topic])
             had = [name for name in self._claimants if partition in self._had[name]]
@@ -95,14 +95,14 @@ class _Copies:
                 for name in sorted(without, key=self._count_load)[:missing]:
                     self.held[name][partition] = None
 
-    def level(self) -> None:
+    def balance_loads(self) -> None:
         order = list(self.held)
         while order:
             order.sort(key=self._count_load)
-            if not self._give_one(order[-1], order):
+            if not self._move_copy(order[-1], order):
                 order.pop()
 
-    def _give_one(self, source: str, order: Sequence[str]) -> bool:
+    def _move_copy(self, source: str, order: Sequence[str]) -> bool:
         have = self.held[source]
         for target in order:
             if self._count_load(target) + 2 > self._count_load(source):

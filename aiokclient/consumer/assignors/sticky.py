@@ -148,7 +148,7 @@ def _assigned(
 ) -> dict[str, MemberAssignment]:
     placement = Placement(cluster, members, owners(holdings))
     optimize(placement)
-    given = placement.result()
+    given = placement.list_assigned()
     return {member: MemberAssignment(tuple(given[member])) for member in members}
 
 
@@ -190,7 +190,7 @@ class PartitionKind(NamedTuple):
 
 
 class Placement:
-    """The partitions and the load of each member. Only `put` and `take` change them."""
+    """The partitions and the load of each member. Only its methods change them."""
 
     def __init__(
         self,
@@ -207,9 +207,9 @@ class Placement:
         self.far = len(partitions) + 1
         self.heavy = self.far * self.far
         """The weight of the loads, which is more than any sum of the two other costs."""
-        self._sort(partitions, topics, _racks(cluster, members, partitions), members, owners)
+        self._fill_loose(partitions, topics, _racks(cluster, members, partitions), members, owners)
 
-    def _sort(
+    def _fill_loose(
         self,
         partitions: Iterable[TopicPartition],
         topics: Mapping[str, list[str]],
@@ -227,13 +227,13 @@ class Placement:
             key = able[partition.topic], racks.get(partition)
             if (kind := known.get(key)) is None:
                 kind = known[key] = len(self.kinds)
-                self.kinds.append(self._kind(*key, rack))
+                self.kinds.append(self._make_kind(*key, rack))
             home = number.get(owners.get(partition, ""), NOWHERE)
             # An owner that no longer subscribes to the topic cannot be assigned the partition.
             lot = kind, home if home in self.kinds[kind].far else NOWHERE
             self.loose.append((lot, partition))
 
-    def _kind(
+    def _make_kind(
         self, able: tuple[int, ...], on: frozenset[str] | None, rack: Sequence[str | None]
     ) -> PartitionKind:
         far = {
@@ -242,13 +242,13 @@ class Placement:
         }
         return PartitionKind(far, [member for member in able if not far[member]] or able)
 
-    def put(self, member: int, lot: Lot, partitions: Iterable[TopicPartition]) -> None:
+    def add_partitions(self, member: int, lot: Lot, partitions: Iterable[TopicPartition]) -> None:
         have = self.held[member].setdefault(lot, [])
         before = len(have)
         have.extend(partitions)
         self.load[member] += len(have) - before
 
-    def take(self, member: int, lot: Lot, count: int) -> list[TopicPartition]:
+    def take_partitions(self, member: int, lot: Lot, count: int) -> list[TopicPartition]:
         """Remove the last `count` partitions of a lot from a member, and return them."""
         have = self.held[member][lot]
         taken = have[len(have) - count :]
@@ -258,14 +258,14 @@ class Placement:
         self.load[member] -= count
         return taken
 
-    def cost(self, lot: Lot, source: int, target: int) -> int:
+    def compute_move_cost(self, lot: Lot, source: int, target: int) -> int:
         """Return the cost of moving one partition of the lot, without the cost of the loads."""
         kind, home = lot
         far = self.kinds[kind].far
         moved = 0 if home == NOWHERE else (home != target) - (home != source)
         return far[target] - far[source] + moved
 
-    def result(self) -> dict[str, list[TopicPartition]]:
+    def list_assigned(self) -> dict[str, list[TopicPartition]]:
         """Return the sorted partitions of each member, by member id."""
         return {
             name: sorted(partition for have in lots.values() for partition in have)
@@ -317,7 +317,7 @@ def _begin(placement: Placement) -> None:
     for lot, partition in sorted(placement.loose, key=lambda one: one[1][::-1]):
         kind, home = lot
         if home != NOWHERE and not kinds[kind].far[home]:
-            placement.put(home, lot, [partition])
+            placement.add_partitions(home, lot, [partition])
     homeless = [
         (lot, partition)
         for lot, partition in placement.loose
@@ -325,7 +325,7 @@ def _begin(placement: Placement) -> None:
     ]
     # Partitions with the fewest preferred members come first.
     for lot, partition in sorted(homeless, key=lambda one: len(kinds[one[0][0]].near)):
-        placement.put(min(kinds[lot[0]].near, key=load.__getitem__), lot, [partition])
+        placement.add_partitions(min(kinds[lot[0]].near, key=load.__getitem__), lot, [partition])
 
 
 def _level(placement: Placement) -> None:
@@ -347,8 +347,8 @@ def _give_one(placement: Placement, source: int, order: Sequence[int]) -> bool:
             return False
         lots = [lot for lot in placement.held[source] if target in placement.kinds[lot[0]].far]
         if lots:
-            lot = min(lots, key=lambda one: placement.cost(one, source, target))
-            placement.put(target, lot, placement.take(source, lot, 1))
+            lot = min(lots, key=lambda one: placement.compute_move_cost(one, source, target))
+            placement.add_partitions(target, lot, placement.take_partitions(source, lot, 1))
             return True
     return False
 
@@ -368,7 +368,7 @@ def _from_member(placement: Placement, member: int) -> list[tuple[int, int]]:
         node, cost = members + kind, (home == member) - kinds[kind].far[member]
         cheapest[node] = min(cost, cheapest.get(node, cost))
         if home not in (member, NOWHERE):
-            cost = placement.cost(lot, member, home)
+            cost = placement.compute_move_cost(lot, member, home)
             cheapest[home] = min(cost, cheapest.get(home, cost))
     scales = members + len(kinds)
     return [*cheapest.items(), (scales, placement.heavy * (2 * placement.load[member] + 1))]
@@ -430,9 +430,12 @@ def _turn(placement: Placement, cycle: list[int]) -> None:
         at = cycle.index(scales)
         lighter, heavier = cycle[(at + 1) % len(cycle)], cycle[at - 1]
         count = min(count, max(1, (placement.load[lighter] - placement.load[heavier]) // 2))
-    taken = [(lot, target, placement.take(source, lot, count)) for source, lot, target in moves]
+    taken = [
+        (lot, target, placement.take_partitions(source, lot, count))
+        for source, lot, target in moves
+    ]
     for lot, target, partitions in taken:
-        placement.put(target, lot, partitions)
+        placement.add_partitions(target, lot, partitions)
 
 
 def _moves(placement: Placement, cycle: list[int]) -> Iterator[tuple[int, Lot, int]]:
@@ -451,4 +454,4 @@ def _moves(placement: Placement, cycle: list[int]) -> Iterator[tuple[int, Lot, i
 
 
 def _cheapest(placement: Placement, lots: list[Lot], source: int, target: int) -> Lot:
-    return min(lots, key=lambda lot: placement.cost(lot, source, target))
+    return min(lots, key=lambda lot: placement.compute_move_cost(lot, source, target))

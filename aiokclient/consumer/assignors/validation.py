@@ -34,14 +34,14 @@ def validate(
       reports that partition as its own.
     """
     check = _Check(assignor, cluster, members)
-    check.shape(given)
+    check.check_types(given)
     found = {name: given.get(name, MemberAssignment()) for name in members}
     for name, assignment in found.items():
-        check.partitions(name, assignment)
+        check.check_partitions(name, assignment)
     if not assignor.overlapping:
-        check.given_once(found)
+        check.check_single_members(found)
     if protocol is RebalanceProtocol.COOPERATIVE:
-        check.revoked_first(found)
+        check.check_revocations(found)
     return {
         name: one._replace(partitions=tuple(dict.fromkeys(one.partitions)))
         for name, one in found.items()
@@ -59,7 +59,7 @@ class _Check:
         self._cluster = cluster
         self._members = members
 
-    def shape(self, given: object) -> None:
+    def check_types(self, given: object) -> None:
         if not isinstance(given, Mapping):
             raise AssignmentFailedError(
                 f"{self._what} returned {_kind(given)}. Return a mapping from member id to "
@@ -71,9 +71,9 @@ class _Check:
                     f"{self._what} gave partitions to {name!r}, which is not a member of the "
                     "group. Give partitions to the members that assign() is called with."
                 )
-            self._is_assignment(name, assignment)
+            self._check_type(name, assignment)
 
-    def _is_assignment(self, name: str, assignment: object) -> None:
+    def _check_type(self, name: str, assignment: object) -> None:
         if isinstance(assignment, MemberAssignment):
             wrong = _wrong(*assignment)
         else:
@@ -84,7 +84,7 @@ class _Check:
                 "TopicPartition, and bytes or None as user data."
             )
 
-    def partitions(self, name: str, assignment: MemberAssignment) -> None:
+    def check_partitions(self, name: str, assignment: MemberAssignment) -> None:
         """Check that the partitions exist and that the member subscribes to their topics."""
         topics = set(self._members[name].topics)
         for partition in assignment.partitions:
@@ -92,12 +92,12 @@ class _Check:
             if partition not in self._cluster:
                 has = f"{topic!r} has {count} partitions" if count else f"there is no {topic!r}"
                 advice = f"but {has}. Give only partitions that cluster.partitions() returns"
-                raise self._error(partition, name, advice)
+                raise self._make_error(partition, name, advice)
             if topic not in topics:
                 advice = "but this member does not subscribe to it. Look at its `topics`"
-                raise self._error(partition, name, advice)
+                raise self._make_error(partition, name, advice)
 
-    def given_once(self, given: Mapping[str, MemberAssignment]) -> None:
+    def check_single_members(self, given: Mapping[str, MemberAssignment]) -> None:
         has: dict[TopicPartition, str] = {}
         for name, partition in _pairs(given):
             if (other := has.setdefault(partition, name)) != name:
@@ -105,9 +105,9 @@ class _Check:
                     f"and to {other!r}. Give it to one of them, or set `overlapping = True` on "
                     "the assignor if that is meant"
                 )
-                raise self._error(partition, name, advice)
+                raise self._make_error(partition, name, advice)
 
-    def revoked_first(self, given: Mapping[str, MemberAssignment]) -> None:
+    def check_revocations(self, given: Mapping[str, MemberAssignment]) -> None:
         """Check that no partition moves from one member to another in one rebalance."""
         holders: dict[TopicPartition, list[str]] = {}
         for name, member in self._members.items():
@@ -120,9 +120,11 @@ class _Check:
                     f"while {others[0]!r} still owns it. Give it to no member now, and to this one "
                     "in the next rebalance, or set `cooperative = False` on the assignor"
                 )
-                raise self._error(partition, name, advice)
+                raise self._make_error(partition, name, advice)
 
-    def _error(self, partition: TopicPartition, name: str, advice: str) -> AssignmentFailedError:
+    def _make_error(
+        self, partition: TopicPartition, name: str, advice: str
+    ) -> AssignmentFailedError:
         return AssignmentFailedError(
             f"{self._what} gave {partition} to member {name!r}, {advice}.",
             topic_partition=partition,

@@ -25,8 +25,8 @@ The offsets that are committed:
 A seek, a reset, and a truncation move position, processed, and consumed to the same offset.
 
 An iteration takes records from a list iterator without calling `Reader`. The progress of the
-iteration is read from that iterator when it is needed, so `Reader.settle` must be called before
-positions are read or moved. `ReadLock` knows which task reads.
+iteration is read from that iterator when it is needed, so `Reader.update_position` must be called
+before positions are read or moved. `ReadLock` knows which task reads.
 
 A record becomes processed in one of two ways:
 
@@ -77,12 +77,12 @@ class InProgress:
             state.mark_processed_before(processed, epoch_known=not first)
         self._held[state] = None
 
-    def on_passed(self, state: PartitionState) -> None:
+    def on_skipped(self, state: PartitionState) -> None:
         """Record that the position has moved past skipped records."""
         if state not in self._held:
             state.mark_all_processed()
 
-    def ask(self, *, tracking: bool = False, keeps: bool = False) -> None:
+    def on_request(self, *, tracking: bool = False, keeps: bool = False) -> None:
         """Count the held records as processed, because the application requests more.
 
         With `keeps`, they remain in progress: the application gets them together with the next.
@@ -105,13 +105,13 @@ class InProgress:
         if states:
             self.relieved.set()
 
-    def holds(self, states: Iterable[PartitionState]) -> bool:
+    def has_records_of(self, states: Iterable[PartitionState]) -> bool:
         """Return whether records of these partitions are in progress."""
         held = {} if self._aside else self._held
         return any(state in held or state.outstanding for state in states)
 
     @contextmanager
-    def set_aside(self) -> Iterator[None]:
+    def ignore_held_records(self) -> Iterator[None]:
         """Return a context in which held records do not count as in progress.
 
         It is for the task that processes these records: if that task waited until none are in
@@ -149,7 +149,7 @@ class InProgress:
         """
         self._worked_on[state] = None
 
-    def done(self, state: PartitionState, record: ConsumerRecord[Any, Any]) -> bool:
+    def mark_done(self, state: PartitionState, record: ConsumerRecord[Any, Any]) -> bool:
         """Count a record as processed; return False if it is not outstanding."""
         if not state.finish_record(record):
             return False
@@ -161,7 +161,7 @@ class InProgress:
         """Return the number of records that are outstanding, of all partitions."""
         return sum(len(state.outstanding) for state in self._worked_on)
 
-    def count(self) -> int:
+    def count_records(self) -> int:
         """Return roughly how many records are in progress: gaps in the offsets count, too."""
         held = sum(max(state.position - state.processed, 0) for state in self._held)
         return held + self.count_outstanding()
@@ -172,7 +172,7 @@ class InProgress:
         self.full = self.count_outstanding() >= limit
         return not self.full
 
-    def find_oldest(self) -> float | None:
+    def find_oldest_delivery(self) -> float | None:
         """Return when the oldest outstanding record was delivered, or None if there is none."""
         states = [state for state in self._worked_on if state.outstanding]
         return min((next(iter(s.outstanding.values()))[1] for s in states), default=None)

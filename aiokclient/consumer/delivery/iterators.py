@@ -133,19 +133,19 @@ class TrackedRecords(Generic[K, V]):
     async def __anext__(self) -> ConsumerRecord[K, V]:
         if self._room > 0 and self._time() < self._until:
             for record in self._records:
-                return self._track(record)
-        records = await self._reader.advance(self, self._limit)
+                return self._track_record(record)
+        records = await self._reader.expose_next(self, self._limit)
         if records is None:
             raise StopAsyncIteration
         self._records = records
-        self._state = self._reader.exposed_state()
+        self._state = self._reader.get_exposed_state()
         assert self._state is not None
         self._reader.in_progress.track_partition(self._state)
         self._room = self._limit - self._reader.in_progress.count_outstanding()
         self._until = self._time() + self._reader.get_stretch_s()
-        return self._track(next(records))
+        return self._track_record(next(records))
 
-    def _track(self, record: Any) -> ConsumerRecord[K, V]:
+    def _track_record(self, record: Any) -> ConsumerRecord[K, V]:
         assert self._state is not None
         self._room -= 1
         self._state.track_record(record, self._time())
@@ -176,7 +176,7 @@ class RecordIterator(RecordCursor[ConsumerRecord[K, V]], Generic[K, V]):
         if not self._limited:
             await self._reader.limit_to_end(self)
             self._limited = True
-        records = await self._reader.advance(self)
+        records = await self._reader.expose_next(self)
         if records is None:
             raise StopAsyncIteration
         self.expose(records, self._reader.get_stretch_s())
@@ -225,7 +225,7 @@ class RecordBatches(Generic[K, V]):
         if not self._limited:
             await self._reader.limit_to_end(self)
             self._limited = True
-        records = await self._reader.read(
+        records = await self._reader.read_records(
             self._max_records,
             math.inf,
             max_bytes=self._max_bytes,
@@ -234,7 +234,7 @@ class RecordBatches(Generic[K, V]):
             cursor=self,
         )
         if not records:
-            self._reader.end_iteration(self)
+            self._reader.on_iteration_end(self)
             raise StopAsyncIteration
         return records
 
@@ -301,22 +301,22 @@ class ArrowBatches:
                 # The part may have become invalid during the conversion, or the session has ended.
                 reader.subscription.apply_changes()
                 if fetch.is_valid and fetch.state.is_readable and fetch.state.jumps == jumps:
-                    end = reader.ends.end_of(fetch.state)
+                    end = reader.ends.find_end(fetch.state)
                     if found.offset > end:
-                        found = self._take_until(fetch, batches, found, int(end))
+                        found = self._take_before_end(fetch, batches, found, int(end))
                     else:
-                        self._take(fetch, part, found)
+                        self._take_records(fetch, part, found)
                     if found.table is not None:
                         size = sum(fetch.batches[index].size for index in part[: found.used])
-                        reader.meters.note_table(fetch.state.tp.topic, found.table, size)
+                        reader.meters.count_table(fetch.state.tp.topic, found.table, size)
                         return found.table
                 else:
                     fetch.rewind()
                 await reader.yield_to_loop()
-        reader.end_iteration(self)
+        reader.on_iteration_end(self)
         return None
 
-    def _take_until(
+    def _take_before_end(
         self, fetch: PartitionFetch, batches: Sequence[RecordBatch], found: Converted, end: int
     ) -> Converted:
         """Take the records before `end`, and move the position there. Return what was taken."""
@@ -332,7 +332,7 @@ class ArrowBatches:
         fetch.rewind()
         return found._replace(table=table, used=len(before))
 
-    def _take(self, fetch: PartitionFetch, part: Sequence[int], found: Converted) -> None:
+    def _take_records(self, fetch: PartitionFetch, part: Sequence[int], found: Converted) -> None:
         """Move the position to the offset after the converted or skipped records."""
         out = found.table is not None
         offset, epoch = found.offset, found.epoch
@@ -377,7 +377,7 @@ class ArrowBatches:
         except BaseException:
             self._reader.return_records(_first_offsets(batches))
             raise
-        self._reader.end_iteration(self)
+        self._reader.on_iteration_end(self)
         return pa.Table.from_batches(batches, schema=arrow_schema())
 
     def interrupt(self) -> None:

@@ -50,8 +50,8 @@ class ReadLock:
         self._began = self._left_at = time()
         self._requests = 0
         self._longest = self._taken = -math.inf
-        """The longest time between the ends of two requests: `_longest` since the last `take`, and
-        `_taken` as that `take` returned it.
+        """The longest time between the ends of two requests: `_longest` since the last
+        `take_reading`, and `_taken` as that call returned it.
         """
         self.away_since: float | None = self._left_at
         """The time at which the last request ended; None during a request."""
@@ -72,9 +72,9 @@ class ReadLock:
             raise ConcurrentReadError()
         self._busy = True
         if holder is not cursor:
-            self._take_over(cursor)
+            self._interrupt_former(cursor)
         if task is not self._read_by():
-            self.forget()
+            self.forget_task()
             if task is not None:
                 task.add_done_callback(self._on_task_end)
                 self._read_by = weakref.ref(task)
@@ -101,7 +101,7 @@ class ReadLock:
         if between > self._longest:
             self._longest = between
 
-    def take(self, *, again: bool | None) -> Reading:
+    def take_reading(self, *, again: bool | None) -> Reading:
         """Return the times between the ends of two requests; see `Spread.take_reading`."""
         if again is None:
             return Reading(self._requests, self._left_at - self._began, self._longest)
@@ -109,9 +109,9 @@ class ReadLock:
         self._taken, self._longest = longest, -math.inf
         return Reading(self._requests, self._left_at - self._began, longest)
 
-    def _take_over(self, cursor: Cursor | None) -> None:
+    def _interrupt_former(self, cursor: Cursor | None) -> None:
         """Interrupt the iteration before this one, because it may still have records."""
-        self.interrupt()
+        self.interrupt_iteration()
         self._holder = None if cursor is None else weakref.ref(cursor)
 
     def _is_read_by_other(self, task: asyncio.Task[Any] | None) -> bool:
@@ -119,7 +119,7 @@ class ReadLock:
         reader = self._read_by()
         return reader is not None and reader is not task and not reader.done()
 
-    def forget(self) -> None:
+    def forget_task(self) -> None:
         """Forget the task that read last."""
         task, self._read_by, self._death = self._read_by(), _nobody, None
         if task is not None:
@@ -157,7 +157,7 @@ class ReadLock:
         """Return whether a request has begun or ended since this transaction began."""
         return self._last_transaction >= transaction
 
-    def is_asked(self) -> bool:
+    def has_waiting_request(self) -> bool:
         """Return whether a request is waiting."""
         return self._busy
 
@@ -165,7 +165,7 @@ class ReadLock:
         """Return whether the current task read last, so that records in progress are its own."""
         return asyncio.current_task() is self._read_by()
 
-    def will_ask(self, leaving: Collection[asyncio.Task[Any] | None]) -> bool:
+    def can_request_more(self, leaving: Collection[asyncio.Task[Any] | None]) -> bool:
         """Return whether the task that read last can still request more records.
 
         It will not if it has ended, has left its loop, or is in `leaving`.
@@ -175,12 +175,12 @@ class ReadLock:
             return False
         return self._holder is None or self._holder() is not None
 
-    def end_iteration(self, cursor: Cursor) -> None:
+    def on_iteration_end(self, cursor: Cursor) -> None:
         """Handle the end of an iteration."""
         if self._holder is not None and self._holder() is cursor:
             self._holder = None
 
-    def interrupt(self) -> None:
+    def interrupt_iteration(self) -> None:
         """Interrupt the present iteration, if there is one."""
         holder = self._holder() if self._holder is not None else None
         if holder is not None:

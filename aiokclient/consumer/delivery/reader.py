@@ -6,9 +6,9 @@ the move. So an earlier cancellation loses nothing: the chunks stay.
 
 An iteration takes records from the list iterator of the first chunk, without calling `Reader`. That
 chunk is called *exposed*. Its list iterator shows how far the iteration went, which is examined
-when it matters (`settle`). When anything changes that concerns the exposed chunk (a seek, a pause,
-a revocation, or `stop`), the chunk is taken back, so that the iteration must call `Reader` for its
-next record.
+when it matters (`update_position`). When anything changes that concerns the exposed chunk (a seek,
+a pause, a revocation, or `stop`), the chunk is taken back, so that the iteration must call `Reader`
+for its next record.
 
 `in_progress.py` says what counts as delivered, in progress and processed.
 """
@@ -80,7 +80,7 @@ class EndOffsets:
         """
 
     async def find_ends(self, lookups: Lookups) -> Mapping[TopicPartition, int] | None:
-        """Return the present end offsets, or None if `interrupt` ends their lookup.
+        """Return the present end offsets, or None if `end_lookup` ends their lookup.
 
         End offsets that were already known are not replaced. If logs are replaced during the
         lookup, it begins again.
@@ -107,7 +107,7 @@ class EndOffsets:
         """Return whether end offsets of this iteration must be looked up again."""
         return self._valid_after != self._replacements and self.belong_to(cursor)
 
-    def interrupt(self) -> None:
+    def end_lookup(self) -> None:
         """End the lookup that is in progress, if there is one."""
         self._lookup.cancel()
 
@@ -121,7 +121,7 @@ class EndOffsets:
         self._cursor, self.are_set = weakref.ref(cursor), True
         self._ends, self._offsets = ends, {}
         self._valid_after = self._replacements
-        self._adopt()
+        self._add_assigned()
         self._open = {state for state, end in self._offsets.items() if state.position < end}
         self._to_hold = [state for state in self._offsets if state not in self._open]
         self.hold_partitions()
@@ -136,7 +136,7 @@ class EndOffsets:
             if len(self._to_hold) * TOGETHER >= len(self._open):
                 self.hold_partitions()
 
-    def end_of(self, state: PartitionState) -> float:
+    def find_end(self, state: PartitionState) -> float:
         """Return the end offset of a partition, or infinity."""
         return self._offsets.get(state, math.inf)
 
@@ -150,7 +150,7 @@ class EndOffsets:
         """Make `are_reached` examine the partitions again, because something has changed."""
         self._current = False
 
-    def outlived_by(self, cursor: Cursor | None) -> bool:
+    def belong_to_other(self, cursor: Cursor | None) -> bool:
         """Return whether there are end offsets of an iteration other than `cursor`."""
         return self.are_set and not self.belong_to(cursor)
 
@@ -164,7 +164,7 @@ class EndOffsets:
             self._examine_partitions()
         return not self._open and self._subscription.are_partitions_known()
 
-    def _adopt(self) -> None:
+    def _add_assigned(self) -> None:
         """Add the partitions that are assigned now, with their end offsets."""
         partitions = self._subscription.partitions
         self._offsets.update(
@@ -174,7 +174,7 @@ class EndOffsets:
     def _examine_partitions(self) -> None:
         partitions = self._subscription.partitions
         self._current = True
-        self._adopt()
+        self._add_assigned()
         self._open = {
             state
             for state, end in self._offsets.items()
@@ -187,7 +187,7 @@ class EndOffsets:
         if back:
             self._subscription.withhold_at_end(back, False)
 
-    def are_within(
+    def are_reached_at(
         self, offsets: Mapping[PartitionState, int], only: PartitionState | None = None
     ) -> bool:
         """Return whether these positions have reached all end offsets.
@@ -250,22 +250,22 @@ class Reader:
 
     # -- calls by other parts of the consumer
 
-    def revalidate(self) -> None:
+    def revalidate_exposed(self) -> None:
         """Take back the exposed chunk if it must not be delivered any more."""
         exposed = self._exposed
         if exposed is not None and not exposed.is_valid:
-            self._take_back()
+            self._take_back_exposed()
 
     def seek_buffered(self, state: PartitionState, offset: int, epoch: int) -> bool:
         """Move a position to an offset that is buffered; return False if it is not buffered.
 
-        To be called after `settle`.
+        To be called after `update_position`.
         """
         parts = self._buffer.find_parts(state, offset) if state.phase is Phase.FETCHING else []
         if not parts:
             return False
         if self._exposed is not None and self._exposed.state is state:
-            self._take_back()
+            self._take_back_exposed()
         self._chunks = deque(chunk for chunk in self._chunks if chunk.state is not state)
         state.move_in_buffer(offset, epoch)
         self._buffer.rewind(parts)
@@ -294,30 +294,30 @@ class Reader:
     def mark_stopped(self) -> None:
         """Do the part of `stop` that is safe in any thread. It does not wake a waiting request."""
         self.stopped = True
-        self.read_lock.interrupt()
+        self.read_lock.interrupt_iteration()
 
     def wake_request(self) -> None:
         """Wake a waiting request, because the consumer may have failed."""
         self._woken = True
-        self.read_lock.interrupt()
-        self.ends.interrupt()
+        self.read_lock.interrupt_iteration()
+        self.ends.end_lookup()
         self._arrived.set()
 
-    def end_iteration(self, cursor: Cursor) -> None:
+    def on_iteration_end(self, cursor: Cursor) -> None:
         """Handle the end of an iteration."""
-        self.read_lock.end_iteration(cursor)
+        self.read_lock.on_iteration_end(cursor)
         if self.ends.belong_to(cursor):
-            self._end_limits()
+            self._clear_end_offsets()
 
     # -- positions
 
-    def settle(self) -> None:
+    def update_position(self) -> None:
         """Move the position after the records that the iteration took from the exposed chunk."""
         chunk = self._exposed
         if chunk is None:
             return
         if count := chunk.count_delivered():
-            self.meters.note_delivered(chunk.state.tp.topic, count)
+            self.meters.count_delivered(chunk.state.tp.topic, count)
             self._move_position(chunk, chunk.records[chunk.delivered - 1].offset)
 
     def _move_position(
@@ -331,15 +331,16 @@ class Reader:
         if out:
             self.in_progress.on_delivered(state, processed, first=chunk.delivered <= 1)
         else:
-            self.in_progress.on_passed(state)
+            self.in_progress.on_skipped(state)
 
-    def _take_back(self) -> None:
-        self.settle()
+    def _take_back_exposed(self) -> None:
+        self.update_position()
         chunk, self._exposed = self._exposed, None
         if chunk is not None and chunk.delivered < len(chunk.records):
-            self.read_lock.interrupt()  # The iteration must not take the rest without a request.
+            # The iteration must not take the rest without a request.
+            self.read_lock.interrupt_iteration()
 
-    def _begin_asking(
+    def _on_request(
         self, cursor: Cursor | None, *, tracking: bool = False, keeps: bool = False
     ) -> None:
         """Begin a request: records that were in progress now count as processed.
@@ -349,10 +350,10 @@ class Reader:
         if self._group is not None:
             self._group.on_records_requested()
         if self._exposed is not None:
-            self._take_back()
-        self.in_progress.ask(tracking=tracking, keeps=keeps)
-        if self.ends.are_set and self.ends.outlived_by(cursor):
-            self._end_limits()
+            self._take_back_exposed()
+        self.in_progress.on_request(tracking=tracking, keeps=keeps)
+        if self.ends.are_set and self.ends.belong_to_other(cursor):
+            self._clear_end_offsets()
 
     async def yield_to_loop(self) -> None:
         """Yield to the event loop if it is due. Cancellations and timeouts take effect here."""
@@ -378,7 +379,7 @@ class Reader:
             until = min(until, self.subscription.get_confirmed_until())
         return max(until - self._time(), 0.0)
 
-    async def _wait(self, until: float) -> None:
+    async def _wait_for_records(self, until: float) -> None:
         self.ends.hold_partitions()
         if self.waiting_since is None:
             self.waiting_since = self._time()
@@ -391,7 +392,7 @@ class Reader:
 
     # -- chunks
 
-    def _get_front(self) -> Chunk | None:
+    def _find_first_chunk(self) -> Chunk | None:
         """Return the first chunk with a record left, and remove all chunks before it.
 
         Return None if there is none yet. Also return None, and set `_cut_short`, if skipping
@@ -401,13 +402,13 @@ class Reader:
         while True:
             self.subscription.apply_changes()
             if self._failed or self._woken or self._reports.errors:
-                self._raise_failures()
+                self._raise_failure()
             if not self._chunks and not self._unpack_chunk():
                 return None
             chunk = self._chunks[0]
             if chunk.delivered < len(chunk.records):
                 return chunk
-            self._pass_chunk(chunk)
+            self._remove_chunk(chunk)
             if self._time() - self._yielded >= YIELD_INTERVAL_S:
                 self._cut_short = True
                 return None
@@ -416,10 +417,10 @@ class Reader:
         chunk = self._unpacker.unpack_next()
         if chunk is not None:
             self._chunks.append(chunk)
-            self.meters.note_unpacked(chunk.state.tp.topic, chunk.share)
+            self.meters.count_unpacked(chunk.state.tp.topic, chunk.share)
         return chunk is not None
 
-    def _pass_chunk(self, chunk: Chunk) -> None:
+    def _remove_chunk(self, chunk: Chunk) -> None:
         """Remove a chunk that has no records left. Raise its error, or handle its damage."""
         self._chunks.popleft()
         if chunk.damage is not None:
@@ -463,7 +464,7 @@ class Reader:
             state.fail(error)
         self.subscription.report_change()
 
-    def _raise_failures(self) -> None:
+    def _raise_failure(self) -> None:
         if self._woken and (failure := self._engine.get_failure(raised=True)) is not None:
             raise failure
         if self._reports.errors:
@@ -476,7 +477,7 @@ class Reader:
 
     # -- lists
 
-    async def read(
+    async def read_records(
         self,
         max_records: int,
         timeout: float,
@@ -493,19 +494,19 @@ class Reader:
         stopped, and when an iteration has reached the end offsets. A cancellation loses no record.
         """
         with self.read_lock.enter(cursor):
-            self._begin_asking(cursor)
+            self._on_request(cursor)
             deadline = self._time() + timeout
             until: float | None = None
             await self.yield_to_loop()
             while not self.stopped:
                 if self.ends.are_set:
                     if self.ends.are_outdated(cursor):
-                        await self._update_ends(cursor)
+                        await self._renew_end_offsets(cursor)
                         continue
                     if self._is_at_end(cursor):
                         break
                 count, more = self._gather_chunks(max_records, max_bytes, by_partition)
-                more = more and not self._has_records_to_end(cursor, by_partition)
+                more = more and not self._has_all_to_end(cursor, by_partition)
                 now = self._time()
                 if not count:
                     until = None  # The records were dropped while this waited.
@@ -519,7 +520,7 @@ class Reader:
                     self._fresh = True
                     await self.yield_to_loop()
                 else:
-                    await self._wait(deadline if until is None else until)
+                    await self._wait_for_records(deadline if until is None else until)
             return Records()
 
     def _gather_chunks(
@@ -530,7 +531,7 @@ class Reader:
         Return the number of ready records, and whether more may be added to them. If unpacking
         takes too long, set `_cut_short` and return, so that the event loop can run.
         """
-        first = self._get_front()
+        first = self._find_first_chunk()
         if first is None:
             return 0, True
         started = self._time()
@@ -569,17 +570,17 @@ class Reader:
             if left and not taken:
                 break
             records += taken
-            self.meters.note_delivered(chunk.state.tp.topic, len(taken))
+            self.meters.count_delivered(chunk.state.tp.topic, len(taken))
             space -= size
             self._move_position(chunk)
             if left:
                 break
-            self._pass_chunk(chunk)
+            self._remove_chunk(chunk)
         return records
 
     # -- one by one
 
-    async def advance(
+    async def expose_next(
         self,
         cursor: Cursor,
         max_outstanding: int | None = None,
@@ -590,16 +591,16 @@ class Reader:
         outstanding.
         """
         with self.read_lock.enter(cursor):
-            self._begin_asking(cursor, tracking=max_outstanding is not None)
+            self._on_request(cursor, tracking=max_outstanding is not None)
             await self.yield_to_loop()
             while not self.stopped:
                 if self.ends.are_set:
                     if self.ends.are_outdated(cursor):
-                        await self._update_ends(cursor)
+                        await self._renew_end_offsets(cursor)
                         continue
                     if self._is_at_end(cursor):
                         break
-                chunk = self._get_front()
+                chunk = self._find_first_chunk()
                 if chunk is not None and (
                     max_outstanding is None or self.in_progress.has_room(max_outstanding)
                 ):
@@ -609,27 +610,27 @@ class Reader:
                 if self._cut_short:
                     await self.yield_to_loop()
                 else:
-                    await self._wait(math.inf)
-        self.end_iteration(cursor)
+                    await self._wait_for_records(math.inf)
+        self.on_iteration_end(cursor)
         return None
 
-    def exposed_state(self) -> PartitionState | None:
+    def get_exposed_state(self) -> PartitionState | None:
         """Return the partition of the exposed records."""
         return None if self._exposed is None else self._exposed.state
 
     def mark_processed(self) -> None:
         """Count all delivered records as processed. The iteration continues."""
-        self.settle()
+        self.update_position()
         self.in_progress.mark_processed()
         if self.in_progress.end_waiting_for_room():
             self._arrived.set()
 
-    def done(self, record: RawRecord) -> None:
+    def mark_done(self, record: RawRecord) -> None:
         """Mark a record of `tracked` as processed."""
         # A tuple is equal to the TopicPartition, and takes less time to create.
         tp: Any = (record.topic, record.partition)
         state = self.subscription.partitions.get(tp)
-        if state is None or not self.in_progress.done(state, record):
+        if state is None or not self.in_progress.mark_done(state, record):
             return
         if self.in_progress.full and self.in_progress.end_waiting_for_room():
             self._arrived.set()
@@ -642,7 +643,7 @@ class Reader:
         With `keeps`, records in progress do not count as processed. To be called within
         `read_lock.enter(cursor)`.
         """
-        self._begin_asking(cursor, keeps=keeps)
+        self._on_request(cursor, keeps=keeps)
         self._drop_chunks()
         await self.yield_to_loop()
 
@@ -650,20 +651,20 @@ class Reader:
         """Wait for the next part that is not fully read.
 
         Returns None once the consumer is stopped, and when the iteration has reached its end
-        offsets. Raises the same errors as `read`.
+        offsets. Raises the same errors as `read_records`.
         """
         while not (self.stopped or self._is_at_end(cursor)):
             if self.ends.are_outdated(cursor):
-                await self._update_ends(cursor)
+                await self._renew_end_offsets(cursor)
                 continue
             self.ends.hold_partitions()
             self.subscription.apply_changes()
-            self._raise_failures()
+            self._raise_failure()
             fetch = self._buffer.get_next()
             if fetch is not None:
                 self.waiting_since = None
                 return fetch
-            await self._wait(math.inf)
+            await self._wait_for_records(math.inf)
         return None
 
     def move_with_part(self, fetch: PartitionFetch, epoch: int, *, out: bool) -> None:
@@ -676,7 +677,7 @@ class Reader:
         if out:
             self.in_progress.on_delivered(state, None)
         else:
-            self.in_progress.on_passed(state)
+            self.in_progress.on_skipped(state)
         self.ends.on_move(state)
 
     def return_records(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -699,27 +700,27 @@ class Reader:
     async def limit_to_end(self, cursor: Cursor) -> None:
         """Make the iteration end at the present end offsets, unless `stop` was called."""
         with self.read_lock.enter(cursor):
-            self._begin_asking(cursor)
-            self._end_limits()
+            self._on_request(cursor)
+            self._clear_end_offsets()
             if not self.stopped:
-                await self._find_ends(cursor)
+                await self._find_end_offsets(cursor)
 
-    async def _find_ends(self, cursor: Cursor) -> None:
+    async def _find_end_offsets(self, cursor: Cursor) -> None:
         found = await self.ends.find_ends(self._engine.lookups)
         if found is None:
             return
-        self._end_limits()
+        self._clear_end_offsets()
         self._drop_chunks()
         self._unpacker.set_limits(self.ends.begin_iteration(cursor, found))
 
-    async def _update_ends(self, cursor: Cursor | None) -> None:
+    async def _renew_end_offsets(self, cursor: Cursor | None) -> None:
         """Look up end offsets again, because logs were replaced."""
         assert cursor is not None
         self.subscription.apply_changes()
-        self._raise_failures()
-        await self._find_ends(cursor)
+        self._raise_failure()
+        await self._find_end_offsets(cursor)
 
-    def _end_limits(self) -> None:
+    def _clear_end_offsets(self) -> None:
         if self._unpacker.lift_limits():
             self._drop_chunks()
             # The unpacker has skipped the records after the limits.
@@ -730,7 +731,7 @@ class Reader:
         ends = self.ends
         return ends.belong_to(cursor) and not ends.are_outdated(cursor) and ends.are_reached()
 
-    def _has_records_to_end(self, cursor: Cursor | None, by_partition: bool) -> bool:
+    def _has_all_to_end(self, cursor: Cursor | None, by_partition: bool) -> bool:
         """Return whether the chunks have all records that are left for the iteration.
 
         With `by_partition`, only the partition of the first chunk counts.
@@ -738,10 +739,10 @@ class Reader:
         if not self._chunks or not self.ends.belong_to(cursor):
             return False
         ahead = {chunk.state: chunk.next_offset for chunk in self._chunks}
-        return self.ends.are_within(ahead, self._chunks[0].state if by_partition else None)
+        return self.ends.are_reached_at(ahead, self._chunks[0].state if by_partition else None)
 
     def _drop_chunks(self) -> None:
-        self._take_back()
+        self._take_back_exposed()
         chunks, self._chunks = self._chunks, deque()
         half_unpacked = [f for f in self._buffer if f.raw is not None or f.job is not None]
         self._buffer.rewind([*(chunk.fetch for chunk in chunks), *half_unpacked])

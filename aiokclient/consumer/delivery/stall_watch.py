@@ -51,7 +51,7 @@ class StallWatch:
                 LOOK_S, self._examine_reasons
             )
 
-    def close(self) -> None:
+    def end_watch(self) -> None:
         """End the watch."""
         self._closed = True
         if self._timer is not None:

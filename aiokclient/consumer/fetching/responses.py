@@ -331,7 +331,7 @@ class BrokerResponses:
         for answer in answers:
             self._apply_answer(answer, slot, response)
         seconds, throttle_ms = None if begun is None else now - begun, response.throttle_time_ms
-        self._responses.meters.note_response(self._bytes, seconds, throttle_ms, fetched)
+        self._responses.meters.on_response(self._bytes, seconds, throttle_ms, fetched)
         if begun is not None:
             waited_s = 0.0 if since is None else now - max(since, begun)
             self.size.on_response(sum([part[-1] for part in fetched]), waited_s)

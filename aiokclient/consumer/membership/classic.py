@@ -138,7 +138,7 @@ class ClassicMembership:
         self._fits = True
         """Whether the assignment that a static member finds was made for its topics."""
         self._ready = False
-        self._engine.pause("nothing is subscribed to")
+        self._engine.leave_until_resume("nothing is subscribed to")
 
     # -- for the consumer
 
@@ -163,9 +163,9 @@ class ClassicMembership:
         return self._engine.heartbeats.last_answer_at + self._session_s
 
     @property
-    def joins(self) -> bool:
+    def is_or_becomes_member(self) -> bool:
         """Whether this consumer is a member, or becomes one without a call by the application."""
-        return self._engine.joins or not self._ready
+        return self._engine.is_or_becomes_member or not self._ready
 
     @property
     def rebalancing_since(self) -> float | None:
@@ -178,7 +178,7 @@ class ClassicMembership:
         return self._engine.heartbeats.last_answer_at
 
     @property
-    def settled(self) -> bool:
+    def is_settled(self) -> bool:
         """Whether this consumer is a member and owns its assignment."""
         return self._engine.state is MemberState.STABLE
 
@@ -202,7 +202,7 @@ class ClassicMembership:
             self._engine.rejoin("the subscription has changed")
         else:
             owns = bool(self._reconciler.list_owned())
-            self._engine.withdraw("the consumer has unsubscribed", at_once=not owns)
+            self._engine.release_until_resume("the consumer has unsubscribed", at_once=not owns)
 
     def renew_partitions(self) -> None:
         """Release what the application has given up, and take it again. Synchronous."""
@@ -211,7 +211,7 @@ class ClassicMembership:
     def on_poll_overdue(self, reason: str) -> None:
         """Leave, because the application does not request records. Synchronous."""
         if self._ready:
-            self._engine.pause(reason)
+            self._engine.leave_until_resume(reason)
 
     def on_records_requested(self) -> None:
         """Join again, because the application requests records. Synchronous."""
@@ -236,7 +236,7 @@ class ClassicMembership:
         if subscribed:
             self._engine.rejoin(reason)
         else:
-            self._engine.reassign(reason)
+            self._engine.request_reassignment(reason)
 
     async def leave(self, timeout: float) -> None:
         """Leave the group permanently, within `timeout` seconds."""
@@ -278,7 +278,7 @@ class ClassicMembership:
             if classify(error, Scope.ADMIN) is not Decision.FAIL:
                 self._fits = False  # Nothing is known, so that the group must assign anew.
             return
-        former = FormerMember.find(group, settings.group_instance_id)
+        former = FormerMember.find_member(group, settings.group_instance_id)
         if former is not None:
             self._former = former
             await self._refresh_metadata(sorted(former.group_topics | asked))
@@ -326,9 +326,9 @@ class ClassicMembership:
         # clients compress and decode.
         if BUILT_IN.get(protocol) is type(assignor):
             return await threads.run(compute)
-        return await self._in_default_executor(protocol, threads.Job(compute))
+        return await self._run_in_executor(protocol, threads.Job(compute))
 
-    async def _in_default_executor(self, protocol: str, job: threads.Job[T]) -> T:
+    async def _run_in_executor(self, protocol: str, job: threads.Job[T]) -> T:
         """Run the application's assignor in the loop's default executor.
 
         Raises AssignmentFailedError if it has not returned before the rebalance timeout.
@@ -542,7 +542,7 @@ class FormerMember(NamedTuple):
     group_owns: frozenset[TopicPartition]
 
     @classmethod
-    def find(cls, group: DescribedGroup, instance_id: str | None) -> FormerMember | None:
+    def find_member(cls, group: DescribedGroup, instance_id: str | None) -> FormerMember | None:
         """Return the former member, or None if the group has none with this instance id."""
         mine = next((m for m in group.members if m.group_instance_id == instance_id), None)
         if mine is None:

@@ -83,7 +83,7 @@ class Membership(Protocol):
         ...
 
     @property
-    def joins(self) -> bool:
+    def is_or_becomes_member(self) -> bool:
         """Whether this consumer is a member, or becomes one without a call by the application.
 
         False after it has left because of `max_poll_interval_ms`, and after the group refused it.
@@ -104,7 +104,7 @@ class Membership(Protocol):
         ...
 
     @property
-    def settled(self) -> bool:
+    def is_settled(self) -> bool:
         """Whether this consumer is a member and owns its assignment, which may be empty."""
         ...
 
@@ -216,13 +216,13 @@ class ConsumerCoordinator:
         supervisor.spawn(self._run_membership, name="membership")
         supervisor.spawn(self._initial_offsets.run, name="initial offsets")
         supervisor.spawn(self.auto_commit.run, name="automatic commits")
-        self.health.start(supervisor)
+        self.health.start_watches(supervisor)
 
     async def _run_membership(self) -> None:
         try:
             await self.membership.run()
         finally:
-            self.commits.end()
+            self.commits.end_membership()
 
     @property
     def followed_subscription(self) -> Subscription:
@@ -239,13 +239,13 @@ class ConsumerCoordinator:
 
         Synchronous.
         """
-        return self.membership.joins and not self._poll_is_overdue
+        return self.membership.is_or_becomes_member and not self._poll_is_overdue
 
     def owns_assignment(self) -> bool:
         """Return whether the consumer owns the group's assignment. Synchronous."""
         if self.subscription.subscription is not self.topics.current:
             return False
-        return not self.subscription.subscription or self.membership.settled
+        return not self.subscription.subscription or self.membership.is_settled
 
     def knows_its_partitions(self) -> bool:
         """Return whether this consumer owns its assignment or a part of it. Synchronous."""
@@ -264,14 +264,14 @@ class ConsumerCoordinator:
         target = Coordinator("group", self.group_id)
         return self.cluster.calls.find_cause(target) or self.cluster.find_last_error()
 
-    def troubles(self) -> list[str]:
+    def list_troubles(self) -> list[str]:
         """Return the problems of the membership as texts. Synchronous."""
-        found = self.commits.troubles()
-        return [*found, *self.health.troubles()] if self.subscription.subscription else found
+        found = self.commits.list_refusals()
+        return [*found, *self.health.list_troubles()] if self.subscription.subscription else found
 
     # -- calls of the application; `Consumer` documents them
 
-    async def commit(self, what: Any, timeout: float) -> None:
+    async def commit_offsets(self, what: Any, timeout: float) -> None:
         """Commit offsets to the group, within `timeout` seconds."""
         if isinstance(what, Iterator):
             what = list(what)  # It is read several times.
@@ -279,18 +279,18 @@ class ConsumerCoordinator:
         offsets, nothing = to_commit(what, consumed)
         known = {tp.topic for tp in [*consumed, *self.subscription.partitions]}
         for topic in named_topics(what):
-            if topic not in known and not self.commits.may_have(topic):
+            if topic not in known and not self.commits.may_have_topic(topic):
                 raise IllegalStateError(
                     f"The topic {topic!r} cannot be committed: it is neither subscribed nor "
                     "assigned. Check its name, or commit offsets as {partition: offset}."
                 )
         gone = [tp for tp in nothing if tp not in self.subscription]
         if gone:
-            raise self.commits.not_assigned(gone)
+            raise self.commits.make_not_assigned_error(gone)
         with self.subscription.own_metrics.time_block("commit.seconds", self.cluster.clock):
-            await self.commits.commit(offsets, timeout, covered(what))
+            await self.commits.commit_offsets(offsets, timeout, covered(what))
 
-    async def committed(
+    async def fetch_committed(
         self, tps: Sequence[TopicPartition], timeout: float
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the committed offset of each partition, or None if there is none."""
@@ -298,7 +298,7 @@ class ConsumerCoordinator:
             stored = await self.commits.fetch_committed(tps, timeout)
         return {tp: _without_notes(stored[tp]) for tp in tps}
 
-    async def rewind(
+    async def rewind_group(
         self, offsets: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, int]:
         """Make all owners of these partitions seek to the offsets; see `rewind_group`."""
@@ -311,9 +311,11 @@ class ConsumerCoordinator:
             raise IllegalStateError(
                 "Only a member of the group can call rewind_group(). Call subscribe() first."
             )
-        # Without `set_aside`, a task that calls this while it processes a record would wait for
+        # Without this, a task that calls this while it processes a record would wait for
         # itself.
-        aside = self.in_progress.set_aside() if self.read_lock.is_reader() else nullcontext()
+        aside = (
+            self.in_progress.ignore_held_records() if self.read_lock.is_reader() else nullcontext()
+        )
         with aside:
             return await self.rewinder.request_rewind(offsets, timeout)
 
@@ -351,7 +353,7 @@ class ConsumerCoordinator:
             extra={"event": "poll_interval_exceeded"},
         )
         self.membership.on_poll_overdue(text)
-        if self.read_lock.is_asked():
+        if self.read_lock.has_waiting_request():
             # One of several handlers is late, but the program already waits for more records. So
             # the member joins again.
             self.on_records_requested()
@@ -405,13 +407,13 @@ class ConsumerCoordinator:
         try:
             await self._wait_until_processed(wait_until, closers)
             with anyio.CancelScope(deadline=leave_by):
-                busy = partial(in_progress.may_be_busy, asks=self._may_ask(closers))
+                busy = partial(in_progress.may_be_busy, asks=self._can_request_more(closers))
                 await self.rebalancer.close(leave_by, busy)
         finally:
             await self.membership.leave(max(deadline - loop.time(), 0.0))
 
-    def _may_ask(self, closers: Collection[asyncio.Task[Any] | None] | None) -> bool:
-        return closers is not None and self.read_lock.will_ask(closers)
+    def _can_request_more(self, closers: Collection[asyncio.Task[Any] | None] | None) -> bool:
+        return closers is not None and self.read_lock.can_request_more(closers)
 
     async def _wait_until_processed(
         self, until: float, closers: Collection[asyncio.Task[Any] | None] | None
@@ -419,10 +421,10 @@ class ConsumerCoordinator:
         loop = asyncio.get_running_loop()
         in_progress = self.in_progress
         self.subscription.update_positions()
-        while in_progress and self._may_ask(closers) and loop.time() < until:
+        while in_progress and self._can_request_more(closers) and loop.time() < until:
             await in_progress.relieved.wait(until)
 
-    def release(self) -> None:
+    def release_connections(self) -> None:
         """Close the group's connections and stop requesting its metadata. Synchronous."""
         self._closed = True
         self.cluster.updater.unwant_topics(self.topics)

@@ -79,7 +79,7 @@ class MembershipHealth:
         self._rebalance_watch = RebalanceWatch(coordinator)
         self._refusal: tuple[Exception, float] | None = None
 
-    def start(self, supervisor: Supervisor) -> None:
+    def start_watches(self, supervisor: Supervisor) -> None:
         """Start the watches. Synchronous."""
         supervisor.spawn(self._poll_watch.run, name="poll interval")
         supervisor.spawn(self._loop_watch.run, name="event loop")
@@ -96,7 +96,7 @@ class MembershipHealth:
             return None
         return refusal[0]
 
-    def troubles(self) -> list[str]:
+    def list_troubles(self) -> list[str]:
         """Return the problems of the membership as texts."""
         found = []
         refusal = self.find_refusal()
@@ -109,7 +109,7 @@ class MembershipHealth:
                 f"timeout and {silence:.0f} s more; no records of the group's partitions are "
                 "delivered until it does"
             )
-        mine = [self._poll_watch.trouble, *self._reconciler.troubles()]
+        mine = [self._poll_watch.trouble, *self._reconciler.list_delays()]
         found += [text for text in (*mine, self._rebalance_watch.trouble) if text is not None]
         return found
 
@@ -148,11 +148,11 @@ class PollIntervalWatch:
             self._coordinator.on_poll_overdue(self._said)
 
     def _find_waiting_start(self) -> float | None:
-        oldest = self._in_progress.find_oldest()
+        oldest = self._in_progress.find_oldest_delivery()
         return self._read_lock.away_since if oldest is None else oldest
 
     def _describe_excess(self, seconds: float) -> str:
-        oldest = self._in_progress.find_oldest()
+        oldest = self._in_progress.find_oldest_delivery()
         what = "requested records" if oldest is None else "finished a record"
         return (
             f"the application has not {what} for {seconds:.1f} s, longer than "
@@ -222,7 +222,7 @@ class RebalanceWatch:
             text = f"{text}, as {silence}"
         elif self._waits:
             text = f"{text}, waits for {self._waits}"
-        refused = self._not_found if self._coordinator() is None else None
+        refused = self._not_found if self._find_coordinator() is None else None
         trouble = self._cluster.calls.find_trouble(Coordinator("group", self._group_id), JOINING)
         if trouble is None or refused is not None:
             return text
@@ -232,7 +232,7 @@ class RebalanceWatch:
 
     def _describe_silence(self) -> str | None:
         """Return, as a text, that the coordinator is not known or silent; None if it responds."""
-        asked, coordinator = self._asking_since, self._coordinator()
+        asked, coordinator = self._asking_since, self._find_coordinator()
         waited = -math.inf if asked is None else self._cluster.clock.monotonic() - asked
         error = self._not_found if coordinator is None else self._unanswered
         if error is None and waited < UNANSWERED_S:
@@ -244,7 +244,7 @@ class RebalanceWatch:
         )
         return f"{text} for {waited:.0f} s" if error is None else f"{text}: {error}"
 
-    def _coordinator(self) -> int | None:
+    def _find_coordinator(self) -> int | None:
         return self._cluster.coordinators.find_cached("group", self._group_id)
 
     def _find_rebalance_start(self) -> float | None:
@@ -267,7 +267,7 @@ class RebalanceWatch:
 
     async def _describe_group(self) -> None:
         try:
-            if self._coordinator() is None:
+            if self._find_coordinator() is None:
                 await self._cluster.coordinators.locate_coordinator("group", self._group_id)
         except KafkaError as error:
             self._waits, self._state, self._not_found = "", None, error

@@ -75,7 +75,7 @@ class PartitionReconciler:
         """Return the partitions that the group has assigned to this consumer. Synchronous."""
         return self._subscription.list_subscribed()
 
-    def troubles(self) -> list[str]:
+    def list_delays(self) -> list[str]:
         """Return what delays a rebalance in this consumer, as texts. Safe in any thread."""
         now = self._cluster.clock.monotonic()
         found = []
@@ -117,7 +117,7 @@ class PartitionReconciler:
             # The group waits until the partitions are revoked. A commit that waited for the group
             # would wait for itself.
             with self._coordinator.commits.without_waiting():
-                is_member = await self._commit(states, deadline)
+                is_member = await self._commit_processed(states, deadline)
                 await self._release_partitions(states, "revoked" if is_member else "lost")
 
     async def take_partitions(self, tps: Collection[TopicPartition]) -> None:
@@ -173,7 +173,9 @@ class PartitionReconciler:
             self._closed = True
             states = self._withhold_partitions(self.list_owned())
             self._subscription.update_positions()
-            is_member = await self._commit(list(self._subscription.partitions.values()), deadline)
+            is_member = await self._commit_processed(
+                list(self._subscription.partitions.values()), deadline
+            )
             lost = {state: None for state in states if busy(state) or not is_member}
             await self._release_partitions(
                 [state for state in states if state not in lost], "revoked"
@@ -203,7 +205,7 @@ class PartitionReconciler:
         loop = asyncio.get_running_loop()
         self._releasing = states, loop.time()
         try:
-            while self._in_progress.holds(states):
+            while self._in_progress.has_records_of(states):
                 bound = min(until, self._bound)
                 if loop.time() >= bound:
                     return False
@@ -213,11 +215,11 @@ class PartitionReconciler:
             self._releasing = None
         return True
 
-    async def _commit(self, states: Sequence[PartitionState], deadline: float) -> bool:
+    async def _commit_processed(self, states: Sequence[PartitionState], deadline: float) -> bool:
         """Commit processed records; return whether this consumer is still a member."""
         timeout = deadline - asyncio.get_running_loop().time()
         try:
-            refused = await self._coordinator.auto_commit.commit(states, timeout)
+            refused = await self._coordinator.auto_commit.commit_processed(states, timeout)
         except KafkaError as failure:
             text = "Processed records could not be committed: %s"
             key, extra = ("commit", type(failure)), {"event": "commit_failed"}

@@ -1,9 +1,10 @@
 """The fetches of one range.
 
 The fetches need no task. When a response arrives, a callback sends the next fetch, so that the
-broker works while the response is decoded. This continues until `FetchSizes.ahead` responses wait
-for the reader. If there is no connection yet, if a fetch has failed, or at the beginning of the
-range, the waiting reader itself sends the next fetch, with the retries of `ClusterClient.request`.
+broker works while the response is decoded. This continues until `FetchSizes.responses_ahead`
+responses wait for the reader. If there is no connection yet, if a fetch has failed, or at the
+beginning of the range, the waiting reader itself sends the next fetch, with the retries of
+`ClusterClient.request`.
 
 The position never passes an offset without an answer of the broker:
 
@@ -87,11 +88,11 @@ class RangeConnections:
     def __init__(self) -> None:
         self._unused: list[RangeOwner] = []
 
-    def take(self) -> RangeOwner:
+    def take_owner(self) -> RangeOwner:
         """Return an owner for a range. Its connections may be open already."""
         return self._unused.pop() if self._unused else RangeOwner()
 
-    def give_back(self, owner: RangeOwner, cluster: ClusterClient, *, idle: bool) -> None:
+    def return_owner(self, owner: RangeOwner, cluster: ClusterClient, *, idle: bool) -> None:
         """End the use of an owner. Its connections stay open only if they are `idle`."""
         if idle and len(self._unused) < KEPT:
             cluster.updater.unwant_topics(owner)
@@ -139,23 +140,23 @@ class FetchSizes:
         self._bytes = 0
         self._taken = 0
 
-    def note_taken(self, size: int) -> None:
+    def on_taken(self, size: int) -> None:
         """Record the bytes of a response that the reader has taken."""
         self._taken += size
 
-    def note_fetched(self, offsets: int, size: int) -> None:
+    def on_fetched(self, offsets: int, size: int) -> None:
         """Record the number of offsets and the bytes of a response."""
         self._offsets += offsets
         self._bytes += size
 
     @property
-    def ahead(self) -> int:
+    def responses_ahead(self) -> int:
         """The largest number of responses that wait for the reader. With 0, it asks for each."""
         if self._taken < self._steady:
             return 0 if self._taken < self._early else 1
         return AHEAD
 
-    def next_size(self, offsets: int) -> int:
+    def compute_next(self, offsets: int) -> int:
         """Return the bytes to request in the next fetch.
 
         `offsets` is the number of offsets of the range that are left.
@@ -243,7 +244,7 @@ DOUBTED: Final = MappingProxyType({100: True, 103: True})
 
 
 class LeaderRequests:
-    """The requests of one range. `locate` must succeed before the others are called."""
+    """The requests of one range. `locate_topic` must succeed before the others are called."""
 
     def __init__(self, cluster: ClusterClient, owner: RangeOwner, request: RangeRequest) -> None:
         self._cluster = cluster
@@ -256,7 +257,7 @@ class LeaderRequests:
         self._answered = False
         """Whether the leader has sent a response without an error."""
 
-    async def locate(self, timeout: float) -> None:
+    async def locate_topic(self, timeout: float) -> None:
         """Find the topic, and request it in all later updates of the metadata.
 
         Raises UnknownTopicOrPartitionError, UnknownTopicIdError if the topic has another id than
@@ -265,8 +266,8 @@ class LeaderRequests:
         updater, topic = self._cluster.updater, self._tp.topic
         updater.want_topic(topic, self._owner)
         info = self._cluster.metadata.find_topic(topic)
-        if info is None or info.error or not self._is_fitting(info):
-            if info is not None and not self._is_fitting(info):
+        if info is None or info.error or not self._may_be_wanted(info):
+            if info is not None and not self._may_be_wanted(info):
                 updater.doubt_topic_id(
                     info.topic_id
                 )  # So that a single response replaces the topic.
@@ -280,30 +281,32 @@ class LeaderRequests:
             raise refusal
         if info is None or self._tp.partition >= len(info.partitions):
             raise UnknownTopicOrPartitionError(api="Metadata", topic_partition=self._tp)
-        if not self._is_fitting(info):
-            raise self._recreated(f"Its id is {info.topic_id}, not {self._expected_id}.")
+        if not self._may_be_wanted(info):
+            raise self._make_recreated_error(f"Its id is {info.topic_id}, not {self._expected_id}.")
         self._topic_id, self._cluster_id = info.topic_id, self._cluster.metadata.cluster_id
 
-    def _is_fitting(self, info: TopicInfo) -> bool:
+    def _may_be_wanted(self, info: TopicInfo) -> bool:
         """Return whether a topic may be the one to read, and has the partition."""
         known = info.topic_id != NO_TOPIC_ID and self._expected_id is not None
         same = not known or info.topic_id == self._expected_id
         return same and self._tp.partition < len(info.partitions)
 
-    def connected(self) -> BrokerConnection | None:
+    def find_connection(self) -> BrokerConnection | None:
         """Return the open connection to the leader, or None if there is none."""
         leader = self._cluster.metadata.find_leader(*self._tp)
         return self._cluster.find_connection(leader, Purpose.FETCH, self._owner)
 
-    def attempt(
+    def attempt_fetch(
         self, connection: BrokerConnection, offset: int, size: int, done: OnResponse
     ) -> None:
         """Fetch once. See `ClusterClient.attempt_request`."""
         epoch = self._cluster.metadata.find_leader_epoch(*self._tp)
         message = self._make_message(offset, size, epoch, MAX_WAIT_MS)
-        self._cluster.attempt_request(connection, message, done, highest=self._find_highest())
+        self._cluster.attempt_request(
+            connection, message, done, highest=self._find_highest_version()
+        )
 
-    async def request(
+    async def request_fetch(
         self, offset: int, size: int, timeout: float, earlier: KafkaError | None
     ) -> FetchResponse:
         """Fetch, with retries, from the present leader. See `ClusterClient.request`."""
@@ -319,7 +322,7 @@ class LeaderRequests:
             check=self.find_refusal,
             purpose=Purpose.FETCH,
             owner=self._owner,
-            highest=self._find_highest,
+            highest=self._find_highest_version,
             before_retry=self._before_retry,
             earlier=earlier,
         )
@@ -341,7 +344,7 @@ class LeaderRequests:
             ],
         )
 
-    def _find_highest(self) -> int | None:
+    def _find_highest_version(self) -> int | None:
         """Return the highest version in which to send the request, or None if there is no limit.
 
         Called before each attempt. Raises ClusterChangedError if the client has moved to another
@@ -391,7 +394,7 @@ class LeaderRequests:
                 "The topic was deleted while it was read.", api="Fetch", topic_partition=self._tp
             )
         if NO_TOPIC_ID not in (info.topic_id, self._topic_id) and info.topic_id != self._topic_id:
-            raise self._recreated("It was deleted and created again while it was read.")
+            raise self._make_recreated_error("It was deleted and created again while it was read.")
 
     def _require_cluster(self) -> None:
         """Raise ClusterChangedError if the client has moved to another cluster."""
@@ -403,7 +406,7 @@ class LeaderRequests:
         error.hint = "Its offsets mean nothing there. Read a range of the present cluster."
         raise error
 
-    def _recreated(self, why: str) -> KafkaError:
+    def _make_recreated_error(self, why: str) -> KafkaError:
         error = UnknownTopicIdError(why, api="Fetch", topic_partition=self._tp)
         error.what = "The topic is not the one to be read."
         error.hint = "The records of the deleted topic are gone."
@@ -451,17 +454,17 @@ class RangeFetches:
         """The offset of the last damaged batch, which is fetched once more."""
         config = cluster.config
         self._backoff = Backoff.of(config)
-        self._retry = self._new_retry()
+        self._retry = self._make_retry()
 
     # -- the reader's side
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether no response can arrive any more, so that the connections can be used again."""
         return not self._in_flight and not self._abandoned
 
     @property
-    def largest(self) -> int:
+    def largest_fetch(self) -> int:
         """The largest size of one fetch in bytes."""
         return self._sizes.largest
 
@@ -473,15 +476,15 @@ class RangeFetches:
         ResponseTooLargeError, UnknownTopicIdError, ClusterChangedError, and all other errors of
         requests that are not retried.
         """
-        self._progressed()
+        self._on_progress()
         while True:
             if self._ready:
                 part = self._ready.popleft()
                 if part.event is PartEvent.DATA:
-                    self._sizes.note_taken(part.size)
+                    self._sizes.on_taken(part.size)
                     self._fetch_ahead()
                     return part
-                await self._without_data(part)
+                await self._on_part_without_data(part)
             elif self.position >= self._request.end:
                 return None
             elif self._in_flight:
@@ -504,14 +507,14 @@ class RangeFetches:
                 last_offset=last_offset,
             ) from error
         self._refetched = offset
-        self._discard()
+        self._discard_responses()
         self.position = offset
 
     def close(self) -> None:
         """Ignore all responses from now on. Synchronous."""
-        self._discard()
+        self._discard_responses()
 
-    def _discard(self) -> None:
+    def _discard_responses(self) -> None:
         self._generation += 1
         self._abandoned = self._abandoned or self._in_flight
         self._in_flight = False
@@ -524,14 +527,14 @@ class RangeFetches:
         """Fetch the position, with retries, until the timeout."""
         earlier, self._error = self._error, None
         generation, offset = self._generation, self.position
-        size = 1 if self._alone else self._sizes.next_size(self._request.end - offset)
+        size = 1 if self._alone else self._sizes.compute_next(self._request.end - offset)
         self._in_flight = True
         try:
             if not self._located:
-                await self._requests.locate(self._remaining_s)
+                await self._requests.locate_topic(self._remaining_s)
                 self._located = True
             self._sent_at = self._get_time()
-            response = await self._requests.request(offset, size, self._remaining_s, earlier)
+            response = await self._requests.request_fetch(offset, size, self._remaining_s, earlier)
             if generation == self._generation:
                 self._in_flight = self._alone = False
                 self._take_response(response)
@@ -548,19 +551,19 @@ class RangeFetches:
 
     def _fetch_ahead(self) -> None:
         """Send the next fetch if the last one has moved the position, and it can be sent now."""
-        ahead = len(self._ready) < self._sizes.ahead and self.position < self._request.end
+        ahead = len(self._ready) < self._sizes.responses_ahead and self.position < self._request.end
         if not ahead or self._in_flight or self._error is not None:
             return
         if self._ready and self._ready[-1].event is not PartEvent.DATA:
             return
-        connection = self._requests.connected()
+        connection = self._requests.find_connection()
         if connection is None:
             return
-        size = self._sizes.next_size(self._request.end - self.position)
+        size = self._sizes.compute_next(self._request.end - self.position)
         done = partial(self._on_response, self._generation, connection.broker.node_id)
         self._in_flight, self._sent_at = True, self._get_time()
         try:
-            self._requests.attempt(connection, self.position, size, done)
+            self._requests.attempt_fetch(connection, self.position, size, done)
         except KafkaError as error:
             self._in_flight, self._error = False, error
 
@@ -584,7 +587,7 @@ class RangeFetches:
         part = fetched(data, self.position, self._request.end)
         self._ready.append(part)
         if part.event is PartEvent.DATA:
-            self._sizes.note_fetched(part.next_offset - self.position, part.size)
+            self._sizes.on_fetched(part.next_offset - self.position, part.size)
             self.position = part.next_offset
             self._fetch_ahead()
 
@@ -597,12 +600,12 @@ class RangeFetches:
     def _remaining_s(self) -> float:
         return max(self._retry.remaining_s, 0.0)
 
-    def _new_retry(self) -> Retry:
+    def _make_retry(self) -> Retry:
         return Retry(self._get_time() + self._timeout_s, self._backoff, self._cluster.clock)
 
-    def _progressed(self) -> None:
+    def _on_progress(self) -> None:
         self._empty = 0
-        self._retry = self._new_retry()
+        self._retry = self._make_retry()
 
     async def _wait_for_response(self) -> None:
         """Wait for the response to the fetch in flight."""
@@ -613,17 +616,17 @@ class RangeFetches:
         except TimeoutError:
             if not patience.expired():
                 raise
-            raise self._out_of_time("The broker did not respond.") from None
+            raise self._make_timeout_error("The broker did not respond.") from None
         finally:
             self._arrived = None
 
-    def _out_of_time(self, why: str) -> ApiTimeoutError:
+    def _make_timeout_error(self, why: str) -> ApiTimeoutError:
         text = f"Nothing was read from offset {self.position} on within {self._timeout_s:.1f} s."
         return ApiTimeoutError(f"{text} {why}", api="Fetch", topic_partition=self._request.tp)
 
     # -- responses without data
 
-    async def _without_data(self, part: FetchedPart) -> None:
+    async def _on_part_without_data(self, part: FetchedPart) -> None:
         """Handle a response without a batch at the position, and wait before the next fetch."""
         prompt = self._get_time() - self._sent_at < PROMPT_S
         why = "The broker returned no records, because a quota is exceeded."
@@ -635,15 +638,15 @@ class RangeFetches:
             await self._check_bounds()
             why = "The broker does not have the offset, although the log contains it."
         elif part.event is PartEvent.NOTHING:
-            why = await self._on_nothing(part)
+            why = await self._on_empty_part(part)
         if self.position > part.offset:
             return
         if prompt:
             await asyncio.sleep(min(self._retry.pause_s(), self._remaining_s))
         if self._retry.remaining_s <= SHORTEST_S:
-            raise self._out_of_time(why)
+            raise self._make_timeout_error(why)
 
-    async def _on_nothing(self, part: FetchedPart) -> str:
+    async def _on_empty_part(self, part: FetchedPart) -> str:
         """Handle an empty response. Return the probable reason for it, as text for an error."""
         stable = part.last_stable_offset if self._request.read_committed else -1
         readable = part.high_watermark if stable < 0 else stable
@@ -651,7 +654,7 @@ class RangeFetches:
             self._empty += 1
             if self._empty >= CONFIRMED:
                 self.position = min(readable, self._request.end)
-                self._progressed()
+                self._on_progress()
             return "The broker returned no records."
         self._empty = 0
         if self.position >= part.high_watermark:

@@ -27,11 +27,11 @@ async def read(
     """
     if request.start == request.end:
         return
-    owner = connections.take()
+    owner = connections.take_owner()
     fetches = RangeFetches(cluster, owner, request)
     tp, offset = request.tp, request.start
     converter = TableConverter(
-        max_bytes=fetches.largest,
+        max_bytes=fetches.largest_fetch,
         limit=DEFAULT_LIMIT,
         columns=request.columns,
         end_offset=request.end,
@@ -42,7 +42,7 @@ async def read(
             check()
             idle = False
             part = await fetches.read_next()
-            idle = fetches.idle
+            idle = fetches.is_idle
             if part is None:
                 return
             left, stream = part.batches, None
@@ -61,9 +61,9 @@ async def read(
                     break
     finally:
         del check  # The traceback of an error must not keep the client alive.
-        idle = idle and fetches.idle
+        idle = idle and fetches.is_idle
         fetches.close()
-        connections.give_back(owner, cluster, idle=idle)
+        connections.return_owner(owner, cluster, idle=idle)
 
 
 def _cut(table: Any, rows: int) -> Iterator[Any]:

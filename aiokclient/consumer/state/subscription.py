@@ -173,7 +173,7 @@ class SubscriptionState:
     def update_positions(self) -> None:
         """Update positions from the iteration; to be called before positions are read or moved."""
         if self._reader is not None:
-            self._reader.settle()
+            self._reader.update_position()
 
     def get_confirmed_until(self) -> float:
         """Return the time, on the loop's clock, until which the assignment is certainly valid."""
@@ -186,7 +186,7 @@ class SubscriptionState:
     def report_change(self) -> None:
         """Call the listeners soon, once for all changes until then."""
         if self._reader is not None:
-            self._reader.revalidate()
+            self._reader.revalidate_exposed()
         if not self._pending and self._listeners:
             self._pending = True
             if self._callbacks is None:

@@ -64,14 +64,14 @@ class ConsumerReads(Protocol):
     def fix_offsets(self) -> None:
         """Fix the offsets to commit, because the commit begins."""
 
-    def offsets(self) -> Offsets:
+    def get_offsets(self) -> Offsets:
         """Return the offsets that were fixed."""
 
     def find_group_metadata(self) -> GroupMetadata:
         """Return the group metadata with which to commit the offsets."""
 
     async def wait_for_newer_member(self, refused: GroupMetadata, timeout: float) -> bool:
-        """Wait at most `timeout` seconds until `member()` is newer than a refused one.
+        """Wait at most `timeout` seconds until `find_group_metadata` is newer than a refused one.
 
         Return False if it is not, or if it must not be used.
         """
@@ -123,7 +123,7 @@ class TransactionOffsets:
         """Return the offsets that were fixed. Raise an error for a consumer of another cluster."""
         for reads in all_reads:
             self._require_cluster(reads.cluster_id)
-        fixed = [(reads.offsets(), reads) for reads in all_reads]
+        fixed = [(reads.get_offsets(), reads) for reads in all_reads]
         return [(offsets, reads) for offsets, reads in fixed if offsets]
 
     def _require_cluster(self, cluster_id: str | None) -> None:

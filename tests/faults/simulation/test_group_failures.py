@@ -111,13 +111,13 @@ def hold_body(life: Life) -> asyncio.Event:
     """Prevent this member from leaving its generations until the returned event is set."""
     gate, mailbox = asyncio.Event(), life.member._mailbox
     assert mailbox is not None
-    end = mailbox.end
+    end = mailbox.end_work
 
     async def end_slowly() -> None:
         await end()
         await gate.wait()
 
-    mailbox.end = end_slowly  # type: ignore[method-assign]
+    mailbox.end_work = end_slowly  # type: ignore[method-assign]
     return gate
 
 

@@ -43,7 +43,7 @@ def test_the_leader_assigns_again_when_topic_metadata_changes(resync: bool) -> N
             started, entered = world.now, [len(each.log) for each in lives]
             engine = leader.member._engine
             assert engine is not None
-            engine.reassign("a topic has more partitions")
+            engine.request_reassignment("a topic has more partitions")
             await asyncio.gather(
                 *(each.until(lambda life: life.assignment == b"anew") for each in lives)
             )
@@ -65,7 +65,7 @@ def test_a_resync_and_a_new_member_lead_to_one_generation() -> None:
             newcomer = life(world, "d")
             async with living(newcomer):
                 assert leader.member._engine is not None
-                leader.member._engine.reassign("a topic has more partitions")
+                leader.member._engine.request_reassignment("a topic has more partitions")
                 await together(*lives, newcomer, after=before)
             await together(*lives, after=before)
             assert all(not each.errors for each in lives)
@@ -189,11 +189,11 @@ def test_state_and_health_follow_the_membership() -> None:
             engine = one.member._engine
             assert engine is not None
             assert engine.state is MemberState.STABLE
-            assert engine.heartbeats.confirmed
+            assert engine.heartbeats.is_confirmed
             assert world.now - engine.heartbeats.last_answer_at < 10
             world.network.part({"client"}, {world.address(b) for b in world.cluster.brokers})
             await one.until(lambda life: life.now is None)
-            assert not engine.heartbeats.confirmed
+            assert not engine.heartbeats.is_confirmed
             assert one.member.state is State.DEGRADED
             assert any("does not answer" in reason for reason in one.member.health().reasons)
             world.network.heal()

@@ -35,7 +35,7 @@ async def commit(
     """Commit as a producer does: once, with exactly these offsets and this identity."""
     group = consumer._running.group
     assert group is not None
-    errors = await group.commits._send_commit(reads.offsets(), reads.find_group_metadata())
+    errors = await group.commits._send_commit(reads.get_offsets(), reads.find_group_metadata())
     if not errors:
         reads.on_committed()
     return errors
@@ -75,15 +75,17 @@ class TestCommit:
             async with member(world, **OWN, **PROTOCOLS[protocol]) as consumer:
                 reads = begin(consumer)
                 await offsets(consumer, 20)
-                assert {tp: to.offset for tp, to in reads.offsets().items()} == {T0: 10, T1: 10}
-                assert reads.offsets() == consumer.consumed()
+                assert {tp: to.offset for tp, to in reads.get_offsets().items()} == {T0: 10, T1: 10}
+                assert reads.get_offsets() == consumer.consumed()
                 assert reads.find_group_metadata() == consumer.group_metadata()
                 assert await commit(consumer, reads) == {}
                 assert (committed(world, 0), committed(world, 1)) == (10, 10)
-                assert begin(consumer).offsets() == {}
+                assert begin(consumer).get_offsets() == {}
                 world.cluster.produce("t", [b"more"], 1)
                 await offsets(consumer, 1)
-                assert {tp: to.offset for tp, to in begin(consumer).offsets().items()} == {T1: 11}
+                assert {tp: to.offset for tp, to in begin(consumer).get_offsets().items()} == {
+                    T1: 11
+                }
 
         simulate(scenario, topics={"t": 2})
 
@@ -94,7 +96,7 @@ class TestCommit:
                 reads = begin(consumer)
                 await offsets(consumer, 4)
                 assert await commit(consumer, reads) == {}
-                await begin(consumer).go_back(10)
+                await begin(consumer).rewind_and_wait(10)
                 assert await consumer.position(T0) == 4
 
         simulate(scenario)
@@ -147,7 +149,7 @@ class TestTakenAway:
                 assert (committed(world, 0), committed(world, 1)) == (None, None)
                 await joining
                 # The next transaction is not affected.
-                await reads.go_back(10)
+                await reads.rewind_and_wait(10)
                 world.cluster.produce("t", [b"more"], 0)
                 world.cluster.produce("t", [b"more"], 1)
                 following = begin(one)
@@ -208,7 +210,7 @@ class TestTakenAway:
                 assert committed(world) is None
                 # Records that are still being processed belong to the next transaction as well.
                 late = begin(one)
-                assert late.offsets()[T0].offset == 5
+                assert late.get_offsets()[T0].offset == 5
                 (error,) = (await commit(one, late)).values()
                 assert isinstance(error, REFUSALS)
                 assert await offsets(one, 5) == [0, 1, 2, 3, 4]
@@ -228,7 +230,7 @@ class TestGoingBack:
                 await consumer.commit()
                 reads = begin(consumer)
                 assert await offsets(consumer, 5) == [3, 4, 5, 6, 7]
-                await reads.go_back(10)
+                await reads.rewind_and_wait(10)
                 assert consumer.consumed()[T0].offset == 3
                 assert await offsets(consumer, 17) == list(range(3, 20))
 
@@ -244,7 +246,7 @@ class TestGoingBack:
                 await asyncio.sleep(1)
                 reads = begin(consumer)
                 assert await offsets(consumer, 5) == [3, 4, 5, 6, 7]
-                await reads.go_back(10)
+                await reads.rewind_and_wait(10)
                 assert await offsets(consumer, 17) == list(range(3, 20))
 
         simulate(scenario)
@@ -255,7 +257,7 @@ class TestGoingBack:
             async with member(world, **OWN) as consumer:
                 assert await offsets(consumer, 3) == [0, 1, 2]
                 await asyncio.sleep(1)
-                await begin(consumer).go_back(10)
+                await begin(consumer).rewind_and_wait(10)
                 assert await offsets(consumer, 3) == [0, 1, 2]
 
         simulate(scenario)
@@ -271,7 +273,7 @@ class TestGoingBack:
                 reads = begin(consumer)
                 world.cluster.produce("t", [b"more"], 0)
                 await offsets(consumer, 1)
-                await reads.go_back(10)
+                await reads.rewind_and_wait(10)
                 found = consumer.consumed()
                 assert (found[T0].offset, found[T1].offset) == (4, 2)
                 assert consumer.paused() == {T1}
@@ -286,7 +288,7 @@ class TestGoingBack:
                 await offsets(consumer, 2)
                 with world.cluster.delay(ApiKey.OFFSET_FETCH, 20):
                     began = world.now
-                    await reads.go_back(3)
+                    await reads.rewind_and_wait(3)
                     assert world.now - began == pytest.approx(3, abs=0.1)
                     assert await consumer.poll(timeout=5) == []
                 assert await offsets(consumer, 5) == [0, 1, 2, 3, 4]
@@ -301,7 +303,7 @@ class TestGoingBack:
                 await offsets(consumer, 2)
                 with world.cluster.delay(ApiKey.OFFSET_FETCH, 20), pytest.raises(TimeoutError):
                     async with asyncio.timeout(1):
-                        await reads.go_back(30)
+                        await reads.rewind_and_wait(30)
                 assert await offsets(consumer, 5) == [0, 1, 2, 3, 4]
 
         simulate(scenario)
@@ -314,7 +316,7 @@ class TestGoingBack:
                 reads = begin(consumer)
                 await offsets(consumer, 2)
                 with world.cluster.delay(ApiKey.OFFSET_FETCH, 100):
-                    going = asyncio.create_task(reads.go_back(90))
+                    going = asyncio.create_task(reads.rewind_and_wait(90))
                     await asyncio.sleep(1)
                     began = world.now
                     await consumer.close(timeout=5)

@@ -121,14 +121,14 @@ def test_the_handler_is_called_in_order_from_join_to_leave() -> None:
 
 
 def test_pause_leaves_and_resume_joins_as_a_new_member() -> None:
-    """`pause` leaves at once and stays out of the group. `resume` joins as a new member."""
+    """After `leave_until_resume`, `resume` joins as a new member."""
 
     async def scenario(world: World) -> None:
         handler = Handler()
         async with engine_in(world, handler) as engine:
             await stable(handler)
             first = engine.metadata.member_id
-            engine.pause("busy")
+            engine.leave_until_resume("busy")
             await asyncio.sleep(1)
             assert engine.state is MemberState.OUT
             assert engine.metadata == (GROUP, -1, "", None)
@@ -151,7 +151,7 @@ def test_one_member_is_left_when_pause_and_resume_alternate() -> None:
         async with engine_in(world, handler) as engine:
             await stable(handler)
             for _ in range(3):
-                engine.pause("busy")
+                engine.leave_until_resume("busy")
                 await asyncio.sleep(0)
                 engine.resume()
             await stable(handler)
@@ -189,7 +189,7 @@ def test_paused_while_nobody_gives_it_an_id() -> None:
             async with engine_in(world, Handler()) as engine:
                 await world.cluster.until(lambda: bool(world.requests(ApiKey.JOIN_GROUP)))
                 began = world.now
-                engine.pause("busy")
+                engine.leave_until_resume("busy")
                 await world.cluster.until(lambda: engine.state is MemberState.OUT)
                 assert world.now - began < ID_S + 0.1
         assert world.requests(ApiKey.LEAVE_GROUP) == []
@@ -217,7 +217,7 @@ def test_paused_and_resumed_while_it_asks_for_an_id() -> None:
         with world.cluster.delay(ApiKey.JOIN_GROUP, 0.5, times=1):
             async with engine_in(world, handler) as engine:
                 await world.cluster.until(lambda: bool(world.requests(ApiKey.JOIN_GROUP)))
-                engine.pause("busy")
+                engine.leave_until_resume("busy")
                 await asyncio.sleep(0.1)
                 engine.resume()
                 began = world.now
@@ -242,7 +242,7 @@ def test_pausing_cuts_a_call_short(call: str) -> None:
                 await stable(handler)
                 engine.rejoin("again")
             await waits.wait()
-            engine.pause("busy")
+            engine.leave_until_resume("busy")
             await asyncio.sleep(1)
             assert handler.calls[-3:] == [call, f"{call} cancelled", "lost"]
 

@@ -49,7 +49,7 @@ def stand_still(loop: asyncio.AbstractEventLoop) -> None:
     secret = Held()
     reader = readers[loop]
     began = time.monotonic()
-    while not reader.stack_since(began):
+    while not reader.find_stack_since(began):
         time.sleep(0.05)
     time.sleep(1.2)
     del secret
@@ -144,7 +144,7 @@ def test_a_loop_that_waits_for_events_has_no_stack_that_blocked_it() -> None:
         assert described(frame)[0].endswith(" scenario")
         idle = await asyncio.to_thread(wait_for_idle, threading.main_thread().ident)
         assert idle == ()
-        assert reader.stack_since(0.0) == ()
+        assert reader.find_stack_since(0.0) == ()
         watch.cancel()
 
     asyncio.run(scenario())

@@ -153,7 +153,7 @@ async def test_wait_for_the_turn_ends_when_the_member_is_closed() -> None:
 
 async def test_end_stops_the_writer_and_waits_until_its_body_has_ended() -> None:
     candidacy, body = await writing()
-    ending = asyncio.ensure_future(candidacy.end())
+    ending = asyncio.ensure_future(candidacy.end_work())
     assert await is_cancelled(body)
     assert candidacy.over
     assert not ending.done(), "the next writer must not begin before the body has ended"
@@ -164,7 +164,7 @@ async def test_end_stops_the_writer_and_waits_until_its_body_has_ended() -> None
 
 async def test_end_waits_for_nothing_when_there_was_no_body() -> None:
     async with asyncio.timeout(10):
-        await Candidacy().end()
+        await Candidacy().end_work()
 
 
 async def test_body_keeps_an_error_that_is_not_its_cancellation() -> None:

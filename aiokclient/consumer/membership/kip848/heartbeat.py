@@ -93,7 +93,7 @@ class HeartbeatBuilder:
         """
         return self._wanted == wanted and self._owned == owned
 
-    def build(
+    def build_next(
         self,
         member: GroupMetadata,
         wanted: HeartbeatSubscription,
@@ -225,7 +225,7 @@ class HeartbeatSchedule:
         if session_s is not None:
             self.session_s = session_s
 
-    def next_at(self, *, has_news: bool) -> float:
+    def find_next_time(self, *, has_news: bool) -> float:
         """Return the time of the next heartbeat. One with news does not wait for the interval."""
         return self._not_before if has_news else max(self._due, self._not_before)
 
@@ -233,7 +233,7 @@ class HeartbeatSchedule:
         """Record that a heartbeat is about to be sent."""
         self._early = self._early + 1 if has_news else 0
 
-    def attempt_timeout_s(self, request_s: float) -> float:
+    def find_timeout_s(self, request_s: float) -> float:
         """Return the seconds to wait for a response before the connection is closed."""
         return min(request_s, self.session_s * PATIENCE)
 
@@ -245,7 +245,7 @@ class HeartbeatSchedule:
             pause_s = self._backoff.delay(self._early - FREE, self._clock.rng)
             self._not_before = sent_at + pause_s
 
-    def delay_until(self, until: float) -> None:
+    def delay_next_until(self, until: float) -> None:
         """Send nothing before the time `until`, because an attempt failed."""
         self._not_before = until
 

@@ -151,12 +151,12 @@ class PartitionAssignment:
         """Return the owned partitions for a heartbeat."""
         return frozenset(self._owned)
 
-    def is_different(self) -> bool:
+    def differs_from_owned(self) -> bool:
         """Return whether there are partitions to revoke or to take."""
         known, unknown = self._find_wanted()
-        return bool(unknown or self.to_revoke()) or known.keys() != self._owned.keys()
+        return bool(unknown or self.find_to_revoke()) or known.keys() != self._owned.keys()
 
-    def to_revoke(self) -> dict[TopicIdPartition, TopicPartition]:
+    def find_to_revoke(self) -> dict[TopicIdPartition, TopicPartition]:
         """Return the owned partitions that are not in the target or that were given up."""
         known, _ = self._find_wanted()
         relinquished = self._subscription.is_relinquished
@@ -164,7 +164,7 @@ class PartitionAssignment:
             each: tp for each, tp in self._owned.items() if each not in known or relinquished(tp)
         }
 
-    def to_take(self) -> dict[TopicIdPartition, TopicPartition]:
+    def find_to_take(self) -> dict[TopicIdPartition, TopicPartition]:
         """Return the partitions that are in the target and not owned, if their names are known."""
         known, _ = self._find_wanted()
         # If a topic was deleted and created again, partitions of its old id are revoked first.
@@ -279,8 +279,8 @@ class Kip848Membership:
         return self._schedule.answered_at + self._schedule.session_s if certain else -math.inf
 
     @property
-    def joins(self) -> bool:
-        return self.member.joins
+    def is_or_becomes_member(self) -> bool:
+        return self.member.is_or_becomes_member
 
     @property
     def rebalancing_since(self) -> float | None:
@@ -291,7 +291,7 @@ class Kip848Membership:
         return self._schedule.answered_at
 
     @property
-    def settled(self) -> bool:
+    def is_settled(self) -> bool:
         return self.member.is_settled
 
     # -- what the consumer wants
@@ -374,7 +374,7 @@ class Kip848Membership:
         supervisor.spawn(self._reconciliation.run, name="partitions of the group")
         supervisor.spawn(self._watch_session, name="session of the group")
         unsubscribe = self.coordinator.cluster.updater.add_listener(
-            supervisor.callbacks.guard_function(self._observe)
+            supervisor.callbacks.guard_function(self._on_metadata)
         )
         calls = self.coordinator.cluster.calls
         calls.add(self._connection.progress)
@@ -403,7 +403,7 @@ class Kip848Membership:
             age_s = math.inf if found_ms is None else config.metadata_max_age_ms / 1000
             await self._session_due.wait(self._clock.monotonic() + age_s)
 
-    def _observe(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
+    def _on_metadata(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
         # The new metadata may have names for unknown topic ids, and topics that a pattern matches.
         self.partitions_due.set()
         self.heartbeat_due.set()
@@ -416,7 +416,7 @@ class Kip848Membership:
         elif not self.member.sends_heartbeats or self._must_not_join():
             await self.heartbeat_due.wait()
         else:
-            next_at = self._schedule.next_at(has_news=self._has_news())
+            next_at = self._schedule.find_next_time(has_news=self._has_news())
             if not await self.heartbeat_due.wait(next_at) and not self.member.is_closed:
                 await self._send_heartbeat()
 
@@ -452,20 +452,20 @@ class Kip848Membership:
                 return
             self._schedule.on_send(has_news=self._has_news())
             name = GroupMetadata(self._group_id, member.epoch, member.member_id)
-            request = self._builder.build(
+            request = self._builder.build_next(
                 name, self._make_subscription(), self.assignment.report_owned(), self._version
             )
             sent_at = self._clock.monotonic()
             self._meters.on_heartbeat_sent(sent_at)
-            timeout_s = self._schedule.attempt_timeout_s(request_s)
+            timeout_s = self._schedule.find_timeout_s(request_s)
             self._is_unanswered = True
-            answer = await self._connection.send(request, timeout_s)
+            answer = await self._connection.send_heartbeat(request, timeout_s)
             self._meters.on_heartbeat_answered(sent_at)
-            self._note_known()
+            self._extend_known_until()
         except KafkaError as error:
             self._builder.forget_sent()
             if not self._connection.was_answered:
-                self._note_known()  # The coordinator may have executed the heartbeat.
+                self._extend_known_until()  # The coordinator may have executed the heartbeat.
             if membership == member.memberships:
                 self._handle_error(error)
             return
@@ -488,13 +488,13 @@ class Kip848Membership:
                 self._rebalances.add()
                 if self.assignment.must_report:
                     self._builder.forget_sent()  # A full heartbeat reports the owned partitions.
-        differs = self.assignment.is_different()
+        differs = self.assignment.differs_from_owned()
         self.apply_event(Kip848Event.ASSIGNED if differs else Kip848Event.CONFIRMED)
         self.coordinator.on_identity_changed()
 
     def _handle_error(self, error: KafkaError) -> None:
         action = self._connection.handle_failure(error)
-        self._schedule.delay_until(self._clock.monotonic() + action.delay_s)
+        self._schedule.delay_next_until(self._clock.monotonic() + action.delay_s)
         event = event_of(self.member.state, error.code)
         if event is None and action.decision is Decision.RECOVER:
             event = Kip848Event.FENCED
@@ -517,7 +517,7 @@ class Kip848Membership:
             self.apply_event(event or Kip848Event.REFUSED, str(error))
             raise error
 
-    def _note_known(self) -> None:
+    def _extend_known_until(self) -> None:
         """Record that the coordinator may have received a heartbeat until now."""
         session_s = max(self._schedule.session_s, self.coordinator.config.session_timeout_ms / 1000)
         self._known_until = self._clock.monotonic() + session_s * UNRELEASED_SESSIONS
@@ -592,10 +592,10 @@ class Reconciliation:
 
     async def _move_partitions(self) -> float:
         assignment = self._assignment
-        if revoked := assignment.to_revoke():
+        if revoked := assignment.find_to_revoke():
             await self._revoke_partitions(revoked, assignment.assigned_at)
             return -math.inf
-        if added := assignment.to_take():
+        if added := assignment.find_to_take():
             self._moved = True
             await self._reconciler.take_partitions(list(added.values()))
             assignment.add_partitions(added)
@@ -650,7 +650,7 @@ class HeartbeatConnection:
         target = Coordinator("group", group_id)
         self.progress = CallProgress(target, ApiKey.CONSUMER_GROUP_HEARTBEAT)
         self.was_answered = True
-        """Whether no heartbeat was sent whose response is unknown, since the last `send`."""
+        """Whether the last call of `send_heartbeat` has sent nothing, or got a response."""
 
     async def find_version(self) -> int:
         """Return the version of the heartbeat that the coordinator supports.
@@ -664,7 +664,7 @@ class HeartbeatConnection:
             broker = connection.broker.node_id
             raise UnsupportedVersionError(ADVICE, api=API, broker=broker) from error
 
-    async def send(
+    async def send_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, timeout_s: float
     ) -> ConsumerGroupHeartbeatResponse:
         """Send a heartbeat and return the response.
@@ -724,7 +724,7 @@ class HeartbeatConnection:
         failure: KafkaError | None = None
         for _ in range(LEAVE_ATTEMPTS):
             try:
-                await self.send(request, timeout_s)
+                await self.send_heartbeat(request, timeout_s)
                 return None
             except KafkaError as error:
                 failure = error

@@ -311,7 +311,7 @@ class Kip848Member:
         return self.state in SETTLED
 
     @property
-    def joins(self) -> bool:
+    def is_or_becomes_member(self) -> bool:
         return self.state not in ABSENT
 
     @property

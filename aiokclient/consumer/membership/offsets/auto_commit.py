@@ -42,7 +42,7 @@ class AutoCommit:
             states = self._subscription.partitions.values()
             try:
                 # If this fails, the next commit includes the same records.
-                refused = await self.commit(states, self._interval_s, attempts=1)
+                refused = await self.commit_processed(states, self._interval_s, attempts=1)
             except KafkaError as failure:
                 text, extra = "An automatic commit failed: %s", {"event": "automatic_commit_failed"}
                 self._log.write(logging.INFO, "automatic commit", text, failure, extra=extra)
@@ -53,7 +53,7 @@ class AutoCommit:
                     key = (tp, type(error))
                     self._log.write(_gravity(error), key, text, tp, error, extra=extra)
 
-    async def commit(
+    async def commit_processed(
         self, states: Iterable[PartitionState], timeout: float, *, attempts: float = math.inf
     ) -> dict[TopicPartition, KafkaError]:
         """Commit the processed records of these partitions; return the errors of refused ones.

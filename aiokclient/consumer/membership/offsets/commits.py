@@ -15,7 +15,7 @@ without IO: the offsets that are left to store, and the results so far.
       │ ├──▶ superseded   a later commit has been stored, which this one would undo
       │ └──▶ refused      not owned, refused with a final error, or out of attempts
       └── again           a retriable error, or an error of an earlier identity: the offset stays
-                          in `left`, and the next attempt sends it
+                          in `remaining_offsets`, and the next attempt sends it
 
 Each partition ends as stored, superseded, or refused. The commit is done when no offset is left.
 `PerItem` keeps the partitions that are left, and decides by the policy.
@@ -120,7 +120,7 @@ class CommitAttempt:
         self._refused: dict[TopicPartition, KafkaError] = {}
 
     @property
-    def left(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def remaining_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The offsets that are still to be stored."""
         return {tp: self._offsets[tp] for tp in self._items.remaining}
 
@@ -130,7 +130,7 @@ class CommitAttempt:
         return self._items.last_error
 
     @property
-    def refused(self) -> dict[TopicPartition, KafkaError]:
+    def refused_errors(self) -> dict[TopicPartition, KafkaError]:
         """A copy of the errors of the refused partitions."""
         return dict(self._refused)
 
@@ -151,9 +151,7 @@ class CommitAttempt:
         self._refused.update(errors)
         self._items.drop_items(errors)
 
-    def settle_attempt(
-        self, failed: Mapping[TopicPartition, KafkaError], *, renamed: bool
-    ) -> float:
+    def record_errors(self, failed: Mapping[TopicPartition, KafkaError], *, renamed: bool) -> float:
         """Record the errors of an attempt, and return the seconds to wait before the next one.
 
         The partitions without an error are stored. With `renamed`, the identity has changed since
@@ -163,7 +161,7 @@ class CommitAttempt:
         return self._items.record_errors(
             failed,
             refresh=self._commits.refresh_partition,
-            refuse=self._final_error,
+            refuse=self._on_final_error,
             is_final=self._commits.is_final,
         )
 
@@ -172,7 +170,7 @@ class CommitAttempt:
         if self._retry.attempt >= self._attempts:
             self.refuse_partitions({tp: self._failed[tp] for tp in self._items.remaining})
 
-    def _final_error(self, tp: TopicPartition, error: KafkaError) -> bool:
+    def _on_final_error(self, tp: TopicPartition, error: KafkaError) -> bool:
         if not self._renamed:
             self._refused[tp] = error
         return self._renamed
@@ -257,7 +255,7 @@ class Commits:
         """
         self._renamed.set()
 
-    def end(self) -> None:
+    def end_membership(self) -> None:
         """Record that this consumer will not be a member any more."""
         self._is_over = True
         self._renamed.set()
@@ -294,7 +292,7 @@ class Commits:
         finally:
             self._is_awaited = False
 
-    async def until_member(self) -> None:
+    async def wait_until_member(self) -> None:
         """Wait until this consumer is a member of its group.
 
         Raises the error with which the consumer has failed.
@@ -303,16 +301,16 @@ class Commits:
             self._supervisor.raise_failure()
             await self._renamed.wait()
 
-    async def until_renamed(self, until: float) -> bool:
+    async def wait_for_new_identity(self, until: float) -> bool:
         """Wait until the identity may have changed.
 
-        Return False if it has not when the loop's clock passes `until`, and after `end`.
+        Return False if it has not when the loop's clock passes `until`, and after `end_membership`.
         """
         return not self._is_over and await self._renamed.wait(until)
 
     # -- storing
 
-    async def commit(
+    async def commit_offsets(
         self,
         offsets: Offsets,
         timeout: float,
@@ -332,7 +330,9 @@ class Commits:
         gone = {tp: error for tp, error in refused.items() if _not_owned(error)}
         unstored = [*former, *self._released.find_uncommitted(covers)]
         if gone or unstored:
-            by_hand = not unstored and not any(map(self._is_the_groups, gone, gone.values()))
+            by_hand = not unstored and not any(
+                map(self._was_assigned_by_group, gone, gone.values())
+            )
             text = NOT_A_MEMBER if by_hand else None
             if self._released.has_former([*gone, *unstored]):
                 text = OTHER_CLUSTER
@@ -359,42 +359,43 @@ class Commits:
         """
         if not offsets:
             return {}
-        attempt = self._new_attempt(offsets, timeout, attempts, rising)
+        attempt = self._make_attempt(offsets, timeout, attempts, rising)
         self._storing[attempt] = None
         try:
             async with asyncio.timeout(None if timeout == math.inf else timeout):
-                self._refuse_lost(attempt)
-                await self._look_up_topics(attempt.left)
+                self._refuse_lost_partitions(attempt)
+                await self._look_up_topics(attempt.remaining_offsets)
                 while not attempt.is_done():
                     if check:
                         self._supervisor.raise_failure()
-                    self._refuse_lost(attempt)
-                    if not attempt.is_done() and self._awaits_name():
+                    self._refuse_lost_partitions(attempt)
+                    if not attempt.is_done() and self._must_wait_for_member():
                         # The lock is not held here, because the group may wait for another commit.
                         await self._renamed.wait()
                         continue
                     # One commit at a time: the repetition of an earlier one must not come after a
                     # later one.
                     async with self._turn:
-                        await self._attempt_all(attempt, check)
+                        await self._repeat_attempts(attempt, check)
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
             raise ApiTimeoutError(
-                f"Nothing was committed for {len(attempt.left)} partitions within {timeout:.1f} s.",
+                f"Nothing was committed for {len(attempt.remaining_offsets)} partitions within "
+                f"{timeout:.1f} s.",
                 api="OffsetCommit",
-                topic_partition=next(iter(attempt.left), None),
+                topic_partition=next(iter(attempt.remaining_offsets), None),
             ) from attempt.last_error
         finally:
             del self._storing[attempt]
-            self._failures.add(len(attempt.refused))
-        return attempt.refused
+            self._failures.add(len(attempt.refused_errors))
+        return attempt.refused_errors
 
-    def _new_attempt(
+    def _make_attempt(
         self, offsets: Offsets, timeout: float, attempts: float, rising: bool
     ) -> CommitAttempt:
-        noted = self._with_notes(offsets)
-        held = {tp: self._state(tp) for tp in noted}
+        noted = self._add_notes(offsets)
+        held = {tp: self._find_state(tp) for tp in noted}
         return CommitAttempt(
             self._order.issue_ticket(),
             noted,
@@ -407,13 +408,13 @@ class Commits:
             cluster_id=self._cluster.metadata.cluster_id,
         )
 
-    async def _attempt_all(self, attempt: CommitAttempt, check: bool) -> None:
+    async def _repeat_attempts(self, attempt: CommitAttempt, check: bool) -> None:
         """Repeat attempts until the commit is done, or has to wait for an identity."""
-        while not (attempt.is_done() or self._awaits_name()):
+        while not (attempt.is_done() or self._must_wait_for_member()):
             if check:
                 self._supervisor.raise_failure()
-            self._leave_out_superseded(attempt)
-            self._refuse_lost(
+            self._skip_superseded(attempt)
+            self._refuse_lost_partitions(
                 attempt, is_member=bool(self._coordinator.membership.metadata.member_id)
             )
             if attempt.is_done():
@@ -423,27 +424,27 @@ class Commits:
 
     async def _store_once(self, attempt: CommitAttempt) -> None:
         """Send the remaining offsets once, record the results, then back off."""
-        left, member = attempt.left, self._coordinator.membership.metadata
-        jumps = {tp: state.jumps for tp in left if (state := self._state(tp)) is not None}
+        left, member = attempt.remaining_offsets, self._coordinator.membership.metadata
+        jumps = {tp: state.jumps for tp in left if (state := self._find_state(tp)) is not None}
         failed = await self._send_commit(left, member)
         for tp, to in left.items():
             if tp in failed:
                 continue
             self._refused.pop(tp, None)
             self._order.mark_stored(tp, attempt.ticket)
-            state = self._state(tp)
+            state = self._find_state(tp)
             if state is not None and jumps.get(tp) == state.jumps:
                 state.group.set_committed(to.offset)
-        delay_s = attempt.settle_attempt(
+        delay_s = attempt.record_errors(
             failed, renamed=member != self._coordinator.membership.metadata
         )
-        for tp, error in attempt.refused.items():
+        for tp, error in attempt.refused_errors.items():
             if tp in failed and not _not_owned(error):
                 self._refused[tp] = str(error)  # An error would hold the variables of its caller.
         if not attempt.is_done():
             await self._renamed.wait(asyncio.get_running_loop().time() + delay_s)
 
-    def _awaits_name(self) -> bool:
+    def _must_wait_for_member(self) -> bool:
         """Return whether a commit must wait until this consumer is a member again.
 
         In a call of the listener it must not wait, because the group waits for the listener.
@@ -456,7 +457,7 @@ class Commits:
             return False
         return self._coordinator.can_become_member() and not self._listener_calls.is_inside()
 
-    def _refuse_lost(self, attempt: CommitAttempt, *, is_member: bool = True) -> None:
+    def _refuse_lost_partitions(self, attempt: CommitAttempt, *, is_member: bool = True) -> None:
         """Refuse partitions that are not owned.
 
         If this consumer is not a member, it owns none of the partitions that the group assigned.
@@ -467,21 +468,21 @@ class Commits:
         attempt.refuse_partitions(
             {
                 tp: CommitFailedError(partitions=[tp])
-                for tp in attempt.left
+                for tp in attempt.remaining_offsets
                 if elsewhere
                 or self._is_lost(tp, attempt.find_state(tp))
                 or (not is_member and is_shared(tp))
             }
         )
 
-    def _leave_out_superseded(self, attempt: CommitAttempt) -> None:
+    def _skip_superseded(self, attempt: CommitAttempt) -> None:
         """Skip partitions that a later commit has stored, because this commit would undo that one.
 
         A commit with `rising` also skips partitions whose committed offset it would not increase.
         """
         superseded = set()
-        for tp, to in attempt.left.items():
-            state = self._state(tp)
+        for tp, to in attempt.remaining_offsets.items():
+            state = self._find_state(tp)
             risen = state is not None and state.group.committed >= to.offset
             if (attempt.rising and risen) or self._order.is_superseded(tp, attempt.ticket):
                 superseded.add(tp)
@@ -489,10 +490,10 @@ class Commits:
 
     def find_refusal(self, tp: TopicPartition) -> KafkaError | None:
         """Return the last error of the commits of a partition in progress, or None."""
-        attempts = (attempt for attempt in self._storing if tp in attempt.left)
+        attempts = (attempt for attempt in self._storing if tp in attempt.remaining_offsets)
         return next((each.last_error for each in attempts if each.last_error is not None), None)
 
-    def troubles(self) -> list[str]:
+    def list_refusals(self) -> list[str]:
         """Return, as texts, the partitions whose last commit was refused, with the reason.
 
         Only present partitions of the consumer are included. Safe in any thread.
@@ -500,7 +501,7 @@ class Commits:
         partitions, refused = self._subscription.partitions, list(self._refused.items())
         return [f"commits of {tp} are refused: {why}" for tp, why in refused if tp in partitions]
 
-    def _with_notes(self, offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
+    def _add_notes(self, offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets with the rewind notes of their partitions as metadata.
 
         The notes are those at the time of the call: if a partition is rewound while the commit
@@ -508,7 +509,7 @@ class Commits:
         """
         noted = dict(offsets)
         for tp, to in offsets.items():
-            state = self._state(tp)
+            state = self._find_state(tp)
             if state is not None and state.group.note:
                 noted[tp] = to._replace(
                     metadata=rewind_requests.annotated(to.metadata, state.group.note)
@@ -632,20 +633,20 @@ class Commits:
         rejoins = error.code == RebalanceInProgressError.code
         return rejoins and (self._is_awaited or self._listener_calls.is_inside())
 
-    def _state(self, tp: TopicPartition) -> PartitionState | None:
+    def _find_state(self, tp: TopicPartition) -> PartitionState | None:
         return self._subscription.partitions.get(tp)
 
-    def _is_the_groups(self, tp: TopicPartition, error: KafkaError) -> bool:
+    def _was_assigned_by_group(self, tp: TopicPartition, error: KafkaError) -> bool:
         """Return whether a refused partition was assigned by the group, not by the application."""
         shared = self._subscription.is_shared(tp) or self._released.is_released(tp)
         return error.code is None or shared
 
-    def not_assigned(self, tps: Sequence[TopicPartition]) -> CommitFailedError:
+    def make_not_assigned_error(self, tps: Sequence[TopicPartition]) -> CommitFailedError:
         """Return the error for partitions that this consumer does not have."""
         lost = any(self._is_lost(tp, None) for tp in tps)
         return _commit_failed(tps, [], None if lost else NOT_ASSIGNED)
 
-    def may_have(self, topic: str) -> bool:
+    def may_have_topic(self, topic: str) -> bool:
         """Return whether the consumer subscribes to a topic, or had a partition of it."""
         subscribed = self._subscription.subscription.matches(topic, internal=False)
         return subscribed or self._released.has_topic(topic)
@@ -656,7 +657,7 @@ class Commits:
         Partitions that are assigned by hand, or whose topics are not subscribed, are never lost.
         """
         subscription = self._subscription
-        state = self._state(tp)
+        state = self._find_state(tp)
         if state is not None and (state is held or not subscription.is_shared(tp)):
             return False
         if state is None and self._released.is_released(tp):

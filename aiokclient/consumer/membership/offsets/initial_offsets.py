@@ -65,16 +65,16 @@ class InitialOffsets:
         """Find initial offsets when they are needed, and commit them. Run until cancelled."""
         while True:
             now = self._cluster.clock.monotonic()
-            waiting = [state for state in self._find_awaiting() if state.retry.at <= now]
+            waiting = [state for state in self._find_without_position() if state.retry.at <= now]
             if waiting:
-                await self._locate_partitions(waiting)
+                await self._find_positions(waiting)
             first = [state for state in self._find_uncommitted() if state.retry.at <= now]
             if first:
-                await self._commit(first)
+                await self._commit_positions(first)
             if not (waiting or first):
-                await self._wake.wait(self._find_next_attempt())
+                await self._wake.wait(self._find_next_time())
 
-    def _find_awaiting(self) -> list[PartitionState]:
+    def _find_without_position(self) -> list[PartitionState]:
         if not self._topics.read:
             return []  # Wait until it is known which partitions appeared after the subscription.
         states = self._subscription.partitions.values()
@@ -88,13 +88,13 @@ class InitialOffsets:
             if state.withheld & Withheld.INITIAL_OFFSET and state.is_located
         ]
 
-    def _find_next_attempt(self) -> float:
-        states = [*self._find_awaiting(), *self._find_uncommitted()]
+    def _find_next_time(self) -> float:
+        states = [*self._find_without_position(), *self._find_uncommitted()]
         return min((state.retry.at for state in states), default=math.inf)
 
     # -- finding initial offsets
 
-    async def _locate_partitions(self, states: Sequence[PartitionState]) -> None:
+    async def _find_positions(self, states: Sequence[PartitionState]) -> None:
         generations = {state: state.generation for state in states}
         results = await self._commits.request_committed([state.tp for state in states])
         found = results.found_values
@@ -174,7 +174,7 @@ class InitialOffsets:
 
     # -- committing initial offsets
 
-    async def _commit(self, states: Sequence[PartitionState]) -> None:
+    async def _commit_positions(self, states: Sequence[PartitionState]) -> None:
         metadata = self._cluster.metadata
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         for state in states:

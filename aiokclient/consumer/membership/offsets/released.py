@@ -71,7 +71,7 @@ class ReleasedPartitions:
             self._taken[state.tp] = None
             if state.has_uncommitted:
                 offset = state.make_commit(state.consumed)
-                busy, now = self._in_progress.holds([state]), self._clock.monotonic()
+                busy, now = self._in_progress.has_records_of([state]), self._clock.monotonic()
                 self._uncommitted[state.tp] = ReleasedOffset(offset, self.member, now, busy)
                 if lost:
                     self._add_lost(state)
@@ -127,20 +127,20 @@ class ReleasedPartitions:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> list[TopicPartition]:
         """Return the partitions whose given offsets may be offsets of a former cluster."""
-        self._settle_former()
-        return [tp for tp, to in offsets.items() if self._is_former(tp, to.offset)]
+        self._forget_committed_former()
+        return [tp for tp, to in offsets.items() if self._may_be_former(tp, to.offset)]
 
     def has_former(self, tps: Iterable[TopicPartition]) -> bool:
         """Return whether the application may have records of `tps` from a former cluster."""
         return any(tp in self._former for tp in tps)
 
-    def _is_former(self, tp: TopicPartition, offset: int) -> bool:
+    def _may_be_former(self, tp: TopicPartition, offset: int) -> bool:
         state = self._partitions.get(tp)
         if tp not in self._former:
             return False
         return not (state and state.is_located and state.origin <= offset <= state.position)
 
-    def _settle_former(self) -> None:
+    def _forget_committed_former(self) -> None:
         """Forget the former cluster for partitions that were read and committed in this one."""
         for tp in list(self._former):
             state = self._partitions.get(tp)
@@ -163,7 +163,7 @@ class ReleasedPartitions:
         the application was told about the loss and then requests records. A partition that was
         assigned again, and committed up to the same offset, is not returned.
         """
-        self._settle_former()
+        self._forget_committed_former()
         found = []
         for tp, offset in list(self._delivered.items()):
             state = self._partitions.get(tp)

@@ -89,13 +89,13 @@ class GroupRewinder:
         clock, request_id, last = self._cluster.clock, "", LastAnswer()
         try:
             async with asyncio.timeout(timeout):
-                await self._commits.until_member()
-                await self._refuse_foreigners(last)
+                await self._commits.wait_until_member()
+                await self._require_own_members(last)
                 self._require_cluster(cluster_id, left)
                 request_id = f"{clock.time_ms():012x}{clock.rng.getrandbits(32):08x}"
                 self.wanted[request_id] = dict(offsets)
                 self._coordinator.membership.rejoin("the group is to be rewound")
-                await self._until_done(request_id, left, actual, cluster_id, last)
+                await self._wait_until_rewound(request_id, left, actual, cluster_id, last)
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
@@ -104,12 +104,12 @@ class GroupRewinder:
                 f"{', '.join(map(str, left))}. Check that members of the group own them and "
                 "request records.",
                 api="rewind_group",
-            ) from self._cause(left, last)
+            ) from self._find_cause(left, last)
         finally:
             self.wanted.pop(request_id, None)
         return actual
 
-    async def _until_done(
+    async def _wait_until_rewound(
         self,
         request_id: str,
         left: list[TopicPartition],
@@ -141,7 +141,7 @@ class GroupRewinder:
                 if decision is Decision.REFRESH_AND_RETRY:
                     self._cluster.coordinators.forget_coordinator("group", self._commits.group_id)
 
-    def _cause(self, left: Iterable[TopicPartition], last: LastAnswer) -> KafkaError | None:
+    def _find_cause(self, left: Iterable[TopicPartition], last: LastAnswer) -> KafkaError | None:
         """Return why partitions were not rewound, if this member knows it.
 
         `last` has the errors of the requests of this call. The commits are those of the owner.
@@ -157,7 +157,7 @@ class GroupRewinder:
         return last.error or self._cluster.find_last_error()
 
     def _require_cluster(self, cluster_id: str | None, left: list[TopicPartition]) -> None:
-        if self._is_elsewhere(cluster_id):
+        if self._is_other_cluster(cluster_id):
             raise CommitFailedError(
                 what="The group was not rewound, because the client changed to another cluster.",
                 hint="Offsets of the former cluster mean nothing in this one.",
@@ -165,7 +165,7 @@ class GroupRewinder:
                 api="rewind_group",
             )
 
-    def _is_elsewhere(self, cluster_id: str | None) -> bool:
+    def _is_other_cluster(self, cluster_id: str | None) -> bool:
         return differ(cluster_id, self._cluster.metadata.cluster_id)
 
     def on_cluster_replaced(self) -> None:
@@ -178,13 +178,13 @@ class GroupRewinder:
         """Return the delays for a loop that the caller's deadline ends."""
         return Retry(math.inf, LOOK, self._cluster.clock)
 
-    async def _refuse_foreigners(self, last: LastAnswer) -> None:
+    async def _require_own_members(self, last: LastAnswer) -> None:
         """Raise IllegalStateError if a member would not understand the request."""
         group_id = self._commits.group_id
         retry = self._make_retry()
         while True:
             self._supervisor.raise_failure()
-            group = await self._describe(group_id, last)
+            group = await self._describe_group(group_id, last)
             if group.group_state == STABLE:
                 break
             # During a rebalance the coordinator does not return the metadata of members.
@@ -198,7 +198,7 @@ class GroupRewinder:
                     "the group and set its offsets."
                 )
 
-    async def _describe(self, group_id: str, last: LastAnswer) -> Any:
+    async def _describe_group(self, group_id: str, last: LastAnswer) -> Any:
         def check(response: Any) -> KafkaError | None:
             group = response.groups[0]
             if group.error_code == GroupIdNotFoundError.code or group.group_state == DEAD:
@@ -231,10 +231,10 @@ class GroupRewinder:
                 if state not in self._due:
                     self._due[state] = {}
                     self._subscription.withhold([state], Withheld.REWINDING, True)
-                    self._supervisor.spawn(self._rewind, state, name=f"rewind {tp}")
+                    self._supervisor.spawn(self._execute_requests, state, name=f"rewind {tp}")
                 self._due[state][request_id] = offset
 
-    async def _rewind(self, state: PartitionState) -> None:
+    async def _execute_requests(self, state: PartitionState) -> None:
         try:
             while (log := await self._find_due_requests(state)) is not None:
                 await self._rewind_partition(state, *log)
@@ -249,7 +249,7 @@ class GroupRewinder:
         """
         until = asyncio.get_running_loop().time() + self._patience_s
         self._subscription.update_positions()
-        while self._in_progress.holds([state]):
+        while self._in_progress.has_records_of([state]):
             if not await self._in_progress.relieved.wait(until):
                 return None
         try:
@@ -268,7 +268,7 @@ class GroupRewinder:
             request_id for request_id in due if rewind_requests.noted(state.group.note, request_id)
         ]:
             del due[request_id]
-        return log if self._is_ours(state) and due else None
+        return log if self._is_still_owned(state) and due else None
 
     async def _rewind_partition(self, state: PartitionState, start: int, end: int) -> None:
         due = self._due[state]
@@ -287,17 +287,17 @@ class GroupRewinder:
     async def _commit_position(self, state: PartitionState, offset: OffsetAndMetadata) -> None:
         """Commit the new position; retry while the partition is owned and the error permits it."""
         retry, cluster_id = self._make_retry(), self._cluster.metadata.cluster_id
-        while not self._is_elsewhere(cluster_id):
+        while not self._is_other_cluster(cluster_id):
             try:
-                return await self._commits.commit({state.tp: offset}, self._patience_s)
+                return await self._commits.commit_offsets({state.tp: offset}, self._patience_s)
             except KafkaError as error:
                 extra = {"event": "group_rewind_failed", "topic": state.tp.topic}
                 text = "%s is rewound, but the new position was not committed: %s"
                 self._subscription.client_log.warning(text, state.tp, error, extra=extra)
                 decision = classify(error, Scope.OFFSET_COMMIT)
-                if decision is Decision.FAIL or not self._is_ours(state):
+                if decision is Decision.FAIL or not self._is_still_owned(state):
                     return
             await asyncio.sleep(retry.pause_s())
 
-    def _is_ours(self, state: PartitionState) -> bool:
+    def _is_still_owned(self, state: PartitionState) -> bool:
         return self._subscription.partitions.get(state.tp) is state

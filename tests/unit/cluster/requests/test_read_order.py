@@ -12,7 +12,7 @@ class Reader:
     def __init__(self) -> None:
         self.interruptions = 0
 
-    def interrupt(self) -> None:
+    def interrupt_iteration(self) -> None:
         self.interruptions += 1
 
 

@@ -166,7 +166,7 @@ async def leave(member: Member) -> None:
     """Send the request that removes this member from its group, without the member's knowledge."""
     membership = member.membership
     request = membership._builder.build_last(membership.member.member_id)
-    await membership._connection.send(request, 5.0)
+    await membership._connection.send_heartbeat(request, 5.0)
 
 
 @pytest.mark.fault(43)

@@ -46,7 +46,7 @@ def beats():
 
 
 def test_a_join_says_everything_and_owns_nothing(beats):
-    request = beats.build(member(0), NAMES, OWNED)
+    request = beats.build_next(member(0), NAMES, OWNED)
     assert (request.group_id, request.member_id, request.member_epoch) == ("g", "m", 0)
     assert said(request) == {
         "rack_id": "r",
@@ -58,40 +58,40 @@ def test_a_join_says_everything_and_owns_nothing(beats):
 
 
 def test_later_heartbeats_have_only_changes(beats):
-    beats.build(member(0), NAMES, frozenset())
-    assert said(beats.build(member(1), NAMES, frozenset())) == {}
-    request = beats.build(member(1), NAMES, OWNED)
+    beats.build_next(member(0), NAMES, frozenset())
+    assert said(beats.build_next(member(1), NAMES, frozenset())) == {}
+    request = beats.build_next(member(1), NAMES, OWNED)
     assert list(said(request)) == ["topic_partitions"]
     assert partitions_of(request.topic_partitions) == OWNED
     assert [each.partitions for each in request.topic_partitions] == [[0, 1], [5]]
-    assert said(beats.build(member(1), NAMES, OWNED)) == {}
-    assert said(beats.build(member(1), HeartbeatSubscription(("t",)), OWNED)) == {
+    assert said(beats.build_next(member(1), NAMES, OWNED)) == {}
+    assert said(beats.build_next(member(1), HeartbeatSubscription(("t",)), OWNED)) == {
         "subscribed_topic_names": ["t"]
     }
 
 
 def test_a_heartbeat_after_a_failure_has_the_full_state(beats):
-    beats.build(member(0), NAMES, frozenset())
+    beats.build_next(member(0), NAMES, frozenset())
     beats.forget_sent()
     assert not beats.has_sent(NAMES, frozenset())
-    assert len(said(beats.build(member(3), NAMES, OWNED))) == 5
+    assert len(said(beats.build_next(member(3), NAMES, OWNED))) == 5
     assert beats.has_sent(NAMES, OWNED)
-    assert said(beats.build(member(3), NAMES, OWNED)) == {}
+    assert said(beats.build_next(member(3), NAMES, OWNED)) == {}
 
 
 def test_a_pattern_replaces_names_and_is_removed_when_names_return(beats):
-    beats.build(member(0), NAMES, frozenset())
-    request = beats.build(member(1), HeartbeatSubscription(regex="a.*"), frozenset())
+    beats.build_next(member(0), NAMES, frozenset())
+    request = beats.build_next(member(1), HeartbeatSubscription(regex="a.*"), frozenset())
     assert said(request) == {"subscribed_topic_names": [], "subscribed_topic_regex": "a.*"}
-    request = beats.build(member(1), NAMES, frozenset())
+    request = beats.build_next(member(1), NAMES, frozenset())
     assert said(request) == {"subscribed_topic_names": ["t", "u"], "subscribed_topic_regex": ""}
-    assert "subscribed_topic_regex" not in said(beats.build(member(1), NAMES, frozenset()))
+    assert "subscribed_topic_regex" not in said(beats.build_next(member(1), NAMES, frozenset()))
 
 
 @pytest.mark.parametrize(("instance_id", "epoch"), [(None, -1), ("i", -2)])
 def test_the_leave_heartbeat_has_the_leave_epoch(instance_id, epoch):
     beats = HeartbeatBuilder(ConsumerConfig.build({**OPTIONS, "group_instance_id": instance_id}))
-    beats.build(member(0), NAMES, frozenset())
+    beats.build_next(member(0), NAMES, frozenset())
     request = beats.build_last("m")
     assert (request.member_epoch, request.instance_id) == (epoch, instance_id)
     assert said(request) == {}

@@ -41,7 +41,7 @@ def test_a_lone_member_owns_and_acknowledges_all_partitions() -> None:
             await member.subscribe("t")
             await member.until(lambda: member.membership.member.state is Kip848State.STABLE)
             assert member.has == ALL
-            assert member.membership.settled
+            assert member.membership.is_settled
             joined, told = group.beats()[:2]
             assert (joined.member_epoch, joined.topic_partitions) == (0, [])
             assert (told.member_epoch, told.subscribed_topic_names) == (member.epoch, None)

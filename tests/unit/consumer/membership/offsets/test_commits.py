@@ -56,49 +56,49 @@ def test_each_partition_is_stored_superseded_or_refused() -> None:
     commit.refuse_partitions({T1: error})
     commit.skip_superseded({T2})
     assert not commit.is_done()
-    assert commit.settle_attempt({}, renamed=False) == 0.0
+    assert commit.record_errors({}, renamed=False) == 0.0
     assert commit.is_done()
-    assert commit.refused == {T1: error}
+    assert commit.refused_errors == {T1: error}
 
 
 def test_a_final_error_refuses_its_partition_and_a_retriable_one_keeps_it() -> None:
     commit, final, late = attempt(), OffsetMetadataTooLargeError(), RequestTimedOutError()
-    delay_s = commit.settle_attempt({T0: final, T1: late}, renamed=False)
-    assert commit.left == {T1: OFFSETS[T1]}
-    assert commit.refused == {T0: final}
+    delay_s = commit.record_errors({T0: final, T1: late}, renamed=False)
+    assert commit.remaining_offsets == {T1: OFFSETS[T1]}
+    assert commit.refused_errors == {T0: final}
     assert 0.08 <= delay_s <= 0.12
 
 
 def test_no_error_is_final_if_the_identity_has_changed_since_the_attempt() -> None:
     commit, final = attempt(), OffsetMetadataTooLargeError()
-    assert commit.settle_attempt({T0: final}, renamed=True) == 0.0
-    assert (list(commit.left), commit.refused) == ([T0], {})
-    commit.settle_attempt({T0: final}, renamed=False)
-    assert commit.refused == {T0: final}
+    assert commit.record_errors({T0: final}, renamed=True) == 0.0
+    assert (list(commit.remaining_offsets), commit.refused_errors) == ([T0], {})
+    commit.record_errors({T0: final}, renamed=False)
+    assert commit.refused_errors == {T0: final}
 
 
 def test_an_error_that_waits_for_the_caller_is_final() -> None:
     commit, error = attempt(), RebalanceInProgressError()
-    commit.settle_attempt({T2: error}, renamed=False)
-    assert commit.refused == {T2: error}
+    commit.record_errors({T2: error}, renamed=False)
+    assert commit.refused_errors == {T2: error}
 
 
 def test_each_partition_that_is_left_is_refused_with_its_own_error_after_the_last_attempt() -> None:
     commit, first, last = attempt(2), RequestTimedOutError(), RequestTimedOutError()
-    commit.settle_attempt(dict.fromkeys(OFFSETS, first), renamed=False)
+    commit.record_errors(dict.fromkeys(OFFSETS, first), renamed=False)
     commit.refuse_if_exhausted()
-    assert (list(commit.left), commit.refused) == ([T0, T1, T2], {})
-    commit.settle_attempt({T1: first, T2: last}, renamed=False)
+    assert (list(commit.remaining_offsets), commit.refused_errors) == ([T0, T1, T2], {})
+    commit.record_errors({T1: first, T2: last}, renamed=False)
     commit.refuse_if_exhausted()
-    assert (commit.is_done(), commit.refused) == (True, {T1: first, T2: last})
+    assert (commit.is_done(), commit.refused_errors) == (True, {T1: first, T2: last})
 
 
 def test_offsets_of_the_caller_are_not_changed() -> None:
     commit = attempt()
     commit.skip_superseded({T0})
-    commit.refused[T1] = RequestTimedOutError()
+    commit.refused_errors[T1] = RequestTimedOutError()
     assert len(OFFSETS) == 3
-    assert commit.refused == {}
+    assert commit.refused_errors == {}
 
 
 def test_a_commit_is_superseded_only_by_a_later_one_that_was_stored_for_the_partition() -> None:
