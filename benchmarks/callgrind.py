@@ -30,6 +30,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "benchmarks"))
+from measuring.machine import optimizations  # noqa: E402
+
 RUNS = 3
 """The number of measurements after which a row over the limit counts as slower."""
 START = """
@@ -197,19 +200,13 @@ def format_line(name: str, figures: Sequence[float]) -> str:
 
 def describe_build() -> dict[str, str]:
     """Return what the figures depend on: the interpreter, its build, and the compilers."""
-    configured = sysconfig.get_config_var("CONFIG_ARGS") or ""
-    optimized = [
-        name
-        for name, option in (("PGO", "--enable-optimizations"), ("LTO", "--with-lto"))
-        if option in configured
-    ]
     compiler = sysconfig.get_config_var("CC") or "cc"
     version = subprocess.run(
         [*compiler.split()[:1], "--version"], capture_output=True, text=True, check=False
     ).stdout.split("\n")[0]
     return {
         "interpreter": f"{platform.python_implementation()} {platform.python_version()}",
-        "build": " and ".join(optimized) or "without PGO and LTO",
+        "build": " and ".join(optimizations()) or "without PGO and LTO",
         "compiler of the interpreter": platform.python_compiler(),
         "compiler of the native modules": version,
         "machine": platform.machine(),

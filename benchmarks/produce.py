@@ -7,7 +7,11 @@ of a client and "÷" shows by what factor the client of the row takes less CPU t
 in the title. All clients are measured with the same batch size, linger and number of requests in
 flight, and some also with their own defaults. "Cores busy" is the number of cores that client and
 broker used together. If it is close to the number of all cores, these limit the messages per
-second.
+second. "As users write it" is the loop of the README: `producer.send` is looked up for each
+message, and `drain` called when the buffer is full; its window row gathers what was sent two chunks
+ago. The other rows of aiokclient are the fastest ways. "In the loop of aiokafka's benchmark" is a
+program written elsewhere: it sends to one partition, counts each message in a dict, and awaits a
+flush at the end instead of each outcome.
 
     python benchmarks/produce.py [--count N] [--runs N] [--cases ...] [--bootstrap HOST:PORT]
 """
@@ -42,6 +46,7 @@ SUBJECTS = (
     *programs.PROGRAMS,
 )
 MAIN = (
+    *own.WRITTEN,
     *(own.Gather(), own.SendMany(), confluent.Callbacks(), aio_kafka.Send()),
     *programs.PROGRAMS,
 )

@@ -8,6 +8,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sysconfig
 from pathlib import Path
 
 LIBRARIES = ("aiokclient", "confluent-kafka", "aiokafka", "kafka-python", "uvloop", "pyarrow")
@@ -18,12 +19,28 @@ def describe(kafka: str) -> list[tuple[str, str]]:
     found = [("CPU", _cpu()), ("cores", str(os.cpu_count())), ("memory", _memory())]
     found += [("system", f"{platform.system()} {platform.release().split('-')[0]}")]
     found += [("Python", f"{platform.python_implementation()} {platform.python_version()}")]
+    found += [("build of Python", _build())]
     found += [(name, _version(name)) for name in LIBRARIES]
     found += [("aiokclient's records", _records()), ("librdkafka", _librdkafka())]
     found += [("Kafka", kafka), ("franz-go", _franz_go())]
     found += [("Go", _line(["go", "version"])), ("Java", _line(["java", "-version"]))]
     load = os.getloadavg()
     return [*found, ("load average at the end", " ".join(f"{each:.1f}" for each in load))]
+
+
+def optimizations() -> list[str]:
+    """Return how the interpreter was optimized when it was built: by PGO, LTO, both, or neither."""
+    configured = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    options = {"PGO": "--enable-optimizations", "LTO": "--with-lto"}
+    return [name for name, option in options.items() if option in configured]
+
+
+def _build() -> str:
+    """Describe the build, because the clients in Go and Java lose nothing by a slow one."""
+    found = " and ".join(optimizations())
+    if found:
+        return found
+    return "without PGO and LTO, which slows the clients in Python, but not those in Go and Java"
 
 
 def _cpu() -> str:

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 from measuring.spec import FIRST, Spec
-from measuring.subject import Meter, PythonSubject, read_one_by_one
+from measuring.subject import Meter, PythonSubject, read_one_by_one, read_with_stats
 from measuring.tokens import unsecured_token
 
 NO_EXTENSIONS = {"AIOKAFKA_NO_EXTENSIONS": "1"}
@@ -82,6 +82,27 @@ class Send(Aiokafka):
         return len(futures)
 
 
+class OwnLoop(Send):
+    """The loop of aiokafka's own benchmark, which sends to one partition and counts each send."""
+
+    name = "aiokafka in the loop of its own benchmark"
+
+    async def produce(self, spec: Spec, meter: Meter) -> None:
+        from aiokafka import AIOKafkaProducer
+
+        stats = [{"count": 0}]
+        producer = AIOKafkaProducer(**producer_options(spec))
+        await producer.start()
+        await producer.send_and_wait(spec.topic, FIRST)
+        with meter:
+            for value in spec.values():
+                await producer.send(spec.topic, value, partition=0)
+                stats[-1]["count"] += 1
+            await producer.flush()
+        meter.counts.messages = stats[-1]["count"]
+        await producer.stop()
+
+
 class PureSend(Send):
     name = "aiokafka without extensions"
     family = "aiokafka without extensions"
@@ -135,6 +156,16 @@ class AsyncFor(AiokafkaConsumer):
         await read_one_by_one(consumer, await consumer.getone(), count, meter)
 
 
+class OwnReading(AiokafkaConsumer):
+    """The loop of aiokafka's own benchmark, which counts each record in a statistic."""
+
+    name = "aiokafka in the loop of its own benchmark"
+    share = 0.2
+
+    async def read(self, consumer: Any, count: int, meter: Meter) -> None:
+        await read_with_stats(consumer, await consumer.getone(), count, meter)
+
+
 class PureGetmany(Getmany):
     name = "aiokafka without extensions getmany"
     family = "aiokafka without extensions"
@@ -142,5 +173,5 @@ class PureGetmany(Getmany):
     environment: ClassVar = NO_EXTENSIONS
 
 
-PRODUCERS = (Send(), PureSend())
-CONSUMERS = (Getmany(), AsyncFor(), PureGetmany())
+PRODUCERS = (Send(), PureSend(), OwnLoop())
+CONSUMERS = (Getmany(), AsyncFor(), PureGetmany(), OwnReading())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Coroutine
 from typing import Any, ClassVar
 
 from measuring.spec import FIRST, Spec
-from measuring.subject import Meter, PythonSubject, read_one_by_one
+from measuring.subject import Meter, PythonSubject, read_one_by_one, read_with_stats
 from measuring.tokens import unsecured_token
 
 LIST = 5_000
@@ -101,6 +102,99 @@ class OwnProducer(Own):
         """Check each result, and return the number of results."""
 
 
+class AsWritten(OwnProducer):
+    """A producer as the README shows it: `send` in a loop, and `drain` when the buffer is full.
+
+    The other classes use the library in the fastest way: they look `send` up once, and call it in
+    a comprehension.
+    """
+
+    name = "aiokclient as users write it, flush, await each"
+
+    async def produce(self, spec: Spec, meter: Meter) -> None:
+        from aiokclient import Producer
+
+        items = list(zip(spec.values(), spec.keys(), strict=True))
+        async with Producer(**producer_options(spec)) as producer:
+            await producer.send(spec.topic, FIRST)
+            with meter:
+                await self.send_chunks(producer, spec, items, meter)
+
+    async def send_chunks(
+        self, producer: Any, spec: Spec, items: list[tuple[Any, Any]], meter: Meter
+    ) -> None:
+        for chunk in spec.chunks(items):
+            deliveries = await self.send_items(producer, spec.topic, chunk)
+            meter.counts.messages += await self.settle(producer, deliveries)
+
+    async def send_items(self, producer: Any, topic: str, items: list[tuple[Any, Any]]) -> Any:
+        deliveries = []
+        for value, key in items:
+            deliveries.append(producer.send(topic, value, key))
+            if producer.full:
+                await producer.drain()
+        return deliveries
+
+    async def settle(self, producer: Any, deliveries: Any) -> int:
+        await producer.flush()
+        for delivery in deliveries:
+            await delivery
+        return len(deliveries)
+
+
+class GatherAsWritten(AsWritten):
+    name = "aiokclient as users write it, gather"
+
+    async def settle(self, producer: Any, deliveries: Any) -> int:
+        return len(await producer.gather(deliveries))
+
+
+class Window(GatherAsWritten):
+    """A producer that never waits for what it has just sent, so that requests are in flight."""
+
+    name = "aiokclient as users write it, window"
+
+    async def send_chunks(
+        self, producer: Any, spec: Spec, items: list[tuple[Any, Any]], meter: Meter
+    ) -> None:
+        window: deque[Any] = deque()
+        for chunk in spec.chunks(items):
+            window.append(await self.send_items(producer, spec.topic, chunk))
+            if len(window) > 2:
+                meter.counts.messages += await self.settle(producer, window.popleft())
+        while window:
+            meter.counts.messages += await self.settle(producer, window.popleft())
+
+
+class ForeignLoop(OwnProducer):
+    """The loop of aiokafka's own benchmark, which sends to one partition and counts each send.
+
+    There, `await producer.send(...)` waits for room in the buffer; here, `drain` does.
+    """
+
+    name = "aiokclient in the loop of aiokafka's benchmark"
+
+    async def produce(self, spec: Spec, meter: Meter) -> None:
+        from aiokclient import Producer
+
+        stats = [{"count": 0}]
+        producer = Producer(**producer_options(spec))
+        await producer.start()
+        await producer.send(spec.topic, FIRST)
+        with meter:
+            for value in spec.values():
+                producer.send(spec.topic, value, partition=0)
+                if producer.full:
+                    await producer.drain()
+                stats[-1]["count"] += 1
+            await producer.flush()
+        meter.counts.messages = stats[-1]["count"]
+        await producer.close()
+
+    async def settle(self, producer: Any, deliveries: Any) -> int:
+        raise NotImplementedError
+
+
 class AwaitEach(OwnProducer):
     name = "aiokclient send, await each"
 
@@ -184,6 +278,15 @@ class AsyncFor(OwnConsumer):
         await read_one_by_one(consumer, await consumer.get(WAIT_S), count, meter)
 
 
+class ForeignReading(OwnConsumer):
+    """The loop of aiokafka's own benchmark, which counts each record in a statistic."""
+
+    name = "aiokclient in the loop of aiokafka's benchmark"
+
+    async def read(self, consumer: Any, count: int, meter: Meter) -> None:
+        await read_with_stats(consumer, await consumer.get(WAIT_S), count, meter)
+
+
 class Arrow(OwnConsumer):
     name = "aiokclient Arrow batches"
 
@@ -208,5 +311,9 @@ class PureLists(Lists):
     environment: ClassVar = {"AIOKCLIENT_PURE": "1"}
 
 
-PRODUCERS = (AwaitEach(), Gather(), SendMany(), GatherUvloop(), PureGather())
-CONSUMERS = (Lists(), AsyncFor(), Arrow(), PureLists())
+WRITTEN = (AsWritten(), GatherAsWritten(), Window())
+PRODUCERS = (
+    *WRITTEN,
+    *(AwaitEach(), Gather(), SendMany(), GatherUvloop(), PureGather(), ForeignLoop()),
+)
+CONSUMERS = (Lists(), AsyncFor(), Arrow(), PureLists(), ForeignReading())

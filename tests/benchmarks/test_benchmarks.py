@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
 PEERS = ("confluent_kafka", "aiokafka", "kafka")
 PYTHON = "aiokclient,confluent,aiokafka,kafka-python,socket"
-WAYS = "await each,send_many,callbacks,AIOProducer,get each"
+WAYS = "as users write it,await each,send_many,callbacks,AIOProducer,get each,loop of"
 SMALL = {
     "produce": ["--count", "60", "--cases", "100 B", "--only", WAYS],
     "consume": ["--count", "60", "--cases", "100 B"],
@@ -67,6 +67,27 @@ def test_runs(name: str, tmp_path: Path, kafka: ExternalKafka) -> None:
     for work in found.values():
         assert any(subject.startswith("aiokclient") for subject in work)
         assert name == "scale" or any(subject.startswith("aiokafka") for subject in work)
+
+
+def test_each_row_that_a_target_names_exists() -> None:
+    program = """
+import consume, produce, targets
+
+names = {subject.name for subject in (*produce.SUBJECTS, *consume.SUBJECTS)}
+main = {"produce": produce.MAIN, "consume": consume.MAIN}
+for target in targets.AS_WRITTEN:
+    for name in (*target.ours, target.theirs):
+        assert name in names, name
+    way, _, case = target.work.partition(" ")
+    module = {"produce": produce, "consume": consume}[way]
+    found = next(each for each in module.CASES if each.name == case)
+    measured = module.SUBJECTS if found.whole else module.MAIN
+    assert {target.theirs, *target.ours} <= {each.name for each in measured}, target
+"""
+    command = [sys.executable, "-c", program]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'harness'}"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=BENCHMARKS, env=environment)
+    assert done.returncode == 0, done.stderr
 
 
 def test_java(tmp_path: Path, kafka: ExternalKafka, java: str) -> None:
