@@ -61,14 +61,18 @@ LIVES = [
     "tests/unit/consumer/membership",
     "tests/unit/consumer/test_cancellation.py",
 ]
-# Tests in the folders above that take long: tests of random and large groups, and of the times for
-# which the event loop is blocked. They run only on the newest Python, except with `--all`.
+# Tests in the folders above that take long: tests of random and large groups, of the times for
+# which the event loop is blocked, and those that run in each kind of event loop anyway. They run
+# only once, on the newest Python, except with `--all`.
 NEWEST_ONLY = [
+    "tests/unit/cluster/metadata/test_huge_metadata.py",
+    "tests/unit/cluster/metadata/test_large.py",
     "tests/unit/consumer/assignors/test_confluent.py",
     "tests/unit/consumer/assignors/test_every.py",
     "tests/unit/consumer/assignors/test_sticky.py",
     "tests/unit/consumer/membership/test_two_hundred_members.py",
     "tests/unit/consumer/test_loop_time.py",
+    "tests/unit/group/test_loop_watch.py",
 ]
 # Kinds of event loops, see tests/harness/loops.py.
 LOOP = "AIOKCLIENT_TEST_LOOP"

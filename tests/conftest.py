@@ -114,7 +114,13 @@ def kafka3_session(java: str) -> Iterator[KafkaCluster]:
     # A broker may get no processor time for a moment. It must not count as dead then.
     properties = {"broker.session.timeout.ms": 3000}
     with KafkaCluster(KAFKA, brokers=3, properties=properties) as cluster:
+        three_brokers.append(cluster)
         yield cluster
+        three_brokers.clear()
+
+
+three_brokers: list[KafkaCluster] = []
+"""The cluster of `kafka3`, while there is one."""
 
 
 @pytest.fixture
@@ -251,6 +257,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     sizes = {node.log: node.log.stat().st_size for node in list(running) if node.log.exists()}
     item.stash[LOG_STARTS] = sizes
     excluded.ensure()
+    if hasattr(item.config, "workerinput") and "kafka3" not in getattr(item, "fixturenames", ()):
+        # Its four processes take a sixth of a processor even if nobody asks anything of them. The
+        # tests of a worker are sorted by need, and `kafka3` would resume them.
+        for cluster in three_brokers:
+            for node in cluster.nodes:
+                cluster.pause(node)
     if "caplog" in getattr(item, "fixturenames", ()):
         # Objects in reference cycles of earlier tests log their failures when they are collected.
         gc.collect()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 import uuid
 from typing import Any
@@ -32,7 +33,7 @@ from aiokclient.errors import DeliveryTimeoutError, SaslAuthenticationError
 from aiokclient.events import Authenticated, Disconnected
 from aiokclient.protocol import messages
 
-SECONDS = 60
+SECONDS = 60 if os.environ.get("AIOKCLIENT_EXPLORE") else 30
 RATE = 5_000
 """Records per second from the client with the first login in LOGINS. All other clients together
 send a tenth of that."""
@@ -95,7 +96,7 @@ class Traffic:
 
 @pytest.mark.slow
 @pytest.mark.fault(46)
-async def test_logins_repeated_for_a_minute_under_load_lose_and_reorder_nothing(
+async def test_logins_repeated_under_load_lose_and_reorder_nothing(
     secured: SecuredKafka,
 ) -> None:
     topic = f"again-{uuid.uuid4().hex[:8]}"

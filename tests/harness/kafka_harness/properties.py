@@ -12,6 +12,8 @@ FAST = {
     # Tests write records with timestamps of 1970, which must not be deleted.
     "log.retention.check.interval.ms": 86400000,
     "log.initial.task.delay.ms": 86400000,
+    # By default, a controller without work writes two records a second, which all brokers read.
+    "metadata.max.idle.interval.ms": 5000,
     # Groups that are briefly empty must not be deleted.
     "offsets.retention.check.interval.ms": 86400000,
     # Without this, leaders would move every five minutes, during any test.

@@ -138,7 +138,7 @@ async def test_a_raw_member_sees_a_failed_assignment_as_what_is_documented(
         return {}
 
     # The retry is late, so that the raw member has joined by then.
-    life = make("ours", Sharing("ours", how=how), retry_backoff_ms=20_000)
+    life = make("ours", Sharing("ours", how=how), retry_backoff_ms=8_000)
     async with living(life):
         await life.until(lambda life: life.now)
         member, generation = await raw_join(raw, group_id, "sharing", b"raw")
