@@ -40,7 +40,7 @@ class Site:
     async def refuses(self, consumer: Consumer[Any, Any]) -> None:
         """Check that the coordinator returns no offsets, because the transaction is open."""
         with pytest.raises(ApiTimeoutError) as refused:
-            await consumer.committed([self.tp], timeout=0.5)
+            await consumer.committed([self.tp], timeout=1.5)
         assert isinstance(refused.value.__cause__, UnstableOffsetCommitError)
 
 
@@ -123,7 +123,7 @@ async def test_the_admin_client_waits_only_on_request(
     listed = site.admin.list_consumer_group_offsets
     found = (await listed([site.group])).raise_for_errors()[site.group]
     assert found[site.tp].offset == BEFORE
-    refused = (await listed([site.group], require_stable=True, timeout=0.5))[site.group]
+    refused = (await listed([site.group], require_stable=True, timeout=1.5))[site.group]
     assert isinstance(refused, ApiTimeoutError)
     assert isinstance(refused.__cause__, UnstableOffsetCommitError)
     waiting = asyncio.create_task(listed([site.group], require_stable=True))

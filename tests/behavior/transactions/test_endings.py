@@ -189,7 +189,7 @@ async def test_leaving_a_transaction_that_is_being_aborted_does_not_raise(
     cluster: EmbeddedCluster,
 ) -> None:
     async with producer_of(cluster) as producer:
-        with cluster.delay(ApiKey.END_TXN, 0.3):
+        with cluster.delay(ApiKey.END_TXN, 1.0):
             async with producer.transaction() as tx:
                 await tx.send("out", b"kept out")
                 await producer.abort_transaction(timeout=0.01)

@@ -272,7 +272,7 @@ async def test_a_refresh_ends_by_its_timeout(cluster: Cluster, make: Make) -> No
     updater.request_update()
     await cluster.until(2)
     with pytest.raises(ApiTimeoutError) as caught:
-        await updater.refresh(timeout=0.02)
+        await updater.refresh(timeout=0.2)
     assert caught.value.__cause__ is cluster.error
     cluster.error = None
     cluster.gate.clear()
