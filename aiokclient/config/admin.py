@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from aiokclient.config.client import ClientConfig, ClientOptions
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class AdminConfig(ClientConfig):
     """The options of an admin client. It has only the options that every client has."""
 

@@ -1,10 +1,7 @@
 """The options that every client has, and how options are checked and read."""
 
-# ruff: noqa: RUF009 - `option` returns a dataclass field
-
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import ssl
@@ -29,7 +26,7 @@ from aiokclient.config.kinds import (
     Number,
 )
 from aiokclient.config.login import LoginConfig, LoginOptions
-from aiokclient.config.option import ABSENT, REQUIRED, checked, declared, option
+from aiokclient.config.option import ABSENT, REQUIRED, checked, option
 from aiokclient.config.problems import LISTED, Problems, is_of_another_kind, together
 from aiokclient.config.properties import hidden_properties
 from aiokclient.config.rules import order_backoffs
@@ -46,7 +43,6 @@ Source: TypeAlias = Mapping[str, Any] | str | os.PathLike[str] | Exception
 """A mapping of properties, the path of a properties file, or the error of reading them."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class ClientConfig(LoginConfig):
     """The options of every client.
 
@@ -398,15 +394,15 @@ class ClientConfig(LoginConfig):
         """
         options = dict(options)
         cls.hide_options(options)
-        known, shared = _fields(cls), {}
+        known, shared = cls.declarations, {}
         if client is not None:
-            shared = {name: getattr(client, name) for name in _fields(ClientConfig)}
+            shared = {name: getattr(client, name) for name in ClientConfig.declarations}
         problems = Problems()
         good: dict[str, Any] = {}
         for name, value in options.items():
             if name not in known:
                 problems.add_unknown(name, known, cls.kind())
-            elif name in shared and not declared(known[name]).per_child:
+            elif name in shared and not known[name].per_child:
                 problems.add(
                     f"{name} is an option of the client that is passed as client=. Set it there."
                 )
@@ -431,8 +427,8 @@ class ClientConfig(LoginConfig):
         source = cls.hide_properties(source, options)
         if isinstance(source, Exception):
             raise source
-        known, problems = _fields(cls), Problems()
-        fields = {name.replace("_", "."): field for name, field in known.items()}
+        known, problems = cls.declarations, Problems()
+        dotted = {name.replace("_", "."): each for name, each in known.items()}
         ignored: list[str] = []
         for name, value in options.items():
             if name not in known:
@@ -441,15 +437,16 @@ class ClientConfig(LoginConfig):
             with problems:
                 checked(known[name], value, name)
         for name, text in source.items():
-            field = fields.get(name)
-            if field is None:
+            declaration = dotted.get(name)
+            if declaration is None:
                 if is_of_another_kind(name, cls.kind()):
                     ignored.append(name)
                 else:
-                    problems.add_unknown(name, fields, cls.kind())
+                    problems.add_unknown(name, dotted, cls.kind())
                 continue
             with problems:
-                options.setdefault(field.name, checked(field, text, name, reading=True))
+                value = checked(declaration, text, name, reading=True)
+                options.setdefault(declaration.name, value)
         problems.raise_any()
         try:
             config = cls.build(options, client=client)
@@ -484,10 +481,6 @@ class ClientConfig(LoginConfig):
         return source if isinstance(source, Exception) else hidden_properties(source, *_names(cls))
 
 
-def _fields(cls: type[ClientConfig]) -> dict[str, dataclasses.Field[Any]]:
-    return {field.name: field for field in dataclasses.fields(cls)}
-
-
 def _log_ignored(names: list[str], config: ClientConfig) -> None:
     """Log the names of options that other kinds of clients have."""
     if names:
@@ -502,10 +495,10 @@ def _log_ignored(names: list[str], config: ClientConfig) -> None:
 
 def _names(*kinds: type[ClientConfig]) -> tuple[list[str], list[str]]:
     """Return the names of the secret options, and the names of all other options."""
-    fields = [item for kind in kinds for item in _fields(kind).items()]
+    options = [each for kind in kinds for each in kind.declarations.values()]
     return (
-        [name for name, field in fields if declared(field).secret],
-        [name for name, field in fields if not declared(field).secret],
+        [each.name for each in options if each.secret],
+        [each.name for each in options if not each.secret],
     )
 
 

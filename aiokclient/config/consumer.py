@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -23,8 +22,6 @@ from aiokclient.config.option import ABSENT, REQUIRED, option
 from aiokclient.config.problems import Problems, suggest, together
 from aiokclient.config.rules import check_fetch_size, settle
 from aiokclient.types import AssignorLike, Deserializer, is_topic_name
-
-# ruff: noqa: RUF009 - `option` returns a dataclass field
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -70,10 +67,10 @@ def _mistakes(config: Any) -> Iterator[tuple[str, str]]:
         return
     if config.group_id is None:
         yield "group_protocol", "'consumer' needs a group_id."
-    for field in dataclasses.fields(config):
-        advice = CLASSIC_ONLY.get(field.name)
-        if advice is not None and getattr(config, field.name) != field.default:
-            yield field.name, f"It cannot be set with group_protocol='consumer'. {advice}"
+    for name, declaration in config.declarations.items():
+        advice = CLASSIC_ONLY.get(name)
+        if advice is not None and getattr(config, name) != declaration.default:
+            yield name, f"It cannot be set with group_protocol='consumer'. {advice}"
 
 
 OVERLAPPING = ("redundant",)
@@ -93,7 +90,6 @@ def commits_by_itself(strategies: tuple[Any, ...]) -> bool:
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class ConsumerConfig(ClientConfig):
     """The options of a consumer, checked."""
 
@@ -268,7 +264,7 @@ class ConsumerConfig(ClientConfig):
             settle(self, "enable_auto_commit", own)
 
 
-suggest(ConsumerConfig.kind(), ConsumerConfig.__dataclass_fields__)
+suggest(ConsumerConfig.kind(), ConsumerConfig.declarations)
 
 
 class ConsumerOptions(ClientOptions, Generic[K, V], total=False):

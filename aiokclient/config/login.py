@@ -1,11 +1,6 @@
 """The options of logins that few programs need: token endpoints and Kerberos."""
 
-# ruff: noqa: RUF009 - `option` returns a dataclass field
-
 from __future__ import annotations
-
-import dataclasses
-from typing import TypedDict
 
 from aiokclient.config.kinds import (
     BOOLEAN,
@@ -17,11 +12,10 @@ from aiokclient.config.kinds import (
     Choice,
     Integer,
 )
-from aiokclient.config.option import OptionValues, option
+from aiokclient.config.option import OptionValues, TypedDict, option
 from aiokclient.config.secret import Secret
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class LoginConfig(OptionValues):
     """The options of logins, a base of `ClientConfig`.
 

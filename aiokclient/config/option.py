@@ -1,18 +1,17 @@
 """The declaration of an option, and the values of the options of one client.
 
-The fields of `ClientConfig` and its subclasses are declared with `option`. Checks, properties
+The options of `ClientConfig` and its subclasses are declared with `option`. Checks, properties
 files, error messages, the reference (`reference.py`), and the types of keyword arguments all follow
 from this one declaration.
 
-The values of the options of one client are checked, immutable, and comparable. They are the fields
-of a dataclass, but its methods are not generated: generated ones with a hundred parameters would
-make each import several milliseconds slower.
+The values of the options of one client are checked, immutable, and comparable. The classes are no
+dataclasses: with a hundred options, these would make each import several milliseconds slower.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, cast
 
 from aiokclient.config.kinds import Kind
 from aiokclient.config.problems import Problems
@@ -20,6 +19,25 @@ from aiokclient.config.rules import settle
 from aiokclient.config.secret import Secret
 from aiokclient.errors import ConfigError
 from aiokclient.types import shortened
+
+if TYPE_CHECKING:
+    from typing import TypedDict as TypedDict
+else:
+
+    class TypedDict:
+        """The base of the types of keyword arguments.
+
+        It is `typing.TypedDict` for type checkers, which would compile each annotation at run time.
+        """
+
+        def __init_subclass__(cls, total: bool = True) -> None:
+            super().__init_subclass__()
+            merged = {}
+            for each in (*cls.__bases__, cls):
+                merged |= getattr(each, "__annotations__", {})
+            cls.__annotations__ = merged
+            cls.__total__ = total
+
 
 T = TypeVar("T")
 
@@ -29,97 +47,130 @@ REQUIRED: Final = "required"
 """The value of `Option.java` for an option that Kafka's Java clients require."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Option:
-    """The parts of a declaration in addition to name, type, and default."""
+    """The declaration of an option: an attribute of the class, which each object hides by a value.
 
-    kind: Kind
-    text: str
-    accepts: str | None = None
-    """The type of the keyword argument if it is wider than that of the field."""
-    shown: str | None = None
-    """The text that the reference shows for the default, if the default's repr is not clear."""
-    java: str | None = None
-    """The default of Kafka's Java clients if it differs, or `REQUIRED` or `ABSENT`."""
-    secret: bool = False
-    per_child: bool = False
-    """Whether clients that share connections may set the option differently."""
-    keyword: bool = True
-    """Whether the constructor takes the option in `**options`. If not, the option is a parameter of
-    its own, such as `group_id` of a group member.
+    `type` is the annotation. `accepts` is the type of the keyword argument if it is wider.
     """
+
+    __slots__ = (
+        "accepts",
+        "default",
+        "java",
+        "keyword",
+        "kind",
+        "name",
+        "per_child",
+        "secret",
+        "shown",
+        "text",
+        "type",
+    )
+
+    def __init__(
+        self,
+        kind: Kind,
+        default: Any,
+        text: str,
+        *,
+        accepts: str | None = None,
+        shown: str | None = None,
+        java: str | None = None,
+        secret: bool = False,
+        per_child: bool = False,
+        keyword: bool = True,
+    ) -> None:
+        self.name = self.type = ""
+        self.kind = kind
+        self.default = default
+        self.text = text
+        self.accepts = accepts
+        self.shown = shown
+        """The text that the reference shows for the default, if the default's repr is not clear."""
+        self.java = java
+        """The default of Kafka's Java clients if it differs, or `REQUIRED` or `ABSENT`."""
+        self.secret = secret
+        self.per_child = per_child
+        """Whether clients that share connections may set the option differently."""
+        self.keyword = keyword
+        """Whether the constructor takes the option in `**options`. If not, the option is a
+        parameter of its own, such as `group_id` of a group member."""
 
 
 def option(kind: Kind, default: T, text: str, **more: Any) -> T:
-    """Return a dataclass field for an option; `more` are attributes of `Option`."""
-    field = dataclasses.field(default=default, metadata={"option": Option(kind, text, **more)})
-    return field
-
-
-def declared(field: dataclasses.Field[Any]) -> Option:
-    """Return the declaration of an option."""
-    found: Option = field.metadata["option"]
-    return found
+    """Return the declaration of an option; `more` are attributes of `Option`."""
+    return cast(T, Option(kind, default, text, **more))
 
 
 class OptionValues:
-    """The base of dataclasses whose fields are options.
+    """The base of classes whose attributes are options.
 
     Raises ConfigError, which lists all values that are not allowed.
     """
 
-    __slots__ = ()
+    declarations: ClassVar[Mapping[str, Option]] = {}
+    """The options by their names, those of the base class first."""
+
+    def __init_subclass__(cls) -> None:
+        own = {name: each for name, each in vars(cls).items() if isinstance(each, Option)}
+        for name, each in own.items():
+            each.name, each.type = name, cls.__annotations__[name]
+        cls.declarations = {**cls.declarations, **own}
 
     def __init__(self, **options: Any) -> None:
         problems = Problems()
-        for field in _fields(self):
+        for name, each in self.declarations.items():
             with problems:
-                value = options.pop(field.name, field.default)
-                settle(self, field.name, checked(field, value, field.name))
+                value = options.pop(name, each.default)
+                settle(self, name, checked(each, value, name))
         if options:
-            raise TypeError(f"{type(self).__name__} has no field {next(iter(options))!r}.")
+            raise TypeError(f"{type(self).__name__} has no option {next(iter(options))!r}.")
         problems.raise_any()
         self._check_together()
 
     def _check_together(self) -> None:
         """Check combinations of options."""
 
+    def replace(self, **changes: Any) -> Self:
+        """Return the options with other values for some of them."""
+        return type(self)(**{**vars(self), **changes})
+
     def given_options(self, other: OptionValues | None = None) -> dict[str, Any]:
         """Return the options that differ from their defaults and from the values in `other`."""
         return {
-            field.name: value
-            for field in _fields(self)
-            if (value := getattr(self, field.name)) != field.default
-            and (other is None or value != getattr(other, field.name, None))
+            name: value
+            for name, each in self.declarations.items()
+            if (value := getattr(self, name)) != each.default
+            and (other is None or value != getattr(other, name, None))
         }
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name} cannot be changed.")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name} cannot be changed.")
 
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
             return NotImplemented
-        return all(getattr(self, f.name) == getattr(other, f.name) for f in _fields(self))
+        return all(getattr(self, name) == getattr(other, name) for name in self.declarations)
 
     def __hash__(self) -> int:
-        return hash(tuple(getattr(self, field.name) for field in _fields(self)))
+        return hash(tuple(getattr(self, name) for name in self.declarations))
 
     def __repr__(self) -> str:
-        secrets = {field.name for field in _fields(self) if declared(field).secret}
         shown = (
-            f"{name}={'***' if name in secrets else repr(value)}"
+            f"{name}={'***' if self.declarations[name].secret else repr(value)}"
             for name, value in self.given_options().items()
         )
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-def _fields(values: Any) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(values)
-
-
-def checked(field: dataclasses.Field[Any], value: Any, name: str, *, reading: bool = False) -> Any:
+def checked(declaration: Option, value: Any, name: str, *, reading: bool = False) -> Any:
     """Return the value of an option in its normal form. If `reading`, `value` may be a text.
 
     Raises ConfigError if the value is not allowed.
     """
-    declaration = declared(field)
     try:
         if reading and isinstance(value, str):
             return declaration.kind.parse_text(value.strip())

@@ -1,10 +1,7 @@
 """The options of a producer."""
 
-# ruff: noqa: RUF009 - `option` returns a dataclass field
-
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -36,7 +33,6 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class ProducerConfig(ClientConfig):
     """The options of a producer, checked. `acks` is -1 for "all"."""
 
@@ -209,7 +205,7 @@ class ProducerConfig(ClientConfig):
         )
 
 
-suggest(ProducerConfig.kind(), ProducerConfig.__dataclass_fields__)
+suggest(ProducerConfig.kind(), ProducerConfig.declarations)
 
 
 class ProducerOptions(ClientOptions, Generic[K, V], total=False):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import re
 from typing import Final
 
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.login import LoginConfig
-from aiokclient.config.option import ABSENT, declared
+from aiokclient.config.option import ABSENT, Option
 from aiokclient.named_tuple import NamedTuple
 
 # The alias says more to type checkers than to readers.
@@ -42,26 +40,25 @@ def describe(config: type[ClientConfig]) -> list[OptionEntry]:
     The options that every client has come first, and among these, the options of logins come last.
     `describe(ClientConfig)` returns only the options that every client has.
     """
-    of_login = [field.name for field in dataclasses.fields(LoginConfig)]
-    of_all = [field.name for field in dataclasses.fields(ClientConfig)]
+    of_login = [*LoginConfig.declarations]
+    of_all = [*ClientConfig.declarations]
     order = [*of_all[len(of_login) :], *of_login]
-    fields = {field.name: field for field in dataclasses.fields(config)}
+    known = config.declarations
     return [
-        _entry(fields[name], name in of_all)
-        for name in [*order, *(name for name in fields if name not in of_all)]
+        _entry(known[name], name in of_all)
+        for name in [*order, *(name for name in known if name not in of_all)]
     ]
 
 
-def _entry(field: dataclasses.Field[object], shared: bool) -> OptionEntry:
-    declaration = declared(field)
+def _entry(declaration: Option, shared: bool) -> OptionEntry:
     in_java = declaration.java != ABSENT
     return OptionEntry(
-        name=field.name,
-        type=_SERIALIZER.sub(r"Callable[[\1], bytes]", declaration.accepts or str(field.type)),
-        default=declaration.shown or repr(field.default),
+        name=declaration.name,
+        type=_SERIALIZER.sub(r"Callable[[\1], bytes]", declaration.accepts or declaration.type),
+        default=declaration.shown or repr(declaration.default),
         allowed=declaration.kind.allowed,
         text=declaration.text,
-        kafka_name=field.name.replace("_", "."),
+        kafka_name=declaration.name.replace("_", "."),
         in_java=in_java,
         java_default=declaration.java if in_java else None,
         shared=shared,
@@ -71,13 +68,11 @@ def _entry(field: dataclasses.Field[object], shared: bool) -> OptionEntry:
 def typed_options(config: type[LoginConfig]) -> list[str]:
     """Return the lines of the TypedDict with the keyword arguments that only `config` has.
 
-    Type checkers cannot derive it from the dataclass, so `.ci/write-options` writes these lines to
+    Type checkers cannot derive it from the class, so `.ci/write-options` writes these lines to
     the end of the module that declares the options.
     """
-    lines = []
-    own = inspect.get_annotations(config)
-    for field in dataclasses.fields(config):
-        declaration = declared(field)
-        if field.name in own and declaration.keyword:
-            lines.append(f"    {field.name}: {declaration.accepts or field.type}")
-    return lines
+    return [
+        f"    {name}: {each.accepts or each.type}"
+        for name, each in config.declarations.items()
+        if name in vars(config) and each.keyword
+    ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from aiokclient.config.client import ClientConfig, ClientOptions
 from aiokclient.config.kinds import OPTIONAL_TEXT, POSITIVE, TEXT
 from aiokclient.config.option import ABSENT, option
@@ -12,7 +10,6 @@ from aiokclient.errors import ConfigError
 from aiokclient.group.handler import GroupSettings
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, init=False, repr=False, eq=False)
 class GroupMemberConfig(ClientConfig):
     """The options of a group member."""
 
@@ -74,7 +71,7 @@ class GroupMemberConfig(ClientConfig):
         )
 
 
-suggest(GroupMemberConfig.kind(), GroupMemberConfig.__dataclass_fields__)
+suggest(GroupMemberConfig.kind(), GroupMemberConfig.declarations)
 
 
 class GroupMemberOptions(ClientOptions, total=False):

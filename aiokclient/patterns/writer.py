@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import math
 import weakref
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -67,9 +66,8 @@ def split_options(options: Mapping[str, Any], client: Parent | None) -> OptionSp
 
 
 def _option_names(config: type[ClientConfig]) -> set[str]:
-    names = {field.name for field in dataclasses.fields(config)}
     # The pattern sets these two options itself.
-    return names - {"group_id", "protocol_type"}
+    return {*config.declarations} - {"group_id", "protocol_type"}
 
 
 class WriterBody:

@@ -5,7 +5,6 @@ Names are imported when they are first used, because many programs use none of t
 
 from __future__ import annotations
 
-import dataclasses
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -36,9 +35,9 @@ __all__ = [
 
 def settle_security(config: Any) -> None:
     """Convert Kafka's security options to one `security` object, if there are any."""
-    for field in dataclasses.fields(config):
-        ours = field.name.startswith(("security", "ssl_", "sasl_"))
-        if ours and getattr(config, field.name) != field.default:
+    for name, declaration in config.declarations.items():
+        ours = name.startswith(("security", "ssl_", "sasl_"))
+        if ours and getattr(config, name) != declaration.default:
             from aiokclient.config.security.fold import fold_security
 
             return fold_security(config)

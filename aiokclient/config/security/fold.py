@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.config.rules import settle
@@ -75,8 +74,8 @@ def fold_security(config: Any) -> None:
             "SaslGssapi(...). For a text such as 'SSL' use security_protocol."
         )
     protocol = _protocol(config.security_protocol)
-    tls_options = [name for name in type(config).__dataclass_fields__ if _is_given(config, name)]
-    login_options = [field.name for field in fields(config) if _is_login(field, config)]
+    tls_options = [name for name in config.declarations if _is_given(config, name)]
+    login_options = [name for name in config.declarations if _is_login(config, name)]
     if protocol not in ("ssl", "sasl_ssl") and tls_options:
         raise ConfigError(f"{tls_options[0]} needs security_protocol=SSL or SASL_SSL.")
     if protocol not in ("sasl_plaintext", "sasl_ssl") and login_options:
@@ -94,15 +93,14 @@ def fold_security(config: Any) -> None:
         tls = None if protocol == "sasl_plaintext" else _tls(config)
         security = tls if protocol == "ssl" else _login(config, tls)
     settle(config, "security", security)
-    for field in fields(config):
-        if field.name in ("security_protocol", *tls_options, *login_options):
-            settle(config, field.name, field.default)
+    for name in ("security_protocol", *tls_options, *login_options):
+        settle(config, name, config.declarations[name].default)
 
 
-def _is_login(field: Any, config: Any) -> bool:
+def _is_login(config: Any, name: str) -> bool:
     """Return whether an option of a login is given."""
-    ours: bool = field.name in LOGIN or field.name.startswith(OAUTHBEARER)
-    return ours and getattr(config, field.name) != field.default
+    ours = name in LOGIN or name.startswith(OAUTHBEARER)
+    return ours and getattr(config, name) != config.declarations[name].default
 
 
 def _is_given(config: Any, name: str) -> bool:

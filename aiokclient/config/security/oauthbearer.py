@@ -12,7 +12,6 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
@@ -79,7 +78,7 @@ def token_provider(config: Any, entry: JaasEntry | None) -> TokenProvider:
         )
     options = {} if entry is None else entry.options
     if config.sasl_oauthbearer_token_endpoint_url is None:
-        given = [one.name for one in fields(config) if _is_given(config, one)]
+        given = [name for name in config.declarations if _is_given(config, name)]
         if given or handler is not None:
             raise ConfigError(
                 f"{given[0] if given else 'sasl_login_callback_handler_class'} needs {URL}."
@@ -97,7 +96,7 @@ def token_provider(config: Any, entry: JaasEntry | None) -> TokenProvider:
 def _imported(config: Any, entry: JaasEntry | None) -> TokenProvider:
     """Return the function that the option names. Raises ConfigError if there is none."""
     name = config.sasl_oauthbearer_token_provider.strip()
-    given = [one.name for one in fields(config) if _is_given(config, one) and one.name != PROVIDER]
+    given = [n for n in config.declarations if _is_given(config, n) and n != PROVIDER]
     if config.sasl_login_callback_handler_class is not None:
         given.append("sasl_login_callback_handler_class")
     if entry is not None and entry.options:
@@ -127,9 +126,9 @@ def _imported(config: Any, entry: JaasEntry | None) -> TokenProvider:
     return provider
 
 
-def _is_given(config: Any, field: Any) -> bool:
-    ours: bool = field.name.startswith(OAUTHBEARER)
-    return ours and getattr(config, field.name) != field.default
+def _is_given(config: Any, name: str) -> bool:
+    ours = name.startswith(OAUTHBEARER)
+    return ours and getattr(config, name) != config.declarations[name].default
 
 
 def _asking(config: Any, entry: JaasEntry | None) -> TokenProvider:

@@ -137,7 +137,7 @@ def test_every_method_and_option_of_aiokafka_exists_or_has_a_hint() -> None:
                 hint = ATTRIBUTES[ours.__name__].get(name)
                 unknown += [] if hint else [f"{ours.__name__}.{name}"]
         names = {*inspect.signature(theirs).parameters} - {"topics"}
-        options = {*config.__dataclass_fields__}
+        options = {*config.declarations}
         unknown += [name for name in names - options if option_hint(name) is None]
     assert unknown == []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import pickle
 import ssl
 from pathlib import Path
@@ -44,16 +43,16 @@ def properties(kind: type[ClientConfig] = ClientConfig, **texts: str) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "options"), list(zip(CONFIGS, OPTIONS, strict=True)))
-def test_typed_options_are_those_of_the_dataclass(kind: type, options: type) -> None:
+def test_typed_options_are_those_of_the_class(kind: type[ClientConfig], options: type) -> None:
     assert options.__total__ is False
-    assert set(options.__annotations__) == {field.name for field in dataclasses.fields(kind)}
+    assert set(options.__annotations__) == {*kind.declarations}
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_every_default_is_allowed(kind: type[ClientConfig]) -> None:
     made = kind.build(HERE)
     assert kind.build(HERE) == made
-    assert dataclasses.replace(made) == made
+    assert made.replace() == made
 
 
 def test_producer_is_idempotent_and_consumer_reads_latest_by_default() -> None:
@@ -254,7 +253,7 @@ def test_kafkas_tls_options_become_one_object() -> None:
     assert made.security == Tls(
         cafile="/ca.pem", certfile="/me.pem", password="geheim", check_hostname=False
     )
-    assert dataclasses.replace(made, client_id="other").security == made.security
+    assert made.replace(client_id="other").security == made.security
     assert properties(security_protocol="SSL").security == Tls()
     assert properties(security_protocol="plaintext").security == Plaintext()
 
@@ -318,8 +317,8 @@ def test_a_shared_client_keeps_its_connections_options() -> None:
 
 def test_configs_are_immutable_and_equal_to_their_copies() -> None:
     made = consumer(group_id="g")
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        made.group_id = "h"  # type: ignore[misc]
+    with pytest.raises(AttributeError, match="group_id"):
+        made.group_id = "h"
     assert pickle.loads(pickle.dumps(made)) == copy.copy(made) == made
 
 
@@ -328,7 +327,7 @@ def test_repr_shows_what_differs_from_the_defaults() -> None:
 
 
 def test_every_option_elsewhere_is_none_of_ours() -> None:
-    ours = {field.name for kind in CONFIGS for field in dataclasses.fields(kind)}
+    ours = {name for kind in CONFIGS for name in kind.declarations}
     assert not ours & {*hints.RENAMED, *hints.ABSENT}
     assert ours >= set(hints.RENAMED.values())
     assert not hints.RENAMED.keys() & hints.ABSENT.keys()
