@@ -1,8 +1,8 @@
 """Background work in an event loop: tasks that start later, and waiting for their end.
 
 Newer versions of anyio import their modules when they are first used. That would block the event
-loop for about 20 ms when the first client of a process starts. So its start awaits `load_anyio`,
-which imports them in a thread.
+loop for about 20 ms when the first client of a process starts. So its start awaits `load_modules`,
+which imports them in a thread, with modules of this library that a program may need only later.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 import math
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final, TypeVar
@@ -38,10 +38,16 @@ def import_anyio() -> None:
     _anyio_imported.set()
 
 
-async def load_anyio() -> None:
-    """Import the modules of anyio in a thread, unless that was done before in this process."""
+def _import_all(modules: Iterable[str]) -> None:
+    for name in modules:
+        import_module(name)
+    import_anyio()
+
+
+async def load_modules(*modules: str) -> None:
+    """Import the modules of anyio and these in a thread, unless this process has done so before."""
     if not _anyio_imported.is_set():
-        await threads.run_blocking(import_anyio)
+        await threads.run_blocking(_import_all, modules)
 
 
 class LibraryTask(asyncio.Task[T]):

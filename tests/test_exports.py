@@ -174,6 +174,29 @@ def test_a_client_imports_only_what_it_uses(name: str, others: set[str]) -> None
     assert modules & (UNUSED | others) == set()
 
 
+GENERATED = """
+import asyncio, collections, uuid, random
+made = []
+generate = collections.namedtuple
+collections.namedtuple = lambda name, *args, **options: (
+    made.append(name) or generate(name, *args, **options)
+)
+from aiokclient import {name}
+import json, sys
+print(json.dumps([made, "dataclasses" in sys.modules]))
+"""
+
+
+@pytest.mark.parametrize("name", ["Client", "Consumer", "Producer"])
+def test_an_import_generates_no_classes(name: str) -> None:
+    """Python compiles the methods of such classes: each costs as much as ten other classes."""
+    script = GENERATED.replace("{name}", name)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    named_tuples, has_dataclasses = json.loads(done.stdout)
+    assert named_tuples == []
+    assert not has_dataclasses
+
+
 def test_names_of_rare_admin_calls_are_imported_on_first_use() -> None:
     modules = modules_after("from aiokclient.admin import *; AclBinding, ScramMechanism")
     assert {"aiokclient.admin.acls", "aiokclient.admin.scram_credentials"} <= modules

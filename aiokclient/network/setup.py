@@ -30,7 +30,6 @@ broker is in the same cluster, it is asked for its metadata before any other req
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 import ssl
 from collections.abc import Iterable, Mapping
@@ -333,20 +332,29 @@ class SetupRequests:
             traffic.log_response(self.broker, api, version, size, seconds, response)
 
 
-@dataclasses.dataclass
 class ConnectionSetup:
     """One attempt to open a connection to a broker, at the addresses of its name.
 
     `progress` is updated while the attempt lasts.
     """
 
-    node_id: int
-    host: str
-    port: int
-    settings: ConnectionSettings
-    timeout_s: float
-    rung: int
-    progress: SetupProgress
+    def __init__(
+        self,
+        node_id: int,
+        host: str,
+        port: int,
+        settings: ConnectionSettings,
+        timeout_s: float,
+        rung: int,
+        progress: SetupProgress,
+    ) -> None:
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+        self.settings = settings
+        self.timeout_s = timeout_s
+        self.rung = rung
+        self.progress = progress
 
     async def connect_address(self, address: Address) -> BrokerConnection:
         """Return a connection to an address. Leave none open if this raises or is cancelled."""

@@ -26,11 +26,11 @@ from typing import (
 from aiokclient._native import twin
 from aiokclient.background import SLICE_S
 from aiokclient.clock import Clock, SystemClock
-from aiokclient.cluster.lifecycle.health import some
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle, config_of
 from aiokclient.cluster.lifecycle.ownership import Anchor, for_background
 from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.cluster.lifecycle.public_calls import count_cancelled, watch_calls
+from aiokclient.cluster.lifecycle.shown import some
 from aiokclient.cluster.metadata.updater import partitions_of
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.problems import refuse_positional

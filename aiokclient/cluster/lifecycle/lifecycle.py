@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, cast
 import anyio
 
 from aiokclient._native import note_pure_modules
-from aiokclient.background import ended, load_anyio, new_task
+from aiokclient.background import ended, load_modules, new_task
 from aiokclient.clock import SystemClock
 from aiokclient.cluster.client import ClusterClient
-from aiokclient.cluster.lifecycle.health import Health, described
 from aiokclient.cluster.lifecycle.ownership import Anchor, dropped, for_background, retrieve
 from aiokclient.cluster.lifecycle.public_calls import running_loop, watch_calls, wrong_caller
+from aiokclient.cluster.lifecycle.shown import described
 from aiokclient.cluster.lifecycle.states import (
     ENDED,
     SHOWN,
@@ -47,10 +47,12 @@ from aiokclient.telemetry.reporter import LAST_PUSH_S
 from aiokclient.types import State, seconds
 
 if TYPE_CHECKING:
+    from aiokclient.cluster.lifecycle.health import Health
     from aiokclient.cluster.lifecycle.parent import Parent
     from aiokclient.metrics import Counter, Gauge, Histogram, MetricsSnapshot, MetricValue
 
-__all__ = ["Health", "Lifecycle", "config_of"]
+LATE_MODULE = "aiokclient.cluster.lifecycle.health"
+"""The module that the start imports in a thread. A dataclass makes its import a slow one."""
 
 UNWINDING_S = 3 * STOP_S
 """Seconds that tasks and connections may take to end after the time limit of a close."""
@@ -194,6 +196,8 @@ class Lifecycle:
 
     def health(self) -> Health:
         """Return the state and the reasons for it. Synchronous."""
+        from aiokclient.cluster.lifecycle.health import Health  # see LATE_MODULE
+
         reasons = [] if self._failure is None else [f"failed: {self._failure!r}"]
         if not self._usable:
             return Health(self._state, tuple(reasons), {})
@@ -452,7 +456,7 @@ class Lifecycle:
                 await self._supervisor.start()
                 deadline = asyncio.get_running_loop().time() + self._get_timeout_s(None)
                 if self._client is None:
-                    await load_anyio()
+                    await load_modules(LATE_MODULE)
                     self._own_cluster = ClusterClient(for_background(self._config), self._hub)
                     # Its errors can be in reference cycles, and refer to the frames of all callers.
                     # In a task of its own, they do not keep this object alive.

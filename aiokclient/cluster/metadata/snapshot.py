@@ -18,7 +18,6 @@ learn of changes later than others, so a response can be outdated. Therefore:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -81,15 +80,14 @@ class TopicInfo(NamedTuple):
     partitions: tuple[PartitionInfo, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterMetadata:
+class ClusterMetadata(NamedTuple):
     """A snapshot of the metadata. `version` increases by one with each new snapshot."""
 
     cluster_id: str | None = None
     controller_id: int = -1
-    brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)
-    topics: Mapping[str, TopicInfo] = field(default_factory=dict)
-    names: Mapping[UUID, str] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerInfo] = MappingProxyType({})
+    topics: Mapping[str, TopicInfo] = MappingProxyType({})
+    names: Mapping[UUID, str] = MappingProxyType({})
     version: int = 0
 
     def find_topic(self, name: str) -> TopicInfo | None:
@@ -262,7 +260,7 @@ def _changed(
     )
     untrack(new.topics)
     untrack(new.names)
-    return old if _same(new, old) else replace(new, version=old.version + 1)
+    return old if _same(new, old) else new._replace(version=old.version + 1)
 
 
 def _names(topics: Mapping[str, TopicInfo], old: ClusterMetadata) -> Mapping[UUID, str]:
@@ -273,7 +271,7 @@ def _names(topics: Mapping[str, TopicInfo], old: ClusterMetadata) -> Mapping[UUI
 
 def _same(new: ClusterMetadata, old: ClusterMetadata) -> bool:
     """Return whether two snapshots are equal. Other threads can run during the comparison."""
-    if replace(new, topics=old.topics, names=old.names) != old:
+    if new._replace(topics=old.topics, names=old.names) != old:
         return False
     if new.topics is old.topics:
         return True

@@ -22,7 +22,6 @@ an outdated response shows. It is accepted when `CONFIRMED` consecutive response
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -42,15 +41,17 @@ OLDER_S = 5.0
 """Seconds of equal responses after which a lower leader epoch is accepted."""
 
 
-@dataclass(slots=True)
 class _LowerEpoch:
     """A leader with a lower epoch than the known one, and the consecutive responses naming it."""
 
-    leader: int
-    leader_epoch: int
-    since: float
-    count: int = 0
-    brokers: set[int] = field(default_factory=set)
+    __slots__ = ("brokers", "count", "leader", "leader_epoch", "since")
+
+    def __init__(self, leader: int, leader_epoch: int, since: float) -> None:
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.since = since
+        self.count = 0
+        self.brokers: set[int] = set()
 
 
 class TopicIds:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Container, Generator, Hashable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -97,28 +96,51 @@ class GivenUpError(Exception):
     """A signal that no further attempt follows: the last error becomes the error of the call."""
 
 
-@dataclass(slots=True)
 class Attempts:
     """The attempts of one call. Each attempt may take `attempt_s` seconds."""
 
-    message: Request[Any]
-    to: Target
-    scope: Scope
-    purpose: Purpose
-    owner: Hashable
-    retry: Retry
-    attempt_s: float
-    unanswered: set[asyncio.Future[Any]] | None = None
-    """If given, the responses that have not arrived yet, also abandoned ones."""
-    node_id: int | None = None
-    was_sent: bool = False
-    """Whether the current attempt was sent, so that a broker may execute the request."""
-    error: KafkaError | None = None
-    refusals: int = 0
-    progress: CallProgress = field(init=False)
+    __slots__ = (
+        "attempt_s",
+        "error",
+        "message",
+        "node_id",
+        "owner",
+        "progress",
+        "purpose",
+        "refusals",
+        "retry",
+        "scope",
+        "to",
+        "unanswered",
+        "was_sent",
+    )
 
-    def __post_init__(self) -> None:
-        self.progress = CallProgress(self.to, self.message.api_key)
+    def __init__(
+        self,
+        message: Request[Any],
+        to: Target,
+        scope: Scope,
+        purpose: Purpose,
+        owner: Hashable,
+        retry: Retry,
+        attempt_s: float,
+        unanswered: set[asyncio.Future[Any]] | None = None,
+    ) -> None:
+        self.message = message
+        self.to = to
+        self.scope = scope
+        self.purpose = purpose
+        self.owner = owner
+        self.retry = retry
+        self.attempt_s = attempt_s
+        self.unanswered = unanswered
+        """If given, the responses that have not arrived yet, also abandoned ones."""
+        self.node_id: int | None = None
+        self.was_sent = False
+        """Whether the current attempt was sent, so that a broker may execute the request."""
+        self.error: KafkaError | None = None
+        self.refusals = 0
+        self.progress = CallProgress(to, message.api_key)
 
     async def await_response(self, arriving: asyncio.Future[Any]) -> Any:
         """Wait for a response, and keep it in `unanswered` until it arrives."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import ClassVar
 
 from aiokclient.types import public_in
 
 
 @public_in("aiokclient")
-@dataclasses.dataclass(frozen=True, slots=True)
 class Plaintext:
     """No encryption and no authentication."""
+
+    __slots__ = ()
+    __match_args__ = ()
 
     sasl_mechanism: ClassVar[str | None] = None
     """The SASL mechanism for which this object has the credentials, or None without SASL."""
@@ -26,3 +27,15 @@ class Plaintext:
     def scrub(self, text: str) -> str:
         """Return a text of a broker without the secrets of this object."""
         return text
+
+    def __eq__(self, other: object) -> bool:
+        return True if other.__class__ is self.__class__ else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(Plaintext)
+
+    def __repr__(self) -> str:
+        return "Plaintext()"
+
+    def __setstate__(self, state: object) -> None:
+        """Do nothing. Pickles of earlier versions have an empty state."""

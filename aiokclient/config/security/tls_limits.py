@@ -7,7 +7,6 @@ If the options do not allow it, the connection is closed before anything is sent
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import ssl
 from collections.abc import Collection, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any, Final, Self
 
 from aiokclient.config.kinds import Kind
 from aiokclient.errors import ConfigError
+from aiokclient.named_tuple import NamedTuple
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 """The versions that the client uses, by Java's names."""
@@ -149,8 +149,7 @@ class ProtocolName(Kind):
 PROTOCOL_NAME: Final = ProtocolName()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TlsLimits:
+class TlsLimits(NamedTuple):
     """The versions of TLS from `lowest` to `highest`, and the allowed suites by OpenSSL's names.
 
     `suites` is None if all suites are allowed.

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from aiokclient.clock import Clock, SystemClock
-from aiokclient.cluster.lifecycle.health import some
 from aiokclient.cluster.lifecycle.ownership import Weakly
+from aiokclient.cluster.lifecycle.shown import some
 from aiokclient.cluster.lifecycle.supervisor import Callbacks
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.arguments import as_partitions

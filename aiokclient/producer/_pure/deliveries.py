@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 from aiokclient.background import SLICE_S
 from aiokclient.clock import Clock
 from aiokclient.errors import KafkaError
+from aiokclient.named_tuple import NamedTuple
 from aiokclient.producer._pure.delivery import Run, encode_answer
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
 from aiokclient.types import RecordMetadata
