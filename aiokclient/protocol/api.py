@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from enum import IntEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -98,6 +99,7 @@ class ApiKey(IntEnum):
         return self.name.title().replace("_", "")
 
 
+@functools.cache
 def request_class(key: int) -> type[Request[Any]]:
     """Return the request class of an API. Its module is imported at the first use.
 
