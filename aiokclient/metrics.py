@@ -116,7 +116,7 @@ class Gauge:
         value = self._value if self.source is None else self.source()
         return None if value is None else value + sum(source() for source in self._sources)
 
-    def include(self, source: Callable[[], int | float]) -> Callable[[], None]:
+    def add_source(self, source: Callable[[], int | float]) -> Callable[[], None]:
         """Add the result of `source` to the value. Return a function that removes the source."""
         self._sources[source] = None
 
@@ -194,20 +194,20 @@ class Spread:
         self.uncounted: list[int | float] = []
         """The latest observations.
 
-        A hot path appends to it, and calls `add_up` when it has `UNCOUNTED` elements.
+        A hot path appends to it, and calls `count_latest` when it has `UNCOUNTED` elements.
         """
 
     def observe(self, value: int | float) -> None:
         uncounted = self.uncounted
         uncounted.append(value)
         if len(uncounted) >= UNCOUNTED:
-            self.add_up()
+            self.count_latest()
 
     def observe_all(self, values: Iterable[int | float]) -> None:
         self.uncounted.extend(values)
-        self.add_up()
+        self.count_latest()
 
-    def add_up(self) -> None:
+    def count_latest(self) -> None:
         """Count the latest observations."""
         values = self.uncounted
         if values:
@@ -220,13 +220,13 @@ class Spread:
     @property
     def count(self) -> int:
         """Number of observations."""
-        self.add_up()
+        self.count_latest()
         return self._count
 
     @property
     def total(self) -> int | float:
         """The sum of the observations."""
-        self.add_up()
+        self.count_latest()
         return self._total
 
     def take_reading(self, *, again: bool | None) -> Reading:
@@ -236,7 +236,7 @@ class Spread:
         broker has accepted the previous reading: then the time span of that reading is included.
         With None, this reading does not end the time span.
         """
-        self.add_up()
+        self.count_latest()
         largest, smallest = self._largest, self._smallest
         if again is None:
             return Reading(self._count, self._total, largest, smallest)
@@ -264,7 +264,7 @@ class Histogram(Spread):
         self._counts = [0] * (len(self._bounds) + 1)
         self._maximum: int | float = 0
 
-    def add_up(self) -> None:
+    def count_latest(self) -> None:
         """Put the latest observations into their buckets."""
         values = self.uncounted
         if not values:
@@ -285,8 +285,8 @@ class Histogram(Spread):
 
     def add_all_of(self, other: Histogram) -> None:
         """Add the observations of another histogram, which has the same bounds."""
-        self.add_up()
-        other.add_up()
+        self.count_latest()
+        other.count_latest()
         self._count += other._count
         self._total += other._total
         self._maximum = max(self._maximum, other._maximum)
@@ -295,7 +295,7 @@ class Histogram(Spread):
     @property
     def buckets(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
         """The upper bounds of the buckets, and the counts, which have one element more."""
-        self.add_up()
+        self.count_latest()
         return self._bounds, tuple(self._counts)
 
     def quantile(self, q: float) -> float:
@@ -536,11 +536,11 @@ class OwnMetrics:
         """Compute the series of partitions when they are taken, unless there are too many."""
         self._of_partitions = source
 
-    def before_reading(self, update: Callable[[], None]) -> None:
+    def add_updater(self, update: Callable[[], None]) -> None:
         """Call `update()` before values are taken, so that it counts the collected events."""
         self._updates.append(update)
 
-    def at_forgetting(self, forget: Callable[[], None]) -> None:
+    def add_forget_listener(self, forget: Callable[[], None]) -> None:
         """Call `forget()` when series of topics may have been removed.
 
         The owner of stored series must then look them up again.
@@ -627,7 +627,7 @@ class Metrics:
 
     def counter(self, name: str, *, unit: str = "", **labels: object) -> Counter:
         """Return the counter with this name and these labels."""
-        return self._get(Counter, name, unit, labels)
+        return self._get_instrument(Counter, name, unit, labels)
 
     def gauge(
         self,
@@ -638,7 +638,7 @@ class Metrics:
         **labels: object,
     ) -> Gauge:
         """Return the gauge with this name and these labels. `source`, if given, computes it."""
-        gauge = self._get(Gauge, name, unit, labels)
+        gauge = self._get_instrument(Gauge, name, unit, labels)
         if source is not None:
             gauge.source = source
         return gauge
@@ -650,9 +650,9 @@ class Metrics:
 
         `bounds` has an effect only in the call that creates the histogram.
         """
-        return self._get(Histogram, name, unit, labels, bounds)
+        return self._get_instrument(Histogram, name, unit, labels, bounds)
 
-    def by_topic(self, name: str, *, unit: str = "") -> TopicCounters:
+    def get_topic_counters(self, name: str, *, unit: str = "") -> TopicCounters:
         """Return counters by topic."""
         return self._by_topic.setdefault(name, TopicCounters(self, name, unit=unit))
 
@@ -714,7 +714,9 @@ class Metrics:
                     kept = self.histogram(name, instrument._bounds, unit=unit, **dict(labels))
                     kept.add_all_of(instrument)
                 elif _has_topic(labels):
-                    self.by_topic(name, unit=unit).of(labels[0][1]).add(instrument.value)
+                    self.get_topic_counters(name, unit=unit).get_counter(labels[0][1]).add(
+                        instrument.value
+                    )
                 else:
                     self.counter(name, unit=unit, **dict(labels)).add(instrument.value)
 
@@ -766,7 +768,7 @@ class Metrics:
         """Remove the instrument with exactly this name and these labels, if it exists."""
         self._instruments.pop((name, _labels(labels)), None)
 
-    def values(self, prefix: str = "") -> list[MetricValue]:
+    def collect_values(self, prefix: str = "") -> list[MetricValue]:
         """Return the values of all series whose names begin with `prefix`.
 
         They are sorted by name and labels.
@@ -814,14 +816,14 @@ class Metrics:
                     every.setdefault((name, labels), (unit, []))[1].append(own_instrument)
         return every
 
-    def snapshot(self) -> MetricsSnapshot:
+    def take_snapshot(self) -> MetricsSnapshot:
         """Return all current values by `name` or `name{label=value,...}`, sorted."""
         return MetricsSnapshot(
             (_written(value.name, tuple(value.labels.items())), value.value)
-            for value in self.values()
+            for value in self.collect_values()
         )
 
-    def _get(
+    def _get_instrument(
         self,
         kind: Callable[..., Instrument],
         name: str,
@@ -850,7 +852,7 @@ class TopicCounters:
         self._unit = unit
         self._counters: dict[str, Counter] = {}
 
-    def of(self, topic: str) -> Counter:
+    def get_counter(self, topic: str) -> Counter:
         """Return the counter of a topic. Do not store it, because `forget_topic` may replace it."""
         if (counter := self._counters.get(topic)) is None:
             shown = topic if len(self._counters) < SERIES else OTHER

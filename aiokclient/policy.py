@@ -259,7 +259,8 @@ SHORT_DELAYS_S: Mapping[tuple[Scope, int | None], float] = {
 """The first delays, in seconds, of errors that usually last for less than `retry_backoff_ms`.
 
 A key is a scope with the code of an error, or with None for all errors of the scope that have no
-row of their own. Every delay after an error of a scope follows it (`Backoff.delay_after`).
+row of their own. Every delay after an error of a scope follows this table; see
+`Backoff.compute_delay_after_s`.
 """
 
 ABSENT_PARTITION_S = 1.0
@@ -321,13 +322,13 @@ class Backoff(NamedTuple):
             config.sasl_login_retry_backoff_max_ms / 1000,
         )
 
-    def delay(self, attempt: int, rng: random.Random) -> float:
+    def compute_delay_s(self, attempt: int, rng: random.Random) -> float:
         """Return the seconds to wait after failure number `attempt`, counted from 0."""
         # The exponent is bounded so that an endless retry does not overflow the float.
         term = min(self.initial_s * self.multiplier ** min(attempt, 64), self.maximum_s)
         return min(term * rng.uniform(1 - self.jitter, 1 + self.jitter), self.maximum_s)
 
-    def delay_after(
+    def compute_delay_after_s(
         self, error: BaseException | None, scope: Scope, attempt: int, rng: random.Random
     ) -> float:
         """Return the seconds to wait after this error, which is failure number `attempt`.
@@ -339,8 +340,8 @@ class Backoff(NamedTuple):
         if initial_s is None and code is not None:
             initial_s = SHORT_DELAYS_S.get((scope, None))
         if initial_s is None or initial_s >= self.initial_s:
-            return self.delay(attempt, rng)
-        return self._replace(initial_s=initial_s).delay(attempt, rng)
+            return self.compute_delay_s(attempt, rng)
+        return self._replace(initial_s=initial_s).compute_delay_s(attempt, rng)
 
 
 DEFAULT_BACKOFF = Backoff()
@@ -376,21 +377,21 @@ class Retry:
         """
         return decide(error, scope, self.attempt, self.remaining_s, self._clock.rng, self.backoff)
 
-    def failed(self, error: BaseException, scope: Scope) -> Action:
+    def count_failure(self, error: BaseException, scope: Scope) -> Action:
         """Count the current attempt as failed, and return what to do about its error."""
         action = self.decide(error, scope)
         self.next_attempt()
         return action
 
-    def pause_s(self) -> float:
+    def take_pause_s(self) -> float:
         """Count the current attempt as failed, and return the backoff, whatever the error."""
-        delay_s = self.backoff.delay(self.attempt, self._clock.rng)
+        delay_s = self.backoff.compute_delay_s(self.attempt, self._clock.rng)
         self.next_attempt()
         return delay_s
 
-    def pause_after_s(self, error: BaseException, scope: Scope) -> float:
+    def take_pause_after_s(self, error: BaseException, scope: Scope) -> float:
         """Count the current attempt as failed, and return the backoff, whatever the decision."""
-        delay_s = self.backoff.delay_after(error, scope, self.attempt, self._clock.rng)
+        delay_s = self.backoff.compute_delay_after_s(error, scope, self.attempt, self._clock.rng)
         self.next_attempt()
         return delay_s
 
@@ -398,7 +399,7 @@ class Retry:
         """Count the current attempt as failed."""
         self.attempt += 1
 
-    def succeeded(self) -> None:
+    def start_over(self) -> None:
         """Start over with the shortest delay."""
         self.attempt = 0
 
@@ -459,7 +460,9 @@ def decide(
         return Action(decision, 0.0)
     if remaining_s <= 0:
         return Action(ABORT if scope in IN_TRANSACTION else FAIL, 0.0)
-    return Action(decision, min(backoff.delay_after(error, scope, attempt, rng), remaining_s))
+    return Action(
+        decision, min(backoff.compute_delay_after_s(error, scope, attempt, rng), remaining_s)
+    )
 
 
 def as_transaction_error(error: KafkaError, scope: Scope) -> KafkaError:

@@ -69,9 +69,9 @@ class _Pool(Executor):
     def __init__(self, name: str, size: int) -> None:
         self._name = name
         self._size = size
-        self.forget()
+        self.forget_threads()
 
-    def forget(self) -> None:
+    def forget_threads(self) -> None:
         """Discard all threads in a forked process, where they do not exist."""
         self._lock = threading.Lock()
         self._calls: SimpleQueue[_ThreadCall] = SimpleQueue()
@@ -100,10 +100,10 @@ class _Pool(Executor):
             name = f"{self._name}_{self._threads}"
             # Not a ThreadPoolExecutor, whose threads the interpreter joins at its exit: a call that
             # hangs would keep the process alive.
-            threading.Thread(target=self._work, name=name, daemon=True).start()
+            threading.Thread(target=self._run_calls, name=name, daemon=True).start()
             self._threads += 1
 
-    def _work(self) -> None:
+    def _run_calls(self) -> None:
         while True:
             call = self._calls.get()
             call.perform()
@@ -155,5 +155,5 @@ def run_blocking(function: Callable[..., T], *args: object) -> asyncio.Future[T]
 if hasattr(os, "register_at_fork"):
     # A forked process has only the thread that forked. The others would seem to be idle there, and
     # never take a call.
-    os.register_at_fork(after_in_child=_computing.forget)
-    os.register_at_fork(after_in_child=_blocking.forget)
+    os.register_at_fork(after_in_child=_computing.forget_threads)
+    os.register_at_fork(after_in_child=_blocking.forget_threads)

@@ -202,7 +202,7 @@ class Null:
     def __init__(self, login):
         self.name = login.credentials.name
 
-    def step(self, challenge):
+    def answer_challenge(self, challenge):
         return None if challenge else self.name.encode()
 """,
     )

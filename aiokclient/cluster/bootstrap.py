@@ -110,7 +110,7 @@ async def servers_of(
         left_s = retry.remaining_s
         if left_s <= 0:
             return list(given)
-        await asyncio.sleep(min(retry.pause_s(), left_s))
+        await asyncio.sleep(min(retry.take_pause_s(), left_s))
         lookup_s = min(lookup_s, max(retry.remaining_s, 0.0))
 
 
@@ -307,7 +307,7 @@ class Bootstrap:
         return logging.INFO if self._advised else self._level
 
     async def _request_metadata(self, pool: ConnectionPool) -> MetadataResponse:
-        connection = await pool.get(Purpose.CONTROL)
+        connection = await pool.get_connection(Purpose.CONTROL)
         request = WantedTopicsRequest([])
         timeout_s = self._config.request_timeout_ms / 1000
         answer: MetadataResponse = await connection.send(request, timeout_s=timeout_s)
@@ -378,7 +378,7 @@ class Bootstrap:
         elif unresolved and self._resolve_s == 0:
             self._is_overdue = True
             return None
-        return retry.pause_s() if again else None
+        return retry.take_pause_s() if again else None
 
 
 async def connect_first(
@@ -398,7 +398,7 @@ async def connect_first(
                         raise
                 if not cluster.live_brokers.any_connected:
                     # Only a bootstrap server was connected, which is not enough.
-                    await asyncio.sleep(retry.pause_s())
+                    await asyncio.sleep(retry.take_pause_s())
     except TimeoutError:
         brokers = cluster.live_brokers
         outcomes = (*attempts, *brokers.list_outcomes())

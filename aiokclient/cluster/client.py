@@ -361,7 +361,7 @@ class ClusterClient:
         log = self.make_log("")
         sasl = Sasl.of(self.config, self.clock, self.supervisor, log, self.events)
         if sasl is not None:
-            sasl.warn(log)
+            sasl.warn_if_readable(log)
         self._login = sasl
         return sasl
 
@@ -461,11 +461,11 @@ class ClusterClient:
             attempt_s,
             unanswered,
         )
-        self.calls.add(call.progress)
+        self.calls.add_call(call.progress)
         try:
             async with asyncio.timeout(None if timeout_s == math.inf else timeout_s):
                 if earlier is not None:
-                    call.adopt(earlier)
+                    call.record_first_error(earlier)
                     self.supervisor.raise_failure()
                     failed(earlier)
                     await self._prepare_retry(call, before_retry)
@@ -521,7 +521,7 @@ class ClusterClient:
                 error.broker = broker.node_id if error.broker is None else error.broker
             done(response if error is None else None, error)
 
-        connection.call(
+        connection.send_with_callback(
             message,
             answered,
             timeout_s=self.config.request_timeout_ms / 1000,
@@ -555,7 +555,7 @@ class ClusterClient:
     ) -> None:
         error = call.error
         assert error is not None
-        action = call.retry.failed(error, call.scope)
+        action = call.retry.count_failure(error, call.scope)
         if not action.again:
             late = error.retriable and call.retry.remaining_s <= 0
             raise TimeoutError if late else GivenUpError
@@ -642,11 +642,11 @@ class ClusterClient:
             if not requests.is_open:
                 await requests.wait_until_open()
             if node_id is not None:
-                connection = await self.brokers.find_pool(node_id).get(purpose, owner)
+                connection = await self.brokers.find_pool(node_id).get_connection(purpose, owner)
             elif purpose is Purpose.CONTROL:
                 connection = await self.brokers.connect_any(request)
             else:
-                connection = await self.brokers.choose_pool().get(purpose, owner)
+                connection = await self.brokers.choose_pool().get_connection(purpose, owner)
             if requests.is_open:  # Otherwise a rebootstrap has begun meanwhile.
                 return connection
 

@@ -160,7 +160,7 @@ class Recovery:
         self._apply_event(_E.BEGUN)
         # A DNS name may still lead to the old brokers. Without a delay, each rebootstrap would end
         # in the next one.
-        delay_s = self._backoff.delay(self._count, self._rng)
+        delay_s = self._backoff.compute_delay_s(self._count, self._rng)
         self._count += 1
         self._not_before = now + delay_s
         return self.trigger

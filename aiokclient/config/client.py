@@ -403,7 +403,7 @@ class ClientConfig(LoginConfig):
             if name not in known:
                 problems.add_unknown(name, known, cls.kind())
             elif name in shared and not known[name].per_child:
-                problems.add(
+                problems.add_problem(
                     f"{name} is an option of the client that is passed as client=. Set it there."
                 )
             else:
@@ -456,7 +456,7 @@ class ClientConfig(LoginConfig):
             # Errors about combinations use the dotted names of the properties.
             names = re.compile(rf"\b({'|'.join(known)})\b")
             for said in error.problems or (str(error),):
-                problems.add(names.sub(lambda m: m[0].replace("_", "."), said))
+                problems.add_problem(names.sub(lambda m: m[0].replace("_", "."), said))
         problems.raise_any()
         raise AssertionError  # `raise_any` always raises here.
 

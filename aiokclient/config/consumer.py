@@ -40,7 +40,7 @@ def check_group(config: Any) -> None:
     """Raise ConfigError for a wrong combination of options."""
     problems = Problems()
     for name, what in _mistakes(config):
-        problems.add(f"{name}: {what}")
+        problems.add_problem(f"{name}: {what}")
     problems.raise_any()
 
 

@@ -221,7 +221,7 @@ class AssignmentStrategies(Kind):
             value = [part.strip() for part in value.split(",")]
         elif not isinstance(value, Sequence):
             value = (value,)
-        strategies = tuple(map(self._one, value))
+        strategies = tuple(map(self._check_strategy, value))
         names = [one for one in strategies if isinstance(one, str)]
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"The name {twice[0]!r} may occur only once.")
@@ -229,7 +229,7 @@ class AssignmentStrategies(Kind):
             raise ValueError
         return strategies
 
-    def _one(self, value: Any) -> Any:
+    def _check_strategy(self, value: Any) -> Any:
         if isinstance(value, str):
             name = STRATEGIES.get(value, value)
             if name in STRATEGIES.values() or name in OWN_STRATEGIES:

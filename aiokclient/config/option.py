@@ -175,7 +175,7 @@ def checked(declaration: Option, value: Any, name: str, *, reading: bool = False
         if reading and isinstance(value, str):
             return declaration.kind.parse_text(value.strip())
         if reading and isinstance(value, Secret):
-            value = value.stripped()
+            value = value.strip_space()
         return declaration.kind.check_value(value)
     except ValueError as error:
         shown = "this value" if declaration.secret else shortened(value)

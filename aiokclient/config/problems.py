@@ -33,11 +33,11 @@ class Problems:
         millisecond.
         """
         if len(self._texts) < LISTED and len(name) <= NAME_CHARACTERS:
-            self.add(unknown(name, known, kind))
+            self.add_problem(unknown(name, known, kind))
         else:
-            self.add(f"{shortened(name)} is not an option.")
+            self.add_problem(f"{shortened(name)} is not an option.")
 
-    def add(self, text: str) -> None:
+    def add_problem(self, text: str) -> None:
         """Add the text of a problem."""
         self._texts[text] = None
 
@@ -53,7 +53,7 @@ class Problems:
         if not isinstance(error, ConfigError):
             return False
         for text in getattr(error, "problems", None) or (error.message,):
-            self.add(text)
+            self.add_problem(text)
         return True
 
     def raise_any(self) -> None:

@@ -56,11 +56,11 @@ class Secret:
         """Return the text in UTF-8. The caller must not keep it in a variable."""
         return self.reveal().encode("utf-8", "surrogatepass")
 
-    def stripped(self) -> Secret:
+    def strip_space(self) -> Secret:
         """Return the text without white space at both ends."""
         return Secret(self.reveal().strip()) if self.is_text else self
 
-    def scrub(self, text: str) -> str:
+    def scrub_text(self, text: str) -> str:
         """Return `text` without this secret, which a broker or a server may have put there."""
         return text.replace(self.reveal(), HIDDEN) if self.is_text and self._value else text
 

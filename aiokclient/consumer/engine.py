@@ -312,7 +312,7 @@ class ConsumerEngine:
         self.log = cluster.make_log("consumer", config.group_id)
         membership = "assigned" if config.group_id is None else config.group_protocol
         own_metrics = OwnMetrics(cluster.metrics, "consumer", membership, owner=self)
-        own_metrics.before_reading(subscription.update_positions)
+        own_metrics.add_updater(subscription.update_positions)
         subscription.set_metrics(own_metrics, self.log, cluster.clock)
         self.arrived = Wakeup()
         """A flag that is set when there may be new records for the reader."""

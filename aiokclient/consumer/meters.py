@@ -46,7 +46,7 @@ class ReadMeters:
         own_metrics.show_series("topic.records", "consumer.topic.records", unit="{record}")
         self._noted: dict[str, int] = {}
         self._unpacked: dict[str, int] = {}
-        own_metrics.before_reading(self._sum_counts)
+        own_metrics.add_updater(self._sum_counts)
 
     def count_delivered(self, topic: str, count: int) -> None:
         """Note records that were delivered to the application."""
@@ -85,7 +85,7 @@ class FetchMeters:
 
     def __init__(self, own_metrics: OwnMetrics) -> None:
         self._own = own = own_metrics
-        self._bytes = own.metrics.by_topic("consumer.topic.bytes", unit="By")
+        self._bytes = own.metrics.get_topic_counters("consumer.topic.bytes", unit="By")
         self._sizes = own.spread("fetches")
         self._seconds = own.spread("fetches.seconds")
         self._throttles = own.spread("fetches.throttles")
@@ -94,7 +94,7 @@ class FetchMeters:
         self._lags, self._leads = own.spread("lags.all"), own.spread("leads.all")
         self._noted: list[tuple[Counter, float | None, int, list[FetchedPartition]]] = []
         self._room = NOTED
-        own.before_reading(self._count_responses)
+        own.add_updater(self._count_responses)
 
     def on_response(
         self,
@@ -131,7 +131,7 @@ class FetchMeters:
                 for topic, size in sizes.items():
                     by_topic.setdefault(topic, []).append(size)
         for topic, found in by_topic.items():
-            self._bytes.of(topic).add(sum(found))
+            self._bytes.get_counter(topic).add(sum(found))
             self._own.spread("topic.fetches", topic=topic).observe_all(found)
         self._sizes.observe_all(totals)
         self._useful.add(len(totals))
@@ -216,7 +216,7 @@ class ConsumerGauges:
             metrics.collect_series("consumer.lag", self._measure_lags, unit="{record}"),
             metrics.collect_series("consumer.poll.age.seconds", self._measure_age, unit="s"),
             metrics.collect_series("consumer.partitions", self._count_assigned),
-            buffered.include(lambda: engine.buffer.size),
+            buffered.add_source(lambda: engine.buffer.size),
         ]
         if self._labels:
             self._ends.append(metrics.share_labels(**self._labels))

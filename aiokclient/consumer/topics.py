@@ -149,7 +149,7 @@ class SubscribedTopics:
             try:
                 return await self._cluster.updater.refresh(topics, timeout=timeout)
             except KafkaError as error:
-                action = retry.failed(error, Scope.METADATA)
+                action = retry.count_failure(error, Scope.METADATA)
                 if not action.again:
                     self._reports.add_error(error)
                 await asyncio.sleep(action.delay_s or backoff.maximum_s)

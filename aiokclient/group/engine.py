@@ -90,12 +90,12 @@ class RejoinBackoff:
         """Start with the shortest delay again if the generation has lasted long enough."""
         if _now() >= self._synced_at + STEADY_S:
             self._repeated = 0
-            self._retry.succeeded()
+            self._retry.start_over()
             self._synced_at = math.inf
 
     def delay_join(self) -> None:
         """Delay the next JoinGroup."""
-        self._not_before = _now() + self._retry.pause_s()
+        self._not_before = _now() + self._retry.take_pause_s()
 
     def delay_if_repeated(self) -> None:
         """Delay the next JoinGroup if the member has joined again too many times in a row."""

@@ -215,7 +215,7 @@ class GroupJoin:
             if not self.generation.is_leader:
                 self._handler.report_error(failure)
             return MemberEvent.UNASSIGNED
-        self._assigning.succeeded()
+        self._assigning.start_over()
         self.generation = self.generation._replace(assignment=assignment)
         return MemberEvent.SYNCED
 
@@ -253,7 +253,7 @@ class GroupJoin:
 
     def _schedule_retry(self) -> None:
         self._cancel_retry()
-        delay_s = self._assigning.pause_s()
+        delay_s = self._assigning.take_pause_s()
         self._retry = self._engine.callbacks.call_later(
             delay_s, self._engine.rejoin, "the last assignment failed"
         )

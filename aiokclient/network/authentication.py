@@ -8,8 +8,8 @@ A broker may limit the time for which it accepts an authentication. The client t
 the same connection before that time is over (KIP-368). The broker answers the requests that were
 sent before. Between SaslHandshake and the end of the authentication, it expects nothing but
 SaslAuthenticate. So the connection holds all other requests in the meantime
-(`BrokerConnection.suspend`). If the broker reads a request only after the session has ended, it
-closes the connection. The request is then sent again, like any request whose connection is lost.
+(`BrokerConnection.hold_requests`). If the broker reads a request only after the session has ended,
+it closes the connection. The request is then sent again, like any request whose connection is lost.
 
 A message to the broker may contain a password or a token. No function that can raise an error has
 such a secret in a local variable, because tracebacks would show it.
@@ -121,7 +121,7 @@ async def authenticate_again(
 
     broker = connection.broker
     # Amid the authentication, brokers close the connection at any other request (KIP-368).
-    connection.suspend()
+    connection.hold_requests()
     try:
         lifetime_ms = await _converse(ask, broker, broker.api_versions, sasl, login)
     except KafkaError as error:
@@ -133,7 +133,7 @@ async def authenticate_again(
     else:
         sasl.on_outcome(login, None)
         broker.renew_session(lifetime_ms)
-        connection.resume()
+        connection.release_requests()
 
 
 async def _converse(
@@ -176,10 +176,10 @@ async def _next(
                 f"most {MAX_CHALLENGE}."
             )
         if mechanism.thread is None:
-            message = mechanism.step(challenge)
+            message = mechanism.answer_challenge(challenge)
         else:
             run = threads.run if mechanism.thread is Thread.COMPUTING else threads.run_blocking
-            message = await run(mechanism.step, challenge)
+            message = await run(mechanism.answer_challenge, challenge)
     except ChallengeError as error:
         error.api, error.broker = "SaslAuthenticate", broker.node_id
         error.message = (
@@ -220,7 +220,7 @@ def _refusal(
     """Return the error for a login that the broker refuses, or None for the code 0."""
     user = sasl.user_of(login)
     whose = f"the user {user!r}" if user else "the client"
-    said = bounded(sasl.scrub(text or "", login).strip())
+    said = bounded(sasl.scrub_text(text or "", login).strip())
     return error_for(
         code,
         f"{broker.address} refused {whose} with the mechanism {sasl.mechanism}"
@@ -234,7 +234,7 @@ def _refusal(
 async def _ask(requests: SetupRequests, request: Request[R], version: int) -> R:
     broker, api = requests.broker, request.api_key.api_name
     try:
-        return await requests.ask(request, version)
+        return await requests.request_response(request, version)
     except DisconnectedError as error:
         raise DisconnectedError(
             f"{broker.address} closed the connection during the SASL authentication. Check that "

@@ -262,12 +262,12 @@ class SetupFrames:
         self._frame = asyncio.get_running_loop().create_future()
         return self._frame
 
-    def bytes_received(self, data: memoryview) -> None:
+    def on_bytes(self, data: memoryview) -> None:
         """Store the first bytes from the broker."""
         if len(self._head) < HEAD:
             self._head += bytes(data[:HEAD])
 
-    def frame_received(self, frame: Buffer) -> None:
+    def on_frame(self, frame: Buffer) -> None:
         """Complete the future of `expect_frame`. Raises ProtocolError if no frame is expected."""
         if self._frame is None or self._frame.done():
             raise ProtocolError(
@@ -276,11 +276,11 @@ class SetupFrames:
             )
         self._frame.set_result(frame)
 
-    def not_a_frame(self) -> ConnectionSetupError:
+    def make_not_kafka_error(self) -> ConnectionSetupError:
         """Return the error for bytes that are not a frame of Kafka."""
         return not_kafka(self._address, self._head)
 
-    def end(self, reason: KafkaError | None) -> None:
+    def fail_expected_frame(self, reason: KafkaError | None) -> None:
         """Fail the future of `expect_frame`, because the connection is closed."""
         if self._frame is not None and not self._frame.done():
             closed = f"The connection to {self._address} was closed."
@@ -453,7 +453,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._start_request(sent, now)
         return sent.future
 
-    def call(
+    def send_with_callback(
         self,
         message: Request[Any],
         done: OnResponse,
@@ -488,15 +488,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         ahead_s = max(latest, self._held.throttled_until) - now
         sent = AwaitedRequest(message, version, now, timeout_s + max(ahead_s, 0.0), True)
         if self.closed:
-            sent.fail(self._disconnected_error(sent))
+            sent.fail(self._make_disconnected_error(sent))
         else:
             self._write_request(sent)
             self._timer.wake_at(sent.deadline)
         return sent.future
 
-    def suspend(self) -> None:
+    def hold_requests(self) -> None:
         """Hold all requests except those of `send_first`, until `resume`."""
-        self._held.suspend(True)
+        self._held.set_suspended(True)
         self._used_before = self._last_used
 
     @property
@@ -504,9 +504,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Whether requests are held until `resume`."""
         return self._held.suspended
 
-    def resume(self) -> None:
-        """Write the requests that were held since `suspend`."""
-        self._held.suspend(False)
+    def release_requests(self) -> None:
+        """Write the requests that were held since `hold_requests`."""
+        self._held.set_suspended(False)
         if not self.in_flight:
             # The authentication alone must not keep an idle connection open.
             self._last_used = self._used_before
@@ -514,7 +514,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _start_request(self, sent: PendingRequest, now: float) -> None:
         if self.closed:
-            sent.fail(self._disconnected_error(sent))
+            sent.fail(self._make_disconnected_error(sent))
             return
         if sent.version is None:
             try:
@@ -525,7 +525,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._last_used = now
         held = self._held
         if held.requests or held.paused or now < held.throttled_until:
-            self._timer.wake_at(held.add(sent, now))
+            self._timer.wake_at(held.hold_request(sent, now))
         else:
             self._write_request(sent)
             if sent.deadline < self._timer.due:  # Usually, an earlier request has set the timer.
@@ -536,10 +536,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         assert transport is not None
         assert sent.version is not None
         if transport.is_closing():
-            sent.fail(self._disconnected_error(sent))
+            sent.fail(self._make_disconnected_error(sent))
             return
         try:
-            _, segments = self._pipeline.send(
+            _, segments = self._pipeline.encode_request(
                 sent.message, sent.version, expect_response=sent.expect_response
             )
         except KafkaError as error:
@@ -556,7 +556,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         sizes = meter.request_sizes
         sizes.uncounted.append(size)
         if len(sizes.uncounted) >= UNCOUNTED:
-            sizes.add_up()
+            sizes.count_latest()
         if meter.is_logged(DEBUG):
             meter.traffic.log_request(self.broker, sent.api, sent.version, size)
         if size <= JOINED:  # This does the same as `write_segments`, without a function call.
@@ -607,7 +607,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         assert setup is not None
         frame = setup.expect_frame()
         if self.closed or transport is None or transport.is_closing():
-            setup.end(self.reason)
+            setup.fail_expected_frame(self.reason)
         else:
             size = sum(map(len, segments))
             self._meter.request_sizes.observe(size)
@@ -630,12 +630,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.broker.learn_support(api_versions, features, session_lifetime_ms)
         self._reader.max_frame = frame_limit
         self._setup = None
-        self._timer.wake_at(self._idle_deadline())
+        self._timer.wake_at(self._find_idle_deadline())
 
     def _on_setup_frame(self, setup: SetupFrames, frame: Buffer) -> None:
         self._meter.count_setup_response(len(frame))
         try:
-            setup.frame_received(frame)
+            setup.on_frame(frame)
         except ProtocolError as error:
             self.close(error)
 
@@ -655,11 +655,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         setup = self._setup
         if setup is not None:
-            setup.bytes_received(self._buffer[:nbytes])
+            setup.on_bytes(self._buffer[:nbytes])
         try:
             frames = self._reader.take_frames(nbytes)
         except OversizedFrameError as error:
-            self.close(self._fail_oversized(error) if setup is None else setup.not_a_frame())
+            self.close(
+                self._fail_oversized(error) if setup is None else setup.make_not_kafka_error()
+            )
             return
         if self._threshold is not None:
             self._threshold.expect_bytes(self._reader.missing)
@@ -713,7 +715,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
         A frame that is not the next response shows that the broker does not follow the protocol.
         """
-        if frame.size < 0 or not self._pipeline.expects(frame.correlation_id):
+        if frame.size < 0 or not self._pipeline.expects_response(frame.correlation_id):
             return frame
         arrived = len(self._decoding)
         sent = self._in_flight[arrived]
@@ -742,10 +744,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._released.set_result(None)
 
     def pause_writing(self) -> None:
-        self._held.pause(self._now())
+        self._held.pause_writing(self._now())
 
     def resume_writing(self) -> None:
-        self._held.resume()
+        self._held.resume_writing()
         self._write_held(self._now())
 
     # -- time -------------------------------------------------------------------------------
@@ -761,21 +763,21 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._write_held(now)
         if self.closed:
             return
-        if not self.in_flight and self._idle_s is not None and now >= self._idle_deadline():
+        if not self.in_flight and self._idle_s is not None and now >= self._find_idle_deadline():
             self.close()
             return
-        self._timer.wake_at(self._next_wake(now))
+        self._timer.wake_at(self._find_next_wake(now))
 
-    def _next_wake(self, now: float) -> float:
-        wakes = [sent.deadline for sent in self._requests_without_response()]
-        wakes += self._held.wake_times(now)
-        return min(wakes) if wakes else max(self._idle_deadline(), now + GRACE_S)
+    def _find_next_wake(self, now: float) -> float:
+        wakes = [sent.deadline for sent in self._list_unanswered()]
+        wakes += self._held.list_wake_times(now)
+        return min(wakes) if wakes else max(self._find_idle_deadline(), now + GRACE_S)
 
-    def _idle_deadline(self) -> float:
+    def _find_idle_deadline(self) -> float:
         # Without an idle limit, the timer is set far in the future, to avoid a special case.
         return self._last_used + (self._idle_s if self._idle_s is not None else 3600.0)
 
-    def _requests_without_response(self) -> Iterable[PendingRequest]:
+    def _list_unanswered(self) -> Iterable[PendingRequest]:
         """Return the requests in flight whose responses are not being decoded."""
         return islice(self._in_flight, len(self._decoding), None)
 
@@ -795,7 +797,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 self._fail_overdue_request(
                     sent, "The broker's throttle time kept the client from sending for {:.1f} s."
                 )
-        late = [sent for sent in self._requests_without_response() if sent.deadline <= now]
+        late = [sent for sent in self._list_unanswered() if sent.deadline <= now]
         for sent in late:
             text = f"The broker did not answer {sent.api}"
             self._fail_overdue_request(
@@ -838,19 +840,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.reason = error
         self._timer.cancel()
         if self._threshold is not None:
-            self._threshold.end()
+            self._threshold.stop_adapting()
         if self._transport is not None:
             # A TLS transport does not count the buffer of the transport below it. So assume that a
             # request without a response is still in that buffer.
             unwritten = self._one_way or self._transport.get_write_buffer_size()
             self._transport.close() if error is None and unwritten else self._transport.abort()
         if self._setup is not None:
-            self._setup.end(error)
+            self._setup.fail_expected_frame(error)
         self._decoding.clear()
         for queue in (self._in_flight, self._held.requests):
             while queue:
                 sent = queue.popleft()
-                lost = self._disconnected_error(sent)
+                lost = self._make_disconnected_error(sent)
                 self.traffic.log_failure(self.broker, sent, lost)
                 sent.fail(lost)
         for listener in list(self._close_listeners):
@@ -873,7 +875,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             await asyncio.shield(self._released)
 
-    def _disconnected_error(self, sent: PendingRequest) -> KafkaError:
+    def _make_disconnected_error(self, sent: PendingRequest) -> KafkaError:
         """Return the error of a request that gets no response."""
         reason = self.reason
         why = reason.message if reason is not None else "The connection is closed."

@@ -74,19 +74,19 @@ class EventReader:
     async def aclose(self) -> None:
         """End this reader. Unread events are dropped. Idempotent."""
         self._unread.clear()
-        self._end()
+        self._end_reading()
 
-    def _hears(self, source: Hashable) -> bool:
+    def _is_for(self, source: Hashable) -> bool:
         return not self._ended and (source is None or self._source in (None, source))
 
-    def _put(self, event: Event) -> None:
+    def _add_event(self, event: Event) -> None:
         if len(self._unread) == KEPT:
             self._unread.popleft()
             self.dropped += 1
         self._unread.append(event)
         self._changed.set()
 
-    def _end(self) -> None:
+    def _end_reading(self) -> None:
         self._ended = True
         self._changed.set()
 
@@ -120,19 +120,19 @@ class EventHub:
         """Pass a new event of this kind to the readers. The time is added."""
         if not self._readers:
             return
-        hearing = [reader for reader in self._readers if reader._hears(source)]
+        hearing = [reader for reader in self._readers if reader._is_for(source)]
         if hearing:
             make = getattr(import_module("aiokclient.events"), kind)
             event = make(time=self._clock.time_ms(), **fields)
             for reader in hearing:
-                reader._put(event)
+                reader._add_event(event)
 
-    def end(self, source: Hashable = None) -> None:
+    def end_readers(self, source: Hashable = None) -> None:
         """End the readers of a source that has closed; for None, end all readers."""
         for reader in list(self._readers):
             if source is None or reader._source == source:
                 self._readers.discard(reader)
-                reader._end()
+                reader._end_reading()
 
 
 class EventSource:
@@ -152,6 +152,6 @@ class EventSource:
         """Pass a new event of this object to the readers."""
         self._hub.emit(kind, source=self._key, **fields)
 
-    def end(self) -> None:
+    def end_readers(self) -> None:
         """End the readers of this object, because it has closed."""
-        self._hub.end(self._key)
+        self._hub.end_readers(self._key)

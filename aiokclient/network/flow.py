@@ -52,17 +52,17 @@ class HeldRequests:
         self.suspended = False
         self._paused_at = 0.0
 
-    def pause(self, now: float) -> None:
+    def pause_writing(self, now: float) -> None:
         """Write nothing until `resume`, because the transport's buffer is full."""
         self.paused = self._full = True
         self._paused_at = now
 
-    def resume(self) -> None:
+    def resume_writing(self) -> None:
         """Continue to write, because the transport accepts requests again."""
         self._full = False
         self.paused = self.suspended
 
-    def suspend(self, on: bool) -> None:
+    def set_suspended(self, on: bool) -> None:
         """Write nothing while `on`, because the client authenticates again."""
         self.suspended = on
         self.paused = on or self._full
@@ -71,7 +71,7 @@ class HeldRequests:
         """Write nothing before this time."""
         self.throttled_until = max(self.throttled_until, until)
 
-    def add(self, request: PendingRequest, now: float) -> float:
+    def hold_request(self, request: PendingRequest, now: float) -> float:
         """Queue a request, and return the time at which the connection must look at the queue."""
         self.requests.append(request)
         if now < self.throttled_until:
@@ -97,7 +97,7 @@ class HeldRequests:
         """Return whether only a full transport has kept this request from being written."""
         return self._full and max(self._paused_at, self.throttled_until) <= request.since
 
-    def wake_times(self, now: float) -> list[float]:
+    def list_wake_times(self, now: float) -> list[float]:
         """Return the times at which the connection must look at the queue."""
         times = [request.deadline for request in self.requests]
         if times and self.throttled_until > now:
@@ -155,7 +155,7 @@ class ReadThreshold:
         elif self._slow:
             self._slow = False
 
-    def end(self) -> None:
+    def stop_adapting(self) -> None:
         """Change nothing any more, because the connection is closed."""
         self._timer.cancel()
         self._failures = ATTEMPTS
@@ -181,7 +181,7 @@ class ReadThreshold:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
         except OSError:
             # The socket was closed, or the system does not have this option.
-            self.end()
+            self.stop_adapting()
             return False
         self._raised = count > 1
         return True

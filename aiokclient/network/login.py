@@ -62,7 +62,7 @@ class Sasl:
         tokens = TokenSource(provider, config, clock=clock, tasks=tasks, log=log, events=events)
         return cls(mechanism, security, tokens)
 
-    def warn(self, log: ClientLog) -> None:
+    def warn_if_readable(self, log: ClientLog) -> None:
         """Log a warning if others in the network can read the credentials."""
         secret = READABLE.get(self.mechanism)
         if secret is not None and not self.encrypted:
@@ -73,13 +73,13 @@ class Sasl:
                 extra={"event": "credentials_unencrypted"},
             )
 
-    async def login(self, host: str, timeout_s: float) -> Login:
+    async def prepare_login(self, host: str, timeout_s: float) -> Login:
         """Return the inputs of one authentication, with a token if the mechanism needs one.
 
         Raises TokenProviderError if there is no token within `timeout_s` seconds, and
         TokenRefusedError if the token endpoint refuses the client.
         """
-        token = None if self._tokens is None else await self._tokens.get(timeout_s)
+        token = None if self._tokens is None else await self._tokens.get_token(timeout_s)
         from aiokclient.network.sasl import Login
 
         return Login(self._credentials, host, token)
@@ -106,9 +106,9 @@ class Sasl:
         token: OAuthToken | None = login.token
         return self._credentials.sasl_identity if token is None else token.principal
 
-    def scrub(self, text: str, login: Login) -> str:
+    def scrub_text(self, text: str, login: Login) -> str:
         """Return a text of a broker without the secrets of the login."""
         if login.token is not None:
-            text = login.token.token.scrub(text)
-        scrubbed: str = self._credentials.scrub(text)
+            text = login.token.token.scrub_text(text)
+        scrubbed: str = self._credentials.scrub_text(text)
         return scrubbed

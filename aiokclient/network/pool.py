@@ -130,14 +130,14 @@ class _Slot:
     def settle_attempt(self, outcome: BrokerConnection | Exception) -> None:
         """End the attempt with an outcome."""
         self.connecting = False
-        self.tell_waiters(outcome)
+        self.pass_to_waiters(outcome)
 
     def end_attempt(self) -> None:
         """End the attempt without an outcome, and close its connection. Synchronous."""
         if self.attempt is not None:
             self.attempt.cancel()
 
-    def tell_waiters(self, outcome: BrokerConnection | Exception) -> None:
+    def pass_to_waiters(self, outcome: BrokerConnection | Exception) -> None:
         """Pass the outcome to all waiting callers. The attempt may still be in progress."""
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
@@ -223,7 +223,7 @@ class ConnectionPool:
         slot = self._slots.get((purpose, owner))
         return None if slot is None else slot.connection
 
-    async def get(self, purpose: Purpose, owner: Hashable = None) -> BrokerConnection:
+    async def get_connection(self, purpose: Purpose, owner: Hashable = None) -> BrokerConnection:
         """Return the open connection of a slot, opened if necessary.
 
         The reconnect backoff and the setup timeout of one attempt are the only deadline. Raises
@@ -350,7 +350,7 @@ class ConnectionPool:
                 self._settings,
                 # The limit grows with failures to connect, so that a slow network is not given up
                 # (KIP-601).
-                timeout_s=self._setup.delay(self._not_connected, self._rng),
+                timeout_s=self._setup.compute_delay_s(self._not_connected, self._rng),
                 rung=self._rung,
                 examine=self._is_first_contact,
                 progress=slot.progress,
@@ -377,7 +377,7 @@ class ConnectionPool:
             return ClosedError("The client is closed.")
         if self._retired:
             connection.close()
-            return self._moved_error()
+            return self._make_moved_error()
         slot.connection = connection
         self._failures, self._not_before = 0, 0.0
         self.mark_reachable()
@@ -504,7 +504,7 @@ class ConnectionPool:
         self.last_error = error
         self.reachable = False
         self.failed_at = now = asyncio.get_running_loop().time()
-        self._not_before = now + self._backoff.delay(self._failures, self._rng)
+        self._not_before = now + self._backoff.compute_delay_s(self._failures, self._rng)
         self._failures += 1
         # Maybe the server did not know the version of ApiVersions.
         if isinstance(error, diagnosis.ClosedEarlyError):
@@ -554,7 +554,7 @@ class ConnectionPool:
         self, connection: BrokerConnection, seconds: float, renew: Callable[[], None]
     ) -> None:
         """Hold the requests of a session that is about to end, until the next login."""
-        connection.suspend()
+        connection.hold_requests()
         self._renewals[connection] = asyncio.get_running_loop().call_later(seconds, renew)
 
     def _forget_renewal(self, connection: BrokerConnection, reason: KafkaError | None) -> None:
@@ -575,12 +575,12 @@ class ConnectionPool:
         brokers permit.
         """
         loop = asyncio.get_running_loop()
-        timeout_s = self._setup.delay(0, self._rng)
+        timeout_s = self._setup.compute_delay_s(0, self._rng)
         login = None
         while login is None and not connection.closed:
             left_s = ends_at - loop.time()
             try:
-                login = await sasl.login(self.host, left_s if left_s > 0 else timeout_s)
+                login = await sasl.prepare_login(self.host, left_s if left_s > 0 else timeout_s)
             except KafkaError as error:  # The token source logs it and tries again after a delay.
                 if loop.time() >= ends_at:
                     if connection.is_suspended:
@@ -639,10 +639,10 @@ class ConnectionPool:
         for connection in self.open_connections():
             connection.close_when_idle()
         for slot in self._slots.values():
-            slot.tell_waiters(self._moved_error())
+            slot.pass_to_waiters(self._make_moved_error())
             slot.end_attempt()
 
-    def _moved_error(self) -> KafkaError:
+    def _make_moved_error(self) -> KafkaError:
         return DisconnectedError("The broker has another address now.", broker=self.node_id)
 
     def close(self) -> None:

@@ -46,7 +46,7 @@ async def _speaks_plaintext(connector: Connector, address: Address) -> bool:
     connection = BrokerConnection(-1, *address, client_id="")
     try:
         await connector.connect(address, lambda: connection, tls=None, server_hostname=None)
-        _, segments = ClientPipeline(None).send(ApiVersionsRequest(), 0)
+        _, segments = ClientPipeline(None).encode_request(ApiVersionsRequest(), 0)
         await connection.exchange_frame(segments)
     finally:
         connection.abort()

@@ -122,14 +122,14 @@ class AddressRace:
         """Record that the connection of a winner turned out to be unusable."""
         self._failures[address] = error
 
-    def closed_early(self) -> tuple[Address, DisconnectedError] | None:
+    def find_early_closer(self) -> tuple[Address, DisconnectedError] | None:
         """Return the first address that closed a connection before it sent anything, or None."""
         for address, error in self._failures.items():
             if isinstance(error, diagnosis.ClosedEarlyError):
                 return address, error
         return None
 
-    def failure(self, name: str, node_id: int) -> DisconnectedError:
+    def make_failure(self, name: str, node_id: int) -> DisconnectedError:
         """Return one error for all addresses, with the error of each. `name` includes the port."""
         failures = {a: error for a, error in self._failures.items() if error is not None}
         errors = list(failures.values())
@@ -290,11 +290,11 @@ class SetupRequests:
         """The versions of each API that the broker supports, once it has answered ApiVersions."""
         self._pipeline = ClientPipeline(client_id)
 
-    def negotiate(self, request: type[Request[Any]]) -> int:
+    def choose_version(self, request: type[Request[Any]]) -> int:
         """Return the version in which a request is sent. Raises UnsupportedVersionError."""
         return negotiate(request, self.versions.get(request.api_key))
 
-    async def ask(self, request: Request[R], version: int) -> R:
+    async def request_response(self, request: Request[R], version: int) -> R:
         """Send a request, and return its response.
 
         Raises DisconnectedError if the broker closes the connection, and ProtocolError if the
@@ -302,18 +302,18 @@ class SetupRequests:
         """
         time = asyncio.get_running_loop().time
         began = time()
-        frame = await self.write(request, version)
+        frame = await self.write_request(request, version)
         response: R = self._pipeline.match_response(frame).decode(frame)
         self.log_response(response, version, len(frame), time() - began)
         return response
 
-    def write(self, request: Request[Any], version: int) -> asyncio.Future[Buffer]:
+    def write_request(self, request: Request[Any], version: int) -> asyncio.Future[Buffer]:
         """Send a request, and return a future of the frame of its response.
 
         The frame may have a secret, so no function that can raise an error has its segments in a
         local variable.
         """
-        _, segments = self._pipeline.send(request, version)
+        _, segments = self._pipeline.encode_request(request, version)
         api = request.api_key.api_name
         self.connection.traffic.log_request(self.broker, api, version, size_of(segments))
         return self.connection.exchange_frame(segments)
@@ -422,14 +422,14 @@ class ConnectionSetup:
 
     async def _check_cluster(self, requests: SetupRequests, cluster: ClusterCheck) -> None:
         """Ask a broker for its cluster id. Raises the error of `ClusterCheck.compare_ids`."""
-        version = requests.negotiate(MetadataRequest)
+        version = requests.choose_version(MetadataRequest)
         # Metadata has the cluster id from version 2 on (KIP-78).
         if version < NAMES_CLUSTER:
             return
         broker, timeout_s = requests.broker, self.settings.request_s
         try:
             async with asyncio.timeout(timeout_s):
-                response = await requests.ask(MetadataRequest(topics=[]), version)
+                response = await requests.request_response(MetadataRequest(topics=[]), version)
         except TimeoutError:
             text = f"{broker.address} did not say in which cluster it is within {timeout_s:.1f} s."
             raise diagnosis.SilentError(text, broker=broker.node_id) from None
@@ -540,7 +540,7 @@ class ConnectionSetup:
         began = time()
         try:
             async with asyncio.timeout(request_s):
-                frame = await requests.write(identifying_request(expected), version)
+                frame = await requests.write_request(identifying_request(expected), version)
         except TimeoutError:
             raise diagnosis.SilentError(
                 f"{broker.address} accepted the connection, but did not answer ApiVersions within "
@@ -603,7 +603,7 @@ async def open_connection(
     progress.is_resolved = True
     sasl = settings.sasl
     # A token provider may take long, so it is called before there is a connection that waits.
-    login = None if sasl is None else await sasl.login(host, timeout_s)
+    login = None if sasl is None else await sasl.prepare_login(host, timeout_s)
     setup = ConnectionSetup(node_id, host, port, settings, timeout_s, rung, progress)
     race = AddressRace(addresses, setup)
     while (won := await race.find_winner()) is not None:
@@ -615,7 +615,7 @@ async def open_connection(
             race.mark_failed(address, error)
         else:
             return connection
-    closed = race.closed_early()
+    closed = race.find_early_closer()
     # The address of a bootstrap server may be wrong, so the client checks which protocol the port
     # speaks. A broker from the metadata, or one that has answered before, is just unreachable.
     if closed is not None and node_id < 0 and examine:
@@ -628,7 +628,7 @@ async def open_connection(
         )
         if mismatch is not None:
             raise mismatch from cause
-    raise race.failure(name, node_id)
+    raise race.make_failure(name, node_id)
 
 
 def _refusal(body: bytes, code: int) -> ApiVersionsResponse:

@@ -141,7 +141,7 @@ class TlsContexts:
 
     def allows_suite(self, suite: str) -> bool:
         """Return whether the options allow this cipher suite, which has OpenSSL's name."""
-        return self._tls.limits is None or self._tls.limits.allows(suite)
+        return self._tls.limits is None or self._tls.limits.allows_suite(suite)
 
 
 def _state(files: Iterable[str]) -> State:

@@ -65,11 +65,11 @@ class MeterReading(NamedTuple):
     produce_throttles: Reading
     """The throttle times in responses to Produce. Most of them are 0."""
 
-    def after(self, earlier: MeterReading) -> MeterReading:
+    def add_earlier(self, earlier: MeterReading) -> MeterReading:
         """Return the sums of this reading and an earlier one."""
         return MeterReading(*map(merged, zip(earlier, self, strict=True)))
 
-    def past(self) -> MeterReading:
+    def drop_extremes(self) -> MeterReading:
         """Return the reading of a past time span, without its extreme values."""
         return MeterReading(*(Reading(each.number, each.total) for each in self))
 
@@ -155,7 +155,7 @@ class Meter:
         seconds = now - sent.since
         latency.uncounted.append(seconds)
         if len(latency.uncounted) >= UNCOUNTED:
-            latency.add_up()
+            latency.count_latest()
         self._received.value += size
         if throttle_ms > 0:
             self._throttle.observe(throttle_ms / 1000)
@@ -199,7 +199,7 @@ class Traffic:
         self.own_metrics = metrics.connections
         self._opened = self.own_metrics.counter("connections.opened")
         self._closed = self.own_metrics.counter("connections.closed")
-        self.own_metrics.before_reading(self._update_values)
+        self.own_metrics.add_updater(self._update_values)
         self._offer_series()
 
     def _offer_series(self) -> None:
@@ -219,7 +219,7 @@ class Traffic:
             if id_ >= 0 and self._meters.get(id_) is not meter:
                 gone.append(taken)
             else:
-                found[id_] = taken.after(found[id_]) if id_ in found else taken
+                found[id_] = taken.add_earlier(found[id_]) if id_ in found else taken
         everything = [*gone, *found.values()]
         requests = merged([self._gone[0], *(each.requests for each in everything)])
         responses = merged([self._gone[1], *(each.responses for each in everything)])
@@ -287,7 +287,11 @@ class Traffic:
     def _keep_sums(self, meter: Meter) -> None:
         """Keep the sums of a meter that gets no further responses."""
         node_id = meter.node_id
-        last = meter.take_reading(again=True).after(self._servers.get(node_id, UNUSED)).past()
+        last = (
+            meter.take_reading(again=True)
+            .add_earlier(self._servers.get(node_id, UNUSED))
+            .drop_extremes()
+        )
         if node_id < 0:
             self._servers[node_id] = last
         else:

@@ -216,7 +216,7 @@ class TransformStream(Generic[K, V]):
         else:
             await self._producer.commit_transaction()
         self._transaction = None
-        self._retry.succeeded()
+        self._retry.start_over()
 
     async def _recover_from(self, error: KafkaError) -> None:
         """Make the producer usable after an error. Raise an error that the stream cannot handle."""
@@ -229,7 +229,7 @@ class TransformStream(Generic[K, V]):
             self._must_restart = self._must_restart or step is Step.RESTART
             text, extra = "A batch is repeated: %s", {"event": "transaction_repeated"}
             self._log.info(text, self._error, extra=extra)
-            await asyncio.sleep(self._retry.pause_s())
+            await asyncio.sleep(self._retry.take_pause_s())
             attempts += 1
             try:
                 await (

@@ -40,7 +40,7 @@ class ProducerMeters:
 
     def __init__(self, own_metrics: OwnMetrics) -> None:
         self.own_metrics = own = own_metrics
-        self._acknowledged_bytes = own.metrics.by_topic("producer.topic.bytes", unit="By")
+        self._acknowledged_bytes = own.metrics.get_topic_counters("producer.topic.bytes", unit="By")
         self._batch_bytes = own.metrics.histogram("producer.batch.bytes", BYTES, unit="By")
         self._noted: list[tuple[str, int, int, float, int]] = []
         self.requests = own.counter("produce.requests")
@@ -66,9 +66,9 @@ class ProducerMeters:
         own.sum_series("topic.sent", "topic.records", "topic.attempted", "topic.retried")
         self._topics: dict[str, _TopicMeters] = {}
         self._bytes: dict[str, _ByteMeters] = {}
-        own.at_forgetting(self._topics.clear)
-        own.at_forgetting(self._bytes.clear)
-        own.before_reading(self._count_batches)
+        own.add_forget_listener(self._topics.clear)
+        own.add_forget_listener(self._bytes.clear)
+        own.add_updater(self._count_batches)
 
     def count_written(self, batch: ProducerBatch) -> None:
         """Record a batch that was acknowledged, or that needs no acknowledgement."""
@@ -99,7 +99,9 @@ class ProducerMeters:
 
     def _make_topic(self, topic: str) -> _TopicMeters:
         records = self.own_metrics.counter("topic.records", topic=topic)
-        made = self._topics[topic] = _TopicMeters(records, self._acknowledged_bytes.of(topic))
+        made = self._topics[topic] = _TopicMeters(
+            records, self._acknowledged_bytes.get_counter(topic)
+        )
         return made
 
     def _make_bytes(self, topic: str) -> _ByteMeters:

@@ -877,7 +877,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
         if self._engine is not None:
             if self._engine.transactions is not None:
-                await self._engine.transactions.close(timeout)
+                await self._engine.transactions.abort_at_close(timeout)
             self._engine.failures.end_watching(ClosedError("This Producer was closed."))
             await self._engine.flush()
 

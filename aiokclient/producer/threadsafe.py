@@ -49,15 +49,15 @@ class ThreadsafeSend:
     def begin_sending(self) -> None:
         """Schedule the send in the loop. Raise ClosedError if the loop is closed."""
         try:
-            self._loop.call_soon_threadsafe(self._run)
+            self._loop.call_soon_threadsafe(self._send_record)
         except RuntimeError as error:
             del self._producer, self._record
             raise ClosedError(
                 "The event loop of this Producer is closed. Make a new Producer."
             ) from error
-        _watch.add(self)
+        _watch.watch_send(self)
 
-    def _run(self) -> None:
+    def _send_record(self) -> None:
         with self._lock:
             if self._over:
                 return
@@ -68,18 +68,18 @@ class ThreadsafeSend:
         try:
             delivery = self._producer.send(*self._record)
         except Exception as error:
-            self._end(error)
+            self._set_outcome(error)
             return
         finally:
             # The traceback of an error refers to this object, which would keep the producer alive.
             del self._producer, self._record
-        delivery.add_done_callback(self._done)
+        delivery.add_done_callback(self._on_done)
 
-    def _done(self, delivery: Delivery) -> None:
+    def _on_done(self, delivery: Delivery) -> None:
         error = delivery.exception()
-        self._end(delivery.result() if error is None else error)
+        self._set_outcome(delivery.result() if error is None else error)
 
-    def _end(self, outcome: RecordMetadata | Exception) -> None:
+    def _set_outcome(self, outcome: RecordMetadata | Exception) -> None:
         with self._lock:
             if self._over:
                 return
@@ -104,7 +104,7 @@ class ThreadsafeSend:
         if closed or now - self._stopped >= (UNKNOWN_S if self._sent else UNSENT_S):
             what = "is closed" if closed else "has stopped"
             fate = "Whether the record was written is unknown" if self._sent else "It was not sent"
-            self._end(ClosedError(f"The event loop of this Producer {what}. {fate}."))
+            self._set_outcome(ClosedError(f"The event loop of this Producer {what}. {fate}."))
         return not self._over
 
 
@@ -112,9 +112,9 @@ class _Watch:
     """The thread that checks the loops while futures are pending."""
 
     def __init__(self) -> None:
-        self.forget()
+        self.forget_thread()
 
-    def forget(self) -> None:
+    def forget_thread(self) -> None:
         """Discard the thread and the lock in a forked process.
 
         The thread does not exist there, but the copy of the lock may still be locked by it.
@@ -123,16 +123,16 @@ class _Watch:
         self._open: dict[ThreadsafeSend, None] = {}
         self._thread: threading.Thread | None = None
 
-    def add(self, send: ThreadsafeSend) -> None:
+    def watch_send(self, send: ThreadsafeSend) -> None:
         with self._lock:
             self._open[send] = None
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._run, name="aiokclient-threadsafe", daemon=True
+                    target=self._check_loops, name="aiokclient-threadsafe", daemon=True
                 )
                 self._thread.start()
 
-    def _run(self) -> None:
+    def _check_loops(self) -> None:
         while True:
             time.sleep(PERIOD_S)
             now = time.monotonic()
@@ -150,4 +150,4 @@ class _Watch:
 _watch = _Watch()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_watch.forget)
+    os.register_at_fork(after_in_child=_watch.forget_thread)

@@ -124,14 +124,14 @@ class FrameReader:
                 self._end_reading(scratch, filled, filled)
                 return [frame]
             self._filled = filled
-            return self._cut(scratch)
+            return self._cut_frames(scratch)
         self._frame_filled += count
         if self._frame_filled < len(self._frame):
             return []
         large, self._frame = self._frame, None
         return [large]
 
-    def _cut(self, scratch: memoryview) -> list[Buffer]:
+    def _cut_frames(self, scratch: memoryview) -> list[Buffer]:
         frames: list[Buffer] = []
         start = 0
         while self._filled - start >= _PREFIX:
@@ -139,7 +139,7 @@ class FrameReader:
             begin = start + _PREFIX
             if length > self._filled - begin:
                 if length > _SCRATCH - _PREFIX:
-                    self._begin_large(scratch, begin, length)
+                    self._begin_large_frame(scratch, begin, length)
                     start = self._filled
                 break
             frames.append(bytes(scratch[begin : begin + length]))
@@ -163,7 +163,7 @@ class FrameReader:
         if self._lull == _LULL:
             self._pool.clear()
 
-    def _begin_large(self, scratch: memoryview, begin: int, length: int) -> None:
+    def _begin_large_frame(self, scratch: memoryview, begin: int, length: int) -> None:
         self._lull = -1
         self._frame = self._pool.take(length)
         self._frame_filled = self._filled - begin
@@ -241,7 +241,7 @@ class ClientPipeline:
         """Return the number of requests in flight."""
         return len(self._in_flight)
 
-    def expects(self, correlation_id: int | None) -> bool:
+    def expects_response(self, correlation_id: int | None) -> bool:
         """Return whether a response with this correlation id, or an unknown one, may come next."""
         if not self._in_flight:
             return False
@@ -252,7 +252,7 @@ class ClientPipeline:
         """The number of requests that were sent. It wraps to 0 with the correlation ids."""
         return self._next
 
-    def send(
+    def encode_request(
         self, request: Request[Any], version: int, *, expect_response: bool = True
     ) -> tuple[int, list[Buffer]]:
         """Encode a request, and return its correlation id and the segments of its frame.

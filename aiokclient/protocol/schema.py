@@ -273,7 +273,7 @@ class Message(Struct):
         """
         encoder = self._encoders.get(version)
         if encoder is None:
-            self._require(version)
+            self._require_version(version)
             encoder = self._encoders[version] = codec.compile_encoder(type(self), version)
         return encoder(self, out, segments)
 
@@ -296,7 +296,7 @@ class Message(Struct):
         """Return the message that begins at a position, and the position after it."""
         decoder = cls._decoders.get(version)
         if decoder is None:
-            cls._require(version)
+            cls._require_version(version)
             cls.has_records()
             decoder = cls._decoders[version] = codec.compile_decoder(cls, version)
         if cls._reads_views:
@@ -311,7 +311,7 @@ class Message(Struct):
         return cls._reads_views
 
     @classmethod
-    def _require(cls, version: int) -> None:
+    def _require_version(cls, version: int) -> None:
         if not cls.min_version <= version <= cls.max_known_version:
             raise UnsupportedVersionError(
                 f"{cls.__name__} has versions {cls.min_version} to {cls.max_known_version},"

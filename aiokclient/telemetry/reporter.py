@@ -343,7 +343,7 @@ class Reporter:
     def _wait_interval(self) -> None:
         seconds = self._interval_s
         if self._waiters and self._event is ReporterEvent.LOST:
-            seconds = min(seconds, self._backoff.delay(self._attempts, self._clock.rng))
+            seconds = min(seconds, self._backoff.compute_delay_s(self._attempts, self._clock.rng))
         self._wait_for(seconds)
 
     def _spread_push(self) -> None:

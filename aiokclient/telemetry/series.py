@@ -174,7 +174,7 @@ class ClientSeries:
     ) -> list[Series]:
         if in_loop:
             collector.watch_loop()
-        series = [_own(value) for value in metrics.values()]
+        series = [_own(value) for value in metrics.collect_values()]
         series += self._read_pushed(collector, metrics)
         for point in collector.read_application():
             labels = tuple(sorted((*point.resource, *point.labels)))

@@ -66,11 +66,11 @@ class Floor:
         partition = PartitionProduceData(index=0, records=records)
         data = [TopicProduceData(topic_id=topic_id, partition_data=[partition])]
         request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=data)
-        _, segments = self._pipeline.send(request, VERSION, expect_response=False)
+        _, segments = self._pipeline.encode_request(request, VERSION, expect_response=False)
         return b"".join(bytes(segment) for segment in segments)
 
     def _ask(self, request: Any, version: int) -> Any:
-        _, segments = self._pipeline.send(request, version)
+        _, segments = self._pipeline.encode_request(request, version)
         size = self._exchange(b"".join(bytes(segment) for segment in segments))
         frame = bytes(self._answer[SIZE.size : size])
         return self._pipeline.match_response(frame).decode(frame)

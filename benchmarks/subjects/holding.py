@@ -125,7 +125,7 @@ def push_all(clients: Sequence[Client], pushes: Sequence[messages.PushTelemetryR
 
 
 def send(client: Client, request: Any) -> None:
-    _, segments = client[1].send(request, request.max_version)
+    _, segments = client[1].encode_request(request, request.max_version)
     client[0].sendall(b"".join(segments))
 
 

@@ -46,7 +46,9 @@ def frame(request: Any, version: int | None = None, correlation_ids: int = 1) ->
     """Return frames of the same request, one for each of `correlation_ids` correlation ids."""
     pipeline = ClientPipeline("bounds")
     version = request.max_version if version is None else version
-    return b"".join(b"".join(pipeline.send(request, version)[1]) for _ in range(correlation_ids))
+    return b"".join(
+        b"".join(pipeline.encode_request(request, version)[1]) for _ in range(correlation_ids)
+    )
 
 
 def feed(protocol: BrokerProtocol, data: bytes) -> int:

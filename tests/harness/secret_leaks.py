@@ -51,7 +51,7 @@ def _warn(show: Callable[[str], None]) -> Leak:
     def warn(self: Sasl, log: Any) -> None:
         show(_password(self._credentials))
 
-    return patch.object(Sasl, "warn", warn)
+    return patch.object(Sasl, "warn_if_readable", warn)
 
 
 async def _start_with_password(self: Any, *args: Any, **options: Any) -> str:
@@ -140,7 +140,7 @@ OF_RECORD = consuming._of_record
 START, INIT = Client.start, Client.__init__
 
 LEAKS: dict[str, Callable[[], Leak]] = {
-    "error": lambda: patch.object(Sasl, "scrub", lambda self, text, login: text),
+    "error": lambda: patch.object(Sasl, "scrub_text", lambda self, text, login: text),
     "events": lambda: _both(
         patch.object(EventHub, "emit", _emit), patch.object(sasl, "_check_credentials", _check)
     ),

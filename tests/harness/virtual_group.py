@@ -49,7 +49,7 @@ class Line(asyncio.BufferedProtocol):
             raise EOFError
         future = asyncio.get_running_loop().create_future()
         self.waiting.append(future)
-        self.transport.writelines(self.pipeline.send(request, request.max_version)[1])
+        self.transport.writelines(self.pipeline.encode_request(request, request.max_version)[1])
         return future
 
 

@@ -23,7 +23,7 @@ def test_a_name_with_the_same_labels_is_the_same_instrument() -> None:
     metrics = Metrics()
     metrics.counter("sent", topic="t", broker=1).add(2)
     metrics.counter("sent", broker="1", topic="t").add()
-    assert metrics.snapshot() == {"sent{broker=1,topic=t}": 3}
+    assert metrics.take_snapshot() == {"sent{broker=1,topic=t}": 3}
 
 
 def test_a_name_has_one_kind() -> None:
@@ -41,18 +41,18 @@ def test_gauges_are_set_or_read() -> None:
     gauge.set(5)
     gauge.add(-2)
     waiting.pop()
-    assert metrics.snapshot() == {"open": 3, "waiting": 2}
+    assert metrics.take_snapshot() == {"open": 3, "waiting": 2}
 
 
 def test_several_owners_of_a_gauge() -> None:
     metrics = Metrics()
     one, two = [1], [2, 3]
-    metrics.gauge("held").include(lambda: len(one))
-    end = metrics.gauge("held").include(lambda: len(two))
-    assert metrics.snapshot() == {"held": 3}
+    metrics.gauge("held").add_source(lambda: len(one))
+    end = metrics.gauge("held").add_source(lambda: len(two))
+    assert metrics.take_snapshot() == {"held": 3}
     end()
     end()
-    assert metrics.snapshot() == {"held": 1}
+    assert metrics.take_snapshot() == {"held": 1}
 
 
 def test_a_histogram_has_its_counts_its_quantiles_and_its_buckets() -> None:
@@ -79,7 +79,7 @@ def test_instruments_are_removed_by_label() -> None:
     metrics.counter("sent", broker=2, topic="a").add()
     metrics.counter("sent")
     metrics.remove_series(broker=1)
-    assert list(metrics.snapshot()) == ["sent", "sent{broker=2,topic=a}"]
+    assert list(metrics.take_snapshot()) == ["sent", "sent{broker=2,topic=a}"]
 
 
 def test_a_snapshot_is_json_whatever_it_holds() -> None:
@@ -90,7 +90,7 @@ def test_a_snapshot_is_json_whatever_it_holds() -> None:
     metrics.gauge("left", lambda: math.inf)
     metrics.gauge("ratio", lambda: math.nan)
     metrics.collect_series("lag", lambda: [({"partition": 0}, 7), ({"partition": 1}, None)])
-    shown = metrics.snapshot()
+    shown = metrics.take_snapshot()
     assert list(shown) == ["lag{partition=0}", "latency", "sent{topic=t}"]
     assert json.loads(json.dumps(shown, allow_nan=False)) == shown
 
@@ -100,48 +100,48 @@ def test_values_have_name_labels_kind_and_unit() -> None:
     metrics.counter("sent.bytes", unit="By", topic="t").add(2)
     metrics.gauge("sent.age", lambda: 1.5, unit="s")
     metrics.collect_series("lag", lambda: [({"partition": 0}, 7)], unit="{record}")
-    assert metrics.values("sent") == [
+    assert metrics.collect_values("sent") == [
         MetricValue("sent.age", {}, "gauge", "s", 1.5),
         MetricValue("sent.bytes", {"topic": "t"}, "counter", "By", 2),
     ]
-    assert metrics.values("lag")[0] == ("lag", {"partition": "0"}, "gauge", "{record}", 7)
-    assert len(metrics.values()) == 3
+    assert metrics.collect_values("lag")[0] == ("lag", {"partition": "0"}, "gauge", "{record}", 7)
+    assert len(metrics.collect_values()) == 3
 
 
 def test_collected_series_when_two_owners_have_the_same_show_the_larger_until_one_ends() -> None:
     metrics = Metrics()
     end = metrics.collect_series("lag", lambda: [({"partition": 0}, 9)])
     metrics.collect_series("lag", lambda: [({"partition": 0}, 7)])
-    assert metrics.snapshot() == {"lag{partition=0}": 9}
+    assert metrics.take_snapshot() == {"lag{partition=0}": 9}
     end()
     end()
-    assert metrics.snapshot() == {"lag{partition=0}": 7}
+    assert metrics.take_snapshot() == {"lag{partition=0}": 7}
 
 
 def test_topics_beyond_the_limit_share_a_series_and_forgotten_ones_go_away() -> None:
     metrics = Metrics()
-    sent = metrics.by_topic("sent")
+    sent = metrics.get_topic_counters("sent")
     for number in range(SERIES + 50):
-        sent.of(f"t{number}").add()
-    shown = metrics.snapshot()
+        sent.get_counter(f"t{number}").add()
+    shown = metrics.take_snapshot()
     assert len(shown) == SERIES + 1
     assert shown[f"sent{{topic={OTHER}}}"] == 50
     sent.forget_topic("t0")
     metrics.keep_topics(lambda topic: topic in ("t1", "t2"))
-    assert sorted(metrics.snapshot()) == [
+    assert sorted(metrics.take_snapshot()) == [
         f"sent{{topic={OTHER}}}",
         "sent{topic=t1}",
         "sent{topic=t2}",
     ]
-    sent.of("t0").add()
-    assert metrics.snapshot()["sent{topic=t0}"] == 1
+    sent.get_counter("t0").add()
+    assert metrics.take_snapshot()["sent{topic=t0}"] == 1
 
 
 def test_a_snapshot_in_a_notebook_is_a_table_with_everything_escaped() -> None:
     metrics = Metrics()
     metrics.counter("sent", topic="<script>").add(1234567)
     metrics.histogram("latency").observe(0.5)
-    html = metrics.snapshot()._repr_html_()
+    html = metrics.take_snapshot()._repr_html_()
     assert "<script>" not in html
     assert "sent{topic=&lt;script&gt;}" in html
     assert "1,234,567" in html
@@ -155,9 +155,9 @@ def test_series_that_several_share_go_away_with_the_last_of_them() -> None:
     metrics.counter("rebalances", group="other").add()
     first()
     first()
-    assert metrics.snapshot() == {"rebalances{group=g}": 1, "rebalances{group=other}": 1}
+    assert metrics.take_snapshot() == {"rebalances{group=g}": 1, "rebalances{group=other}": 1}
     second()
-    assert metrics.snapshot() == {"rebalances{group=other}": 1}
+    assert metrics.take_snapshot() == {"rebalances{group=other}": 1}
 
 
 def test_a_histogram_counts_all_observations_however_many_there_are() -> None:
@@ -180,19 +180,19 @@ def test_a_histogram_counts_all_observations_however_many_there_are() -> None:
 
 def test_owners_count_what_they_noted_before_values_are_read() -> None:
     metrics = Metrics()
-    topics = metrics.by_topic("topic.records")
+    topics = metrics.get_topic_counters("topic.records")
     noted = ["gone", "kept", "kept"]
 
     def count() -> None:
         for topic in noted:
-            topics.of(topic).add()
+            topics.get_counter(topic).add()
         noted.clear()
 
-    metrics.connections.before_reading(count)
+    metrics.connections.add_updater(count)
     metrics.keep_topics(lambda topic: topic == "kept")
-    assert metrics.snapshot() == {"topic.records{topic=kept}": 2}
+    assert metrics.take_snapshot() == {"topic.records{topic=kept}": 2}
     noted.append("kept")
-    assert metrics.snapshot() == {"topic.records{topic=kept}": 3}
+    assert metrics.take_snapshot() == {"topic.records{topic=kept}": 3}
 
 
 def producer_of(metrics: Metrics) -> OwnMetrics:
@@ -218,7 +218,7 @@ def test_what_several_owners_show_is_their_sum_also_after_they_have_ended() -> N
     live = producer_of(metrics)
     live.counter("topic.records", topic="t").add(1)
     live.counter("topic.records", topic="silent")
-    shown = metrics.snapshot()
+    shown = metrics.take_snapshot()
     assert shown["sent"] == 2 * FORMER * 3
     assert shown["topic.sent{topic=t}"] == sum(range(2 * FORMER)) + 1
     assert "topic.sent{topic=silent}" not in shown
@@ -226,7 +226,7 @@ def test_what_several_owners_show_is_their_sum_also_after_they_have_ended() -> N
     assert shown["queue.seconds"]["buckets"]["0.25"] == 32
     assert metrics.owners == [live]
     metrics.keep_topics(lambda topic: False)
-    assert list(metrics.snapshot()) == ["queue.seconds", "sent"]
+    assert list(metrics.take_snapshot()) == ["queue.seconds", "sent"]
 
 
 def test_topics_beyond_the_limit_share_a_series_if_several_owners_show_them() -> None:
@@ -235,7 +235,7 @@ def test_topics_beyond_the_limit_share_a_series_if_several_owners_show_them() ->
         own = producer_of(metrics)
         for number in range(SERIES):
             own.counter("topic.records", topic=f"{name}{number}").add()
-    shown = metrics.snapshot()
+    shown = metrics.take_snapshot()
     topics = {name: value for name, value in shown.items() if name.startswith("topic.sent")}
     assert len(topics) == SERIES + 1
     assert topics[f"topic.sent{{topic={OTHER}}}"] == SERIES

@@ -165,7 +165,7 @@ def test_a_delivery_timeout_is_final(scope: Scope) -> None:
 @given(attempt=st.integers(0, 10_000), seed=st.integers(0, 2**32))
 def test_backoff_stays_within_its_jitter(attempt: int, seed: int) -> None:
     backoff = Backoff(initial_s=0.1, maximum_s=1.0)
-    delay = backoff.delay(attempt, random.Random(seed))
+    delay = backoff.compute_delay_s(attempt, random.Random(seed))
     term = min(0.1 * 2 ** min(attempt, 10), 1.0)
     assert term * 0.8 <= delay <= min(term * 1.2, 1.0)
 
@@ -200,11 +200,17 @@ def test_a_row_of_short_delays_counts_for_its_error(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(policy, "SHORT_DELAYS_S", rows)
     backoff, rng = Backoff(1.0, 8.0, jitter=0.0), random.Random(1)
     own, other = errors.LeaderNotAvailableError(), errors.NetworkError()
-    assert [backoff.delay_after(own, Scope.FETCH, n, rng) for n in range(3)] == [0.1, 0.2, 0.4]
-    assert backoff.delay_after(other, Scope.FETCH, 0, rng) == 0.2
-    assert backoff.delay_after(None, Scope.FETCH, 0, rng) == 0.2
-    assert backoff.delay_after(own, Scope.PRODUCE, 0, rng) == 1.0
-    assert backoff.delay_after(own, Scope.ADMIN, 0, rng) == 1.0, "a row lengthens no delay"
+    assert [backoff.compute_delay_after_s(own, Scope.FETCH, n, rng) for n in range(3)] == [
+        0.1,
+        0.2,
+        0.4,
+    ]
+    assert backoff.compute_delay_after_s(other, Scope.FETCH, 0, rng) == 0.2
+    assert backoff.compute_delay_after_s(None, Scope.FETCH, 0, rng) == 0.2
+    assert backoff.compute_delay_after_s(own, Scope.PRODUCE, 0, rng) == 1.0
+    assert backoff.compute_delay_after_s(own, Scope.ADMIN, 0, rng) == 1.0, (
+        "a row lengthens no delay"
+    )
 
 
 def test_the_same_seed_gives_the_same_delays() -> None:
@@ -259,10 +265,10 @@ def retry(deadline: float = 110.0) -> tuple[Retry, ManualClock]:
 
 def test_retry_waits_longer_after_each_failure_and_starts_over_after_a_success() -> None:
     attempts, _ = retry(math.inf)
-    delays = [attempts.failed(errors.NetworkError(), Scope.FETCH).delay_s for _ in range(3)]
+    delays = [attempts.count_failure(errors.NetworkError(), Scope.FETCH).delay_s for _ in range(3)]
     assert delays == [1.0, 2.0, 4.0]
-    attempts.succeeded()
-    assert attempts.failed(errors.NetworkError(), Scope.FETCH).delay_s == 1.0
+    attempts.start_over()
+    assert attempts.count_failure(errors.NetworkError(), Scope.FETCH).delay_s == 1.0
 
 
 def test_retry_counts_an_attempt_with_several_errors_once() -> None:
@@ -278,22 +284,22 @@ def test_retry_ends_at_its_deadline() -> None:
     attempts, clock = retry()
     assert attempts.remaining_s == 10.0
     clock.now = 109.5
-    assert attempts.failed(errors.NetworkError(), Scope.FETCH) == (
+    assert attempts.count_failure(errors.NetworkError(), Scope.FETCH) == (
         Decision.REFRESH_AND_RETRY,
         0.5,
     )
     clock.now = 110.0
-    assert attempts.failed(errors.NetworkError(), Scope.FETCH) == (Decision.FAIL, 0.0)
+    assert attempts.count_failure(errors.NetworkError(), Scope.FETCH) == (Decision.FAIL, 0.0)
 
 
 def test_retry_without_a_deadline_never_runs_out_of_time() -> None:
     attempts, clock = retry(math.inf)
     clock.now = 1e12
     assert attempts.remaining_s == math.inf
-    assert attempts.failed(errors.NetworkError(), Scope.FETCH).again
+    assert attempts.count_failure(errors.NetworkError(), Scope.FETCH).again
 
 
 def test_retry_pauses_by_its_backoff_whatever_the_error() -> None:
     attempts, _ = retry()
-    assert [attempts.pause_s() for _ in range(3)] == [1.0, 2.0, 4.0]
+    assert [attempts.take_pause_s() for _ in range(3)] == [1.0, 2.0, 4.0]
     assert attempts.attempt == 3

@@ -213,12 +213,12 @@ class Lifecycle:
         Producers and consumers that share a client have their metrics in common.
         """
         self._require_usable()
-        return self._cluster.metrics.snapshot()
+        return self._cluster.metrics.take_snapshot()
 
     def metric_values(self, prefix: str = "") -> list[MetricValue]:
         """Return, as tuples, the metrics whose names begin with `prefix`. Synchronous."""
         self._require_usable()
-        return self._cluster.metrics.values(prefix)
+        return self._cluster.metrics.collect_values(prefix)
 
     def register_metric(
         self,
@@ -581,7 +581,7 @@ class Lifecycle:
                 await ended(self._starting)
         finally:
             self._apply_event(LifecycleEvent.ENDED)
-            self._events.end()
+            self._events.end_readers()
             self._anchor.release_object(self)
 
     async def _end_work(self, graceful: bool, timeout: float | None) -> None:

@@ -385,7 +385,7 @@ class MetadataRequests:
                 if ends_start(error):
                     raise
                 self._cluster.updater.note_error(error)
-                await asyncio.sleep(retry.pause_s())
+                await asyncio.sleep(retry.take_pause_s())
             else:
                 self.is_open = True
                 return answer
@@ -533,7 +533,7 @@ class MetadataRequests:
             except KafkaError as error:
                 self._cluster.updater.note_error(error)
                 self._on_refusal(error)
-                await asyncio.sleep(retry.pause_s())
+                await asyncio.sleep(retry.take_pause_s())
         if self.identity.is_other_cluster(answer):
             self._move_to_cluster(answer)
         if len(answer.brokers) < LARGE:

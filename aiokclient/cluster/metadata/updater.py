@@ -80,7 +80,7 @@ class Pacing:
             return
         if now > earliest + self._backoff.maximum_s:
             streak = 0
-        delay_s = self._backoff.delay_after(error, Scope.METADATA, streak, self._rng)
+        delay_s = self._backoff.compute_delay_after_s(error, Scope.METADATA, streak, self._rng)
         self._next[subject] = (now + delay_s, streak + 1)
         self._remove_expired(now)
 
@@ -474,7 +474,7 @@ class MetadataUpdater:
     def _on_update_failure(self, error: KafkaError, waiters: list[_Waiter]) -> None:
         # The error's traceback would keep the connection alive, even if it is closed.
         self.last_error = bare(error)
-        action = self._retry.failed(error, Scope.METADATA)
+        action = self._retry.count_failure(error, Scope.METADATA)
         delay = action.delay_s if action.again else self._retry.backoff.maximum_s
         self._retry_at = self._clock.monotonic() + delay
         for waiter in waiters:
@@ -493,7 +493,7 @@ class MetadataUpdater:
     def _on_success(self, full: bool) -> None:
         self._requests.on_metadata_applied()
         self.last_error = None
-        self._retry.succeeded()
+        self._retry.start_over()
         self._read_at = self._clock.monotonic()
         if full:
             self._next_full = self._read_at + self._max_age_s

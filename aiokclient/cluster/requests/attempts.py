@@ -160,7 +160,7 @@ class Attempts:
         """The name of the request's API."""
         return self.message.api_key.api_name
 
-    def adopt(self, error: KafkaError) -> None:
+    def record_first_error(self, error: KafkaError) -> None:
         """Record the error of a first attempt that `ClusterClient.attempt_request` has made."""
         self.node_id = error.broker if isinstance(error.broker, int) else None
         self.was_sent = True
@@ -187,7 +187,7 @@ class CallsInProgress:
         self._clock = clock
         self._calls: dict[CallProgress, None] = {}
 
-    def add(self, call: CallProgress) -> None:
+    def add_call(self, call: CallProgress) -> None:
         """Record that a call has begun."""
         self._calls[call] = None
 

@@ -711,15 +711,15 @@ class ReporterConnections:
             return None
         others = [pool for pool in pools if pool.node_id != avoided]
         if not others:
-            return await _other(brokers, avoided) or await pools[0].get(Purpose.CONTROL)
+            return await _other(brokers, avoided) or await pools[0].get_connection(Purpose.CONTROL)
         for pool in others:
             if pool.node_id == preferred:
-                return await pool.get(Purpose.CONTROL)
+                return await pool.get_connection(Purpose.CONTROL)
         ready = [pool for pool in others if pool.find_connection(Purpose.CONTROL) is not None]
         prompt = [pool for pool in ready if _silent_for(pool) < HANGING_S]
         chosen = prompt or ready or others
         pool = chosen[0] if len(chosen) == 1 else brokers.rng.choice(chosen)
-        return await pool.get(Purpose.CONTROL)
+        return await pool.get_connection(Purpose.CONTROL)
 
     async def connect_any(self) -> BrokerConnection:
         """Return the control connection to any broker that announces the telemetry requests.
@@ -750,7 +750,7 @@ async def _other(brokers: Brokers, avoided: int | None) -> BrokerConnection | No
     """
     try:
         unfit = () if avoided is None else (avoided,)
-        connection = await brokers.choose_pool(unfit).get(Purpose.CONTROL)
+        connection = await brokers.choose_pool(unfit).get_connection(Purpose.CONTROL)
     except KafkaError:
         return None
     return connection if _announces(connection) else None

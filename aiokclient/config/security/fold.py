@@ -153,7 +153,7 @@ def _tls(config: Any) -> Tls:
         keydata=config.ssl_keystore_key,
         password=config.ssl_key_password,
         check_hostname=config.ssl_endpoint_identification_algorithm != "",
-    ).limited(limits)
+    ).with_limits(limits)
 
 
 def _login(config: Any, tls: Tls | None) -> Security:
@@ -202,10 +202,10 @@ def _user(
             raise ConfigError(
                 f"sasl_jaas_config: The option {name} of the login module is missing."
             )
-    user, password = entry.option_text("username") or "", entry.options["password"]
+    user, password = entry.get_text("username") or "", entry.options["password"]
     if mechanism == "PLAIN":
         return SaslPlain(user, password, tls)
-    return SaslScram(user, password, mechanism, entry.has("tokenauth"), tls)
+    return SaslScram(user, password, mechanism, entry.has_flag("tokenauth"), tls)
 
 
 def _token(
@@ -225,22 +225,22 @@ def _ticket(mechanism: str, entry: JaasEntry | None, tls: Tls | None, config: An
     if entry is None:
         return SaslGssapi(service_name or "kafka", tls=tls, domain_name=domain_name)
     _require(mechanism, entry, "Krb5LoginModule")
-    named = entry.option_text("serviceName")
+    named = entry.get_text("serviceName")
     if named is not None and service_name is not None and named != service_name:
         raise ConfigError(
             "sasl_kerberos_service_name: It differs from serviceName in sasl_jaas_config. Leave "
             "one of them out."
         )
     keytab = ticket_cache = None
-    if entry.has("useKeyTab"):
-        keytab = entry.option_text("keyTab")
+    if entry.has_flag("useKeyTab"):
+        keytab = entry.get_text("keyTab")
         if not keytab:
             raise ConfigError(
                 "sasl_jaas_config: useKeyTab=true needs keyTab, the path of a keytab."
             )
         keytab = keytab.removeprefix("file:") if keytab.startswith("file:/") else keytab
-    elif entry.has("useTicketCache"):
-        ticket_cache = entry.option_text("ticketCache")
+    elif entry.has_flag("useTicketCache"):
+        ticket_cache = entry.get_text("ticketCache")
     else:
         raise ConfigError(
             "sasl_jaas_config: Krb5LoginModule needs useKeyTab=true with keyTab, or "
@@ -248,7 +248,7 @@ def _ticket(mechanism: str, entry: JaasEntry | None, tls: Tls | None, config: An
         )
     return SaslGssapi(
         named or service_name or "kafka",
-        entry.option_text("principal"),
+        entry.get_text("principal"),
         keytab,
         tls,
         ticket_cache=ticket_cache,

@@ -39,14 +39,14 @@ class JaasEntry(NamedTuple):
     """The name of the class without its package."""
     options: Mapping[str, Secret]
 
-    def option_text(self, name: str) -> str | None:
+    def get_text(self, name: str) -> str | None:
         """Return an option that is not secret, or None if it is absent."""
         value = self.options.get(name)
         return None if value is None else value.reveal()
 
-    def has(self, name: str) -> bool:
+    def has_flag(self, name: str) -> bool:
         """Return whether a flag such as `tokenauth` is "true"."""
-        return (self.option_text(name) or "").lower() == "true"
+        return (self.get_text(name) or "").lower() == "true"
 
 
 def parse_jaas(text: Secret) -> JaasEntry:

@@ -193,7 +193,7 @@ def _client_credentials(config: Any, url: str, entry: JaasEntry | None) -> Token
     return OidcClientCredentials(
         url,
         client_id,
-        secret.stripped(),
+        secret.strip_space(),
         scope,
         header_urlencode=config.sasl_oauthbearer_header_urlencode,
         **_request(config, entry),
@@ -225,7 +225,7 @@ def _either(value: str | None, entry: JaasEntry | None, name: str) -> str | None
     """Return the value of an option, or the text `name` of the JAAS entry if the value is None."""
     if value is not None or entry is None:
         return value
-    return entry.option_text(name)
+    return entry.get_text(name)
 
 
 def _extensions(entry: JaasEntry | None) -> dict[str, str]:
@@ -242,7 +242,7 @@ def _tls(entry: JaasEntry | None) -> Tls | None:
     if entry is None:
         return None
     names = ("location", "certificates", "type")
-    location, certificates, kind = (entry.option_text(f"ssl.truststore.{name}") for name in names)
+    location, certificates, kind = (entry.get_text(f"ssl.truststore.{name}") for name in names)
     if location is None and certificates is None:
         return None
     if (kind or "JKS").upper() != "PEM":

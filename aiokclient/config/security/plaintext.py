@@ -24,7 +24,7 @@ class Plaintext:
     def ssl_context(self) -> None:
         """Return None: connections are not encrypted."""
 
-    def scrub(self, text: str) -> str:
+    def scrub_text(self, text: str) -> str:
         """Return a text of a broker without the secrets of this object."""
         return text
 

@@ -41,11 +41,11 @@ class _Sasl:
         """
         return None if self.tls is None else self.tls.ssl_context()
 
-    def scrub(self, text: str) -> str:
+    def scrub_text(self, text: str) -> str:
         """Return a text of a broker without the secrets of this object."""
         return text
 
-    def _set(self, **values: Any) -> None:
+    def _set_fields(self, **values: Any) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -63,9 +63,9 @@ class _WithPassword(_Sasl):
         """The name of the user in error texts."""
         return self.user
 
-    def scrub(self, text: str) -> str:
+    def scrub_text(self, text: str) -> str:
         """Return a text of a broker without the password."""
-        return self.password.scrub(text)
+        return self.password.scrub_text(text)
 
 
 @public_in("aiokclient")
@@ -86,7 +86,7 @@ class SaslPlain(_WithPassword):
         self, user: str, password: str | Secret, tls: Tls | ssl.SSLContext | None = None
     ) -> None:
         password = Secret(password)
-        self._set(user=user, password=password, tls=_tls("SaslPlain", tls))
+        self._set_fields(user=user, password=password, tls=_tls("SaslPlain", tls))
         _check_credentials("SaslPlain", user, password)
         if "\0" in user or _has_nul(password):
             raise ConfigError("SaslPlain: The user and the password must not contain NUL.")
@@ -120,8 +120,8 @@ class SaslScram(_WithPassword):
     ) -> None:
         password = Secret(password)
         name = mechanism.upper() if isinstance(mechanism, str) else mechanism
-        self._set(user=user, password=password, mechanism=name, token_auth=token_auth)
-        self._set(tls=_tls("SaslScram", tls), keys=ScramKeyCache())
+        self._set_fields(user=user, password=password, mechanism=name, token_auth=token_auth)
+        self._set_fields(tls=_tls("SaslScram", tls), keys=ScramKeyCache())
         _check_credentials("SaslScram", user, password)
         if name not in SCRAM_MECHANISMS:
             raise ConfigError(
@@ -206,7 +206,7 @@ class SaslOAuthBearer(_Sasl):
     def __init__(
         self, token_provider: TokenProvider, tls: Tls | ssl.SSLContext | None = None
     ) -> None:
-        self._set(token_provider=token_provider, tls=_tls("SaslOAuthBearer", tls))
+        self._set_fields(token_provider=token_provider, tls=_tls("SaslOAuthBearer", tls))
         if not callable(token_provider):
             raise ConfigError("SaslOAuthBearer: token_provider must be an async function.")
 
@@ -247,10 +247,12 @@ class SaslGssapi(_Sasl):
         ticket_cache: str | None = None,
         domain_name: str | None = None,
     ) -> None:
-        self._set(domain_name=domain_name)
-        self._set(service_name=service_name, principal=principal, keytab=keytab)
-        self._set(ticket_cache=ticket_cache, memory_cache=f"MEMORY:aiokclient-{uuid.uuid4().hex}")
-        self._set(tls=_tls("SaslGssapi", tls))
+        self._set_fields(domain_name=domain_name)
+        self._set_fields(service_name=service_name, principal=principal, keytab=keytab)
+        self._set_fields(
+            ticket_cache=ticket_cache, memory_cache=f"MEMORY:aiokclient-{uuid.uuid4().hex}"
+        )
+        self._set_fields(tls=_tls("SaslGssapi", tls))
         if not _is(_SERVICE, service_name):
             raise ConfigError(
                 "SaslGssapi: service_name must be a name such as kafka, without / or @."

@@ -24,12 +24,12 @@ class ScramKeys:
         self._stored = hashlib.new(hash_name, self._client).digest()
         self._server = hmac.digest(salted_password, b"Server Key", hash_name)
 
-    def proof(self, messages: bytes) -> bytes:
+    def compute_proof(self, messages: bytes) -> bytes:
         """Return the client's proof for the messages of an authentication."""
         signature = hmac.digest(self._stored, messages, self._hash)
         return bytes(ours ^ theirs for ours, theirs in zip(self._client, signature, strict=True))
 
-    def signature(self, messages: bytes) -> bytes:
+    def compute_signature(self, messages: bytes) -> bytes:
         """Return the broker's signature for the messages of an authentication."""
         return hmac.digest(self._server, messages, self._hash)
 
@@ -51,10 +51,10 @@ class ScramKeyCache:
     def __init__(self) -> None:
         self._keys: dict[Derivation, ScramKeys] = {}
 
-    def get(self, derivation: Derivation) -> ScramKeys | None:
+    def get_keys(self, derivation: Derivation) -> ScramKeys | None:
         """Return the keys, or None if they must be computed."""
         return self._keys.get(derivation)
 
-    def keep(self, derivation: Derivation, keys: ScramKeys) -> None:
+    def keep_keys(self, derivation: Derivation, keys: ScramKeys) -> None:
         """Store keys. The oldest ones are dropped when there are too many."""
         self._keys = dict([*self._keys.items(), (derivation, keys)][-KEPT:])

@@ -76,9 +76,9 @@ class Tls:
         given = locals() | {"limits": None}
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, given[field.name])
-        self._check()
+        self._check_arguments()
 
-    def _check(self) -> None:
+    def _check_arguments(self) -> None:
         names = ("cafile", "cadata", "certfile", "keyfile", "certdata", "keydata", "password")
         given = {name for name in names if getattr(self, name) is not None}
         if self.context is not None and given:
@@ -113,7 +113,7 @@ class Tls:
                 "ssl.create_default_context(), or None."
             )
 
-    def limited(self, limits: TlsLimits | None) -> Tls:
+    def with_limits(self, limits: TlsLimits | None) -> Tls:
         """Return a copy with other limits."""
         made = copy.copy(self)
         object.__setattr__(made, "limits", limits)
@@ -132,7 +132,7 @@ class Tls:
             return None
         return self.certfile is not None or self.certdata is not None
 
-    def scrub(self, text: str) -> str:
+    def scrub_text(self, text: str) -> str:
         """Return a text of a broker without the secrets of this object."""
         return text
 
@@ -143,19 +143,19 @@ class Tls:
         """
         if self.context is not None:
             return self.context
-        context = self._trusting()
+        context = self._make_trusting_context()
         context.check_hostname = self.check_hostname
         if not self.strict:
             # From Python 3.13 on, contexts check RFC 5280 strictly, which certificates of many
             # private authorities do not pass.
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if self.limits is not None:
-            self._limit(context, self.limits)
+            self._apply_limits(context, self.limits)
         if self.has_certificate:
             self._load_own_certificate(context)
         return context
 
-    def _trusting(self) -> ssl.SSLContext:
+    def _make_trusting_context(self) -> ssl.SSLContext:
         cafile, data = self.cafile, self.cadata
         if cafile is not None and (text := laid_out_file(cafile)) is not None:
             cafile = None
@@ -171,7 +171,7 @@ class Tls:
                 "in a readable file in PEM format."
             ) from error.with_traceback(None)  # The traceback would show cadata.
 
-    def _limit(self, context: ssl.SSLContext, limits: TlsLimits) -> None:
+    def _apply_limits(self, context: ssl.SSLContext, limits: TlsLimits) -> None:
         try:
             limits.apply_to(context)
         except ssl.SSLError as error:

@@ -106,9 +106,9 @@ class _Names(Kind):
         if not isinstance(items, Sequence) or not all(isinstance(item, str) for item in items):
             raise ValueError
         names = [item.strip() for item in items]
-        return tuple(dict.fromkeys(self._one(name) for name in names if name)) or None
+        return tuple(dict.fromkeys(self._check_name(name) for name in names if name)) or None
 
-    def _one(self, name: str) -> str:
+    def _check_name(self, name: str) -> str:
         spellings = {one.lower(): one for one in self.known}
         found = spellings.get(name.lower())
         if found is not None:
@@ -214,6 +214,6 @@ class TlsLimits(NamedTuple):
         if select is not None and newer:
             select(":".join(newer))
 
-    def allows(self, suite: str) -> bool:
+    def allows_suite(self, suite: str) -> bool:
         """Return whether a connection may use this suite, which has OpenSSL's name."""
         return self.suites is None or suite in self.suites

@@ -81,7 +81,7 @@ class EmptyResponses:
             return
         self._count += 1
         if self._count > 1:
-            delay_s = self._backoff.delay(self._count - 2, self._clock.rng)
+            delay_s = self._backoff.compute_delay_s(self._count - 2, self._clock.rng)
             self.until = self._clock.monotonic() + delay_s
 
 
@@ -436,7 +436,7 @@ class BrokerFetcher:
             assert mismatch is not None
             raise mismatch
         if self._retry.attempt:
-            self._retry.succeeded()
+            self._retry.start_over()
 
     def on_room(self) -> None:
         """Handle the end of a response, which leaves room for another one."""
@@ -444,7 +444,7 @@ class BrokerFetcher:
         self.moved.fetch_if_room()
 
     async def _on_fetch_error(self, error: KafkaError) -> None:
-        action = self._retry.failed(error, Scope.FETCH)
+        action = self._retry.count_failure(error, Scope.FETCH)
         self._manager.leave_replica(self.node_id)
         delay_s = action.delay_s
         if action.decision is Decision.REFRESH_AND_RETRY:

@@ -261,7 +261,7 @@ class RebalanceWatch:
                 await self._describe_group()
                 self._asking_since = None
                 clock = self._cluster.clock
-                self._next = clock.monotonic() + ASKING.delay(self._asked, clock.rng)
+                self._next = clock.monotonic() + ASKING.compute_delay_s(self._asked, clock.rng)
                 self._asked += 1
             await asyncio.sleep(LOOK_S)
 

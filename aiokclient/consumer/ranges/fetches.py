@@ -642,7 +642,7 @@ class RangeFetches:
         if self.position > part.offset:
             return
         if prompt:
-            await asyncio.sleep(min(self._retry.pause_s(), self._remaining_s))
+            await asyncio.sleep(min(self._retry.take_pause_s(), self._remaining_s))
         if self._retry.remaining_s <= SHORTEST_S:
             raise self._make_timeout_error(why)
 

@@ -220,7 +220,7 @@ class RetryState:
         self._losses = self._losses + 1 if now - self._lost_at < LOSSES_S else 1
         self._lost_at = now
         if self._losses > 1:
-            self.at = now + backoff.delay(self._losses - 2, rng)
+            self.at = now + backoff.compute_delay_s(self._losses - 2, rng)
 
     def on_success(self) -> None:
         """Record a response without an error."""

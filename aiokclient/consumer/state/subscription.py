@@ -479,7 +479,9 @@ class SubscriptionState:
             reset.name,
             extra={"event": "position_reset", "topic": state.tp.topic},
         )
-        self.own_metrics.metrics.by_topic("consumer.position.resets").of(state.tp.topic).add()
+        self.own_metrics.metrics.get_topic_counters("consumer.position.resets").get_counter(
+            state.tp.topic
+        ).add()
         self._begin_lookup(state, reset)
         self._on_logs_replaced((state.tp,))
         self.report_change()
@@ -507,7 +509,9 @@ class SubscriptionState:
             end_offset,
             extra={"event": "log_truncated", "topic": state.tp.topic},
         )
-        self.own_metrics.metrics.by_topic("consumer.truncations").of(state.tp.topic).add()
+        self.own_metrics.metrics.get_topic_counters("consumer.truncations").get_counter(
+            state.tp.topic
+        ).add()
         state.set_located_offset(end_offset, epoch)
         self._on_logs_replaced((state.tp,))
         self.report_change()
@@ -594,7 +598,7 @@ class PartitionBackoff:
         delay_s = 0.0
         if decision.again:
             attempts = state.retry.attempts
-            delay_s = self.backoff.delay_after(error, scope, attempts, self._clock.rng)
+            delay_s = self.backoff.compute_delay_after_s(error, scope, attempts, self._clock.rng)
         self.delay_after_error(state, error, delay_s or self.longest_s)
         return decision
 
@@ -614,7 +618,7 @@ class PartitionBackoff:
 
     def delay_next_request(self, state: PartitionState) -> None:
         """Repeat a request after the usual delay, although its response had no error."""
-        delay_s = self.backoff.delay(state.retry.attempts, self._clock.rng)
+        delay_s = self.backoff.compute_delay_s(state.retry.attempts, self._clock.rng)
         state.retry.delay_request(self._clock.monotonic() + delay_s)
 
     def on_position_lost(self, state: PartitionState) -> None:

@@ -45,7 +45,7 @@ class Mechanism(Protocol):
         """The kind of thread in which the next step must be called, or None for the event loop."""
         ...
 
-    def step(self, challenge: bytes) -> bytes | None:
+    def answer_challenge(self, challenge: bytes) -> bytes | None:
         """Return the next message to the broker, or None when the authentication is complete.
 
         The first challenge is empty. Raises SaslAuthenticationError for a challenge that the

@@ -85,7 +85,7 @@ class KerberosContext:
         self._host = host
         self._context: Any = None
 
-    def step(self, token: bytes) -> Progress:
+    def make_response(self, token: bytes) -> Progress:
         """Return the response to a token of the broker, which is empty at first.
 
         Raises TicketError if there is no ticket now, also if it expires between two steps, and
@@ -234,12 +234,12 @@ class Gssapi:
         self._begun = False
         self._state = _State.CONTEXT
 
-    def step(self, challenge: bytes) -> bytes | None:
+    def answer_challenge(self, challenge: bytes) -> bytes | None:
         """Return the response to a challenge, or None if the authentication is complete."""
         state, self._state = self._state, _State.FAILED
         if state is _State.CONTEXT and bool(challenge) == self._begun:
             self._begun = True
-            progress = self._context.step(bytes(challenge))
+            progress = self._context.make_response(bytes(challenge))
             self._state = _State.LAYER if progress.complete else _State.CONTEXT
             return progress.token
         if state is _State.LAYER:

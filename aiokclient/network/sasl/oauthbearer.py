@@ -19,7 +19,7 @@ class OAuthBearer:
         self._sent = False
         self._refused = False
 
-    def step(self, challenge: bytes) -> bytes | None:
+    def answer_challenge(self, challenge: bytes) -> bytes | None:
         """Return the token, the acknowledgement of an error, or None after success."""
         if not self._sent:
             self._sent = True

@@ -14,7 +14,7 @@ class Plain:
         self._credentials = login.credentials
         self._sent = False
 
-    def step(self, challenge: bytes) -> bytes | None:
+    def answer_challenge(self, challenge: bytes) -> bytes | None:
         """Return the credentials, then None. The broker's response has no content."""
         if self._sent:
             return None

@@ -75,26 +75,26 @@ class Scram:
         """The kind of thread in which the next step must be called."""
         return Thread.COMPUTING if self._state is _State.SERVER_FIRST else None
 
-    def step(self, challenge: bytes) -> bytes | None:
+    def answer_challenge(self, challenge: bytes) -> bytes | None:
         """Return the response to a challenge, or None after success."""
         state, self._state = self._state, _State.FAILED
         if state is _State.CLIENT_FIRST:
-            return self._client_first()
+            return self._make_first_message()
         if state is _State.SERVER_FIRST:
-            return self._server_first(_text(challenge))
+            return self._answer_first_message(_text(challenge))
         if state is _State.SERVER_FINAL:
-            self._server_final(_text(challenge))
+            self._check_final_message(_text(challenge))
             return None
         raise ChallengeError("The broker sent a message that SCRAM does not expect.")
 
-    def _client_first(self) -> bytes:
+    def _make_first_message(self) -> bytes:
         user = _escaped(self._credentials.user)
         extension = ",tokenauth=true" if self._credentials.token_auth else ""
         self._first = f"n={user},r={self._nonce}{extension}"
         self._state = _State.SERVER_FIRST
         return f"n,,{self._first}".encode()
 
-    def _server_first(self, text: str) -> bytes:
+    def _answer_first_message(self, text: str) -> bytes:
         match = _SERVER_FIRST.fullmatch(text)
         if match is None:
             raise _refusal(text) or ChallengeError("The broker's first SCRAM message is malformed.")
@@ -114,21 +114,21 @@ class Scram:
         final = f"c=biws,r={nonce}"
         self._messages = f"{self._first},{text},{final}".encode()
         derivation = (self._hash, salt, iterations)
-        self._keys = self._credentials.keys.get(derivation)
+        self._keys = self._credentials.keys.get_keys(derivation)
         if self._keys is None:
             self._keys = derive_keys(self._hash, self._credentials.password, salt, iterations)
-            self._credentials.keys.keep(derivation, self._keys)
+            self._credentials.keys.keep_keys(derivation, self._keys)
         self._state = _State.SERVER_FINAL
-        proof = b64encode(self._keys.proof(self._messages)).decode()
+        proof = b64encode(self._keys.compute_proof(self._messages)).decode()
         return f"{final},p={proof}".encode()
 
-    def _server_final(self, text: str) -> None:
+    def _check_final_message(self, text: str) -> None:
         match = _SERVER_FINAL.fullmatch(text)
         if match is None:
             raise _refusal(text) or ChallengeError("The broker's last SCRAM message is malformed.")
         assert self._keys is not None
         if not hmac.compare_digest(
-            _base64(match["signature"]), self._keys.signature(self._messages)
+            _base64(match["signature"]), self._keys.compute_signature(self._messages)
         ):
             raise ChallengeError(
                 "The broker's SCRAM signature is wrong: the server does not know the password."

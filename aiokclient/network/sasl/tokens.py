@@ -91,13 +91,13 @@ class TokenSource:
         None if there was no call since then.
         """
 
-    async def get(self, timeout_s: float) -> OAuthToken:
+    async def get_token(self, timeout_s: float) -> OAuthToken:
         """Return a token that has not expired. If there is none, wait for the provider.
 
         Raises TokenProviderError if the next call of the provider fails, or if there is no token
         within `timeout_s` seconds, and TokenRefusedError if the token endpoint refuses the client.
         """
-        token = self._usable_token()
+        token = self._find_usable_token()
         if token is not None:
             return token
         waiter: asyncio.Future[OAuthToken] = asyncio.get_running_loop().create_future()
@@ -118,7 +118,7 @@ class TokenSource:
     @property
     def problem(self) -> KafkaError | None:
         """The reason why there is no token, or None if there is one or none was needed yet."""
-        if self._usable_token() is not None or self._began is None:
+        if self._find_usable_token() is not None or self._began is None:
             return None
         if self._refusals and self._error is None:
             return None  # The refusal of the last token is the problem.
@@ -137,11 +137,11 @@ class TokenSource:
         if token is self._token:
             self._refusals = 0
 
-    def _usable_token(self) -> OAuthToken | None:
+    def _find_usable_token(self) -> OAuthToken | None:
         token = self._token
-        return token if token is not None and self._life_s(token) > 0 else None
+        return token if token is not None and self._compute_life_s(token) > 0 else None
 
-    def _life_s(self, token: OAuthToken) -> float:
+    def _compute_life_s(self, token: OAuthToken) -> float:
         return (token.expires_at_ms - self._clock.time_ms()) / 1000
 
     async def _keep_token(self) -> None:
@@ -155,7 +155,7 @@ class TokenSource:
                 token = await self._fetch_token()
             except KafkaError as error:
                 self._on_failed_fetch(error)
-                delay_s = self._backoff.delay(failures, self._clock.rng)
+                delay_s = self._backoff.compute_delay_s(failures, self._clock.rng)
                 failures += 1
                 await asyncio.sleep(delay_s)
             else:
@@ -163,10 +163,12 @@ class TokenSource:
                 self._on_token(token)
                 self._needed.clear()  # Connections that asked during the fetch have the token.
                 random = self._clock.rng.random()
-                await self._pause(refresh_delay_s(self._config, self._life_s(token), random))
+                await self._wait_for_refresh(
+                    refresh_delay_s(self._config, self._compute_life_s(token), random)
+                )
                 await self._wait_after_refusals()
 
-    async def _pause(self, delay_s: float) -> None:
+    async def _wait_for_refresh(self, delay_s: float) -> None:
         """Wait until the next refresh, or until a connection needs a token that has not expired.
 
         A connection needs a token before the refresh if the machine was suspended, or if its clock
@@ -180,10 +182,10 @@ class TokenSource:
 
     async def _wait_after_refusals(self) -> None:
         """Wait before the next token, if brokers have refused several in a row."""
-        if self._refusals > 1 and self._usable_token() is None:
+        if self._refusals > 1 and self._find_usable_token() is None:
             longest_s = min(self._backoff.maximum_s, LONGEST_REST_S)
             backoff = self._backoff._replace(maximum_s=longest_s)
-            await asyncio.sleep(backoff.delay(self._refusals - 2, self._clock.rng))
+            await asyncio.sleep(backoff.compute_delay_s(self._refusals - 2, self._clock.rng))
 
     async def _fetch_token(self) -> OAuthToken:
         loop = asyncio.get_running_loop()
@@ -224,7 +226,7 @@ class TokenSource:
     def _require_valid(self, token: OAuthToken | str) -> OAuthToken:
         if isinstance(token, str):
             raise TokenProviderError(f"The token provider returned a {token}, not an OAuthToken.")
-        if self._life_s(token) <= 0:
+        if self._compute_life_s(token) <= 0:
             raise TokenProviderError("The token provider returned a token that has expired.")
         return token
 
@@ -238,7 +240,7 @@ class TokenSource:
 
     def _emit(self, cause: KafkaError | None = None) -> None:
         if self._events is not None:
-            token = self._usable_token()
+            token = self._find_usable_token()
             expires_at_ms = None if token is None else token.expires_at_ms
             self._events.emit("TokenRefreshed", cause=cause, expires_at_ms=expires_at_ms)
 
@@ -248,7 +250,7 @@ class TokenSource:
         self._log.warning(
             "%s%s",
             error.message,
-            " The current token remains in use." if self._usable_token() else "",
+            " The current token remains in use." if self._find_usable_token() else "",
             extra={"event": "token_failed"},
         )
         waiters, self._waiters = self._waiters, []

@@ -322,8 +322,8 @@ class Accumulator:
         # All producers of a client share the client's metrics, so each producer adds its bytes.
         metrics, buffer, overflow = own_metrics.metrics, memory.buffer, memory.overflow
         self._gauges = [
-            metrics.gauge("producer.buffer.bytes", unit="By").include(lambda: buffer.total),
-            metrics.gauge("producer.overflow.bytes", unit="By").include(lambda: overflow.total),
+            metrics.gauge("producer.buffer.bytes", unit="By").add_source(lambda: buffer.total),
+            metrics.gauge("producer.overflow.bytes", unit="By").add_source(lambda: overflow.total),
         ]
 
     def _register_gauges(self, own_metrics: OwnMetrics, total: int) -> None:

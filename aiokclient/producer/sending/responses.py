@@ -260,7 +260,9 @@ class Responses:
         queue.requeue_batch(batch, refused=True, foreign=event is SequenceEvent.FOREIGN)
         if head:
             self._log_refused(batch, error, event)
-            delay_s = self._backoff.delay_after(error, self._scope, batch.failures, self._rng)
+            delay_s = self._backoff.compute_delay_after_s(
+                error, self._scope, batch.failures, self._rng
+            )
             self._block_queue(queue, delay_s)
             batch.count_failure(error)
         else:

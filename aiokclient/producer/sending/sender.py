@@ -174,7 +174,7 @@ class ProduceRequests:
         `now` is the time on the loop's clock at which they are sent.
         """
         if self._transactions is not None:
-            highest = self._transactions.partitions.highest_produce()
+            highest = self._transactions.partitions.find_highest_produce()
             version = version if highest is None else min(version, highest)
         # From Produce 13 on, a request has no names of topics (KIP-516). Brokers older than 2.8
         # give no ids.
@@ -340,7 +340,7 @@ class ProduceConnection:
                 version = connection.broker.version_of(ProduceRequest)
             except KafkaError as error:
                 self._set_reachable(False)
-                action = retry.failed(error, Scope.CONNECTION)
+                action = retry.count_failure(error, Scope.CONNECTION)
                 if not action.again:
                     self._sender.fail_all(error)
                     return
@@ -576,7 +576,7 @@ class Sender:
         request = self._requests.make_request(batches, self._connection.version, now)
         self.in_flight += 1
         self._sent.value += 1
-        connection.call(
+        connection.send_with_callback(
             request.message,
             partial(self._callbacks.call_now, self._on_response, request),
             timeout_s=self._timeout_s,

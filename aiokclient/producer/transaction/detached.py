@@ -150,7 +150,7 @@ async def end_detached(
 
     async def end(committed: bool) -> TransactionOutcome:
         left = max(deadline - clock.monotonic(), 0.0)
-        await requests.send_end(current, identity, commit=committed, timeout=left)
+        await requests.send_end_txn(current, identity, commit=committed, timeout=left)
         return _outcome(committed)
 
     try:

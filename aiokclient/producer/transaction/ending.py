@@ -274,7 +274,7 @@ class DirectCommit:
             self._commit = None
             self._ends.continue_commit(commit)
 
-    def stop(self) -> None:
+    def stop_timer(self) -> None:
         """Stop the timer, because the producer is being closed.
 
         If EndTxn is in flight, it fails when the connection to the coordinator is closed.
@@ -408,7 +408,7 @@ class TransactionEnds:
             commit.set_end_deadline(self._time() + self._default_s)
         try:
             if earlier is None:
-                for offsets, reads in self._offsets.offsets_of(commit.reads):
+                for offsets, reads in self._offsets.collect_offsets(commit.reads):
                     await self._offsets.send_offsets(
                         offsets, reads, self.seconds_until(commit.deadline)
                     )
@@ -419,7 +419,7 @@ class TransactionEnds:
                 self.raise_failure(current)
             if current.is_written:
                 left_s = self.seconds_until(commit.deadline)
-                following = await self.requests.send_end(
+                following = await self.requests.send_end_txn(
                     current, following, commit=True, timeout=left_s, earlier=earlier
                 )
                 commit.operation.require_running()
@@ -474,7 +474,7 @@ class TransactionEnds:
             waited_s = self._time() - commit.began
             text = f"The records and offsets were not all acknowledged within {waited_s:.1f} s."
             cause = self._accumulator.find_last_answer() or self._manager.partitions.last_error
-            late = abortable(text, cause or self._offsets.last_refusal())
+            late = abortable(text, cause or self._offsets.find_last_refusal())
             self.status.handle_request_error(late, Scope.TRANSACTION, commit.current)
 
     async def _await_offset_calls(self) -> None:
@@ -561,7 +561,7 @@ class TransactionEnds:
 
     async def _abort(self, operation: Operation, accept_commit: bool) -> None:
         current, began = self.status.current, self._time()
-        await self._manager.batches.drain()
+        await self._manager.batches.drain_batches()
         await self._await_offset_calls()
         # Offsets that arrive after EndTxn could become part of the next transaction.
         await self._offsets.wait_for_responses(current)
@@ -658,7 +658,7 @@ class TransactionEnds:
         assert self._operation is not None
         return self._operation
 
-    def cancel(self, error: KafkaError) -> None:
+    def cancel_operation(self, error: KafkaError) -> None:
         """Stop the commit or abort in progress, if there is one. Its caller gets `error`."""
         if self._operation is not None and not self._operation.over:
             self._operation.cancel(error)
@@ -700,9 +700,9 @@ class TransactionEnds:
         """Store that the producer has another epoch than in its last transaction."""
         self._is_epoch_used_up = False
 
-    def stop(self) -> None:
+    def stop_timer(self) -> None:
         """Stop the timer of a commit, because the producer is being closed."""
-        self._direct.stop()
+        self._direct.stop_timer()
 
     @property
     def close_timeout_s(self) -> float:

@@ -176,7 +176,9 @@ class TransactionManager:
         status.handle_event(_E.RESTART)
         self.is_begin_refused = False
         text = "The producer was restarted before the transaction was aborted."
-        self.ends.cancel(TransactionFailedError(text) if was_aborting else abortable(RESTARTED))
+        self.ends.cancel_operation(
+            TransactionFailedError(text) if was_aborting else abortable(RESTARTED)
+        )
         self.batches.drop_all()
         self._engine.failures.take_failures()
         try:
@@ -280,7 +282,7 @@ class TransactionManager:
         if self.status.state not in OPEN:
             return
         error = TransactionFailedError(ELSEWHERE)
-        self.ends.cancel(error)
+        self.ends.cancel_operation(error)
         self.status.handle_error(error, Scope.TRANSACTION)
 
     async def _wait_for_start(self) -> None:
@@ -336,7 +338,7 @@ class TransactionManager:
 
     # -- closing
 
-    async def close(self, timeout: float) -> None:
+    async def abort_at_close(self, timeout: float) -> None:
         """Abort the open transaction, unless it is detached, because the producer is being closed.
 
         If the client has failed, send nothing: the coordinator aborts the transaction at its
@@ -356,7 +358,7 @@ class TransactionManager:
 
     def stop(self) -> None:
         """Handle no more errors, and close the connection to the coordinator."""
-        if self.status.close():
+        if self.status.mark_closed():
             self.meters.count_end(self.status.current.outcome)
-        self.ends.stop()
-        self.requests.release()
+        self.ends.stop_timer()
+        self.requests.close_connection()

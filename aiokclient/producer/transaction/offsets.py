@@ -108,7 +108,7 @@ class TransactionOffsets:
         self._open_responses: set[asyncio.Future[Any]] = set()
         """The responses that have not arrived yet, also those for which no call waits any more."""
 
-    def last_refusal(self) -> KafkaError | None:
+    def find_last_refusal(self) -> KafkaError | None:
         """Return why the offsets in progress were not accepted so far, if that is known."""
         group_id = self._sending_for
         if group_id is None:
@@ -119,7 +119,9 @@ class TransactionOffsets:
         """Forget the groups of the previous transaction."""
         self._groups.clear()
 
-    def offsets_of(self, all_reads: Sequence[ConsumerReads]) -> list[tuple[Offsets, ConsumerReads]]:
+    def collect_offsets(
+        self, all_reads: Sequence[ConsumerReads]
+    ) -> list[tuple[Offsets, ConsumerReads]]:
         """Return the offsets that were fixed. Raise an error for a consumer of another cluster."""
         for reads in all_reads:
             self._require_cluster(reads.cluster_id)
@@ -228,14 +230,14 @@ class TransactionOffsets:
         retry: Retry,
         last: LastAnswer,
     ) -> Errors:
-        errors = await self._request(transaction, offsets, member, retry.remaining_s, last)
+        errors = await self._send_request(transaction, offsets, member, retry.remaining_s, last)
         is_old = any(error.code == UnsupportedVersionError.code for error in errors.values())
         if is_old and await self._requests.was_downgraded(transaction, member.group_id):
             await self._add_group(transaction, member.group_id, retry.remaining_s)
-            errors = await self._request(transaction, offsets, member, retry.remaining_s, last)
+            errors = await self._send_request(transaction, offsets, member, retry.remaining_s, last)
         return errors
 
-    async def _request(
+    async def _send_request(
         self,
         transaction: CurrentTransaction,
         offsets: Offsets,
@@ -243,7 +245,7 @@ class TransactionOffsets:
         timeout: float,
         last: LastAnswer,
     ) -> Errors:
-        request = self._request_for(transaction.identity, offsets, member)
+        request = self._make_request(transaction.identity, offsets, member)
         unnamed = any(topic.topic_id == NO_ID for topic in request.topics)
 
         def highest() -> int | None:
@@ -269,9 +271,9 @@ class TransactionOffsets:
             failed=on_failure,
             unanswered=self._open_responses,
         )
-        return self._errors(offsets, request, response)
+        return self._collect_errors(offsets, request, response)
 
-    def _request_for(
+    def _make_request(
         self, identity: ProducerIdentity, offsets: Offsets, member: GroupMetadata
     ) -> TxnOffsetCommitRequest:
         metadata = self._cluster.metadata
@@ -302,7 +304,7 @@ class TransactionOffsets:
             topics=list(topics.values()),
         )
 
-    def _errors(
+    def _collect_errors(
         self, offsets: Offsets, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
     ) -> Errors:
         names = {topic.topic_id: topic.name for topic in request.topics}

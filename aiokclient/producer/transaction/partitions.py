@@ -113,7 +113,7 @@ class TransactionPartitions:
         status.current.mark_written()
         return True
 
-    def highest_produce(self) -> int | None:
+    def find_highest_produce(self) -> int | None:
         """Return the highest version of Produce that the open transaction permits.
 
         None means that it permits any version.
@@ -139,9 +139,11 @@ class TransactionPartitions:
         missing, self._missing_queues = self._missing_queues, {}
         if missing and self._status.may_send:
             name = "adding partitions to the transaction"
-            self._engine.supervisor.spawn(self._add, self._status.current, missing, name=name)
+            self._engine.supervisor.spawn(
+                self._add_partitions, self._status.current, missing, name=name
+            )
 
-    async def _add(
+    async def _add_partitions(
         self, transaction: CurrentTransaction, queues: dict[TopicPartition, PartitionQueue]
     ) -> None:
         """Add partitions. This has no deadline, because the waiting batches have their own."""
@@ -195,7 +197,7 @@ class TransactionPartitions:
             response = await self._requests.add_partitions(
                 left, transaction.identity, math.inf, lambda response: None
             )
-            answers = self._errors(response)
+            answers = self._collect_errors(response)
             # With this code, a partition was not added because another one was refused.
             skipped = [tp for tp in answers if answers[tp].code == OperationNotAttemptedError.code]
             refused = {tp: error for tp, error in answers.items() if tp not in skipped}
@@ -206,7 +208,7 @@ class TransactionPartitions:
             left = skipped
         return errors
 
-    def _errors(self, response: AddPartitionsToTxnResponse) -> Errors:
+    def _collect_errors(self, response: AddPartitionsToTxnResponse) -> Errors:
         errors: Errors = {}
         for topic in response.results_by_topic_v3_and_below:
             for part in topic.results_by_partition:
@@ -250,7 +252,7 @@ class TransactionBatches:
             dropped.__cause__ = self._status.current.error
             self._drop_batches(dropped, in_flight=False)
 
-    async def drain(self) -> None:
+    async def drain_batches(self) -> None:
         """Drop the batches that were not sent, and wait for the outcome of the others."""
         while (batch := self._drop_batches(_dropped("the transaction was aborted"))) is not None:
             try:

@@ -205,7 +205,7 @@ class TransactionRequests:
             return self._cluster.find_last_error()
         return self._cluster.calls.find_cause(self._target)
 
-    def release(self) -> None:
+    def close_connection(self) -> None:
         """Close the connection to the coordinator."""
         self._latest = None
         self._cluster.release_owner(self)
@@ -239,7 +239,7 @@ class TransactionRequests:
         with contextlib.suppress(KafkaError):
             if connection is None:
                 # This opens a connection, and the levels are read when a connection is opened.
-                await self._send(request, Scope.TRANSACTION, self._request_s)
+                await self._send_request(request, Scope.TRANSACTION, self._request_s)
                 return
             # ApiVersions is the only request whose response has the levels of features (KIP-584).
             response = await connection.send(request, timeout_s=self._request_s)
@@ -250,7 +250,7 @@ class TransactionRequests:
 
     async def read_level(self, timeout: float) -> None:
         """Connect to the coordinator, which announces the level, within `timeout` seconds."""
-        await self._send(identifying_request(), Scope.TRANSACTION, timeout)
+        await self._send_request(identifying_request(), Scope.TRANSACTION, timeout)
 
     def forget_coordinator(self) -> None:
         """Look up the coordinator again before the next request."""
@@ -294,7 +294,7 @@ class TransactionRequests:
             if patience is not None:
                 patience.handle_error(error)
 
-        answer = await self._send(
+        answer = await self._send_request(
             request, Scope.INIT_PRODUCER_ID, timeout, before_retry=before_retry
         )
         self.level_read_at = self._cluster.clock.monotonic()
@@ -308,7 +308,7 @@ class TransactionRequests:
         # KIP-360, in Kafka 2.5.
         return connection.broker.version_of(InitProducerIdRequest) >= BUMPS_FROM
 
-    async def send_end(
+    async def send_end_txn(
         self,
         transaction: CurrentTransaction,
         identity: ProducerIdentity,
@@ -324,7 +324,7 @@ class TransactionRequests:
         Afterwards, `transaction.is_undecided` says whether a commit may have been applied although
         this raises an error. `earlier` is the error of `attempt_commit`, the first attempt.
         """
-        request = self._end_request(identity, commit=commit)
+        request = self._make_end_txn(identity, commit=commit)
 
         def highest() -> int | None:
             # This is called immediately before the request is written.
@@ -346,7 +346,7 @@ class TransactionRequests:
                 patience.handle_error(error)
 
         try:
-            answer = await self._send(
+            answer = await self._send_request(
                 request,
                 Scope.TRANSACTION,
                 timeout,
@@ -373,12 +373,12 @@ class TransactionRequests:
 
         Return False if the coordinator is not connected; then nothing was sent. Otherwise,
         `done(identity, None)` is called with the producer id and epoch of the next transaction, or
-        `done(None, error)`. After an error, `send_end` continues with further attempts. `done` must
-        not raise. The response does not change `transaction`, which stays undecided: the caller
-        decides whether the response still counts.
+        `done(None, error)`. After an error, `send_end_txn` continues with further attempts. `done`
+        must not raise. The response does not change `transaction`, which stays undecided: the
+        caller decides whether the response still counts.
         """
         identity = transaction.identity
-        request = self._end_request(identity, commit=True)
+        request = self._make_end_txn(identity, commit=True)
         self._latest = connection = self._find_connection()
         if connection is None:
             return False
@@ -397,7 +397,7 @@ class TransactionRequests:
         )
         return True
 
-    def _end_request(self, identity: ProducerIdentity, *, commit: bool) -> EndTxnRequest:
+    def _make_end_txn(self, identity: ProducerIdentity, *, commit: bool) -> EndTxnRequest:
         return EndTxnRequest(
             transactional_id=self._id,
             producer_id=identity.producer_id,
@@ -415,14 +415,14 @@ class TransactionRequests:
                 _require_repeatable(error, patience)
             await asyncio.sleep(RETRY_ABORT_S)
 
-    async def _end_finally(
+    async def _end_despite_errors(
         self, transaction: CurrentTransaction, *, commit: bool
     ) -> ProducerIdentity:
         """End a transaction. Repeat the request after an error that only an abort could correct."""
         patience, identity = self.new_patience(), transaction.identity
         while True:
             try:
-                return await self.send_end(
+                return await self.send_end_txn(
                     transaction, identity, commit=commit, timeout=math.inf, patience=patience
                 )
             except KafkaError as error:
@@ -432,7 +432,7 @@ class TransactionRequests:
     async def send_abort(self, transaction: CurrentTransaction) -> ProducerIdentity:
         """Send the abort until the coordinator accepts or refuses it."""
         try:
-            return await self._end_finally(transaction, commit=False)
+            return await self._end_despite_errors(transaction, commit=False)
         except KafkaError as error:
             # No transaction is open, so the abort has succeeded, unless the coordinator is known to
             # have a part of the transaction, or a commit was sent.
@@ -453,7 +453,7 @@ class TransactionRequests:
         except KafkaError as error:
             if classify(error, Scope.TRANSACTION) is not Decision.RECOVER:
                 raise
-        following = await self._end_finally(transaction, commit=True)
+        following = await self._end_despite_errors(transaction, commit=True)
         return TransactionOutcome.COMMITTED, following
 
     async def lower_level(
@@ -496,7 +496,7 @@ class TransactionRequests:
                 for name, numbers in topics.items()
             ],
         )
-        return await self._send(
+        return await self._send_request(
             request,
             Scope.TRANSACTION,
             timeout,
@@ -522,7 +522,7 @@ class TransactionRequests:
             producer_epoch=identity.epoch,
             group_id=group_id,
         )
-        await self._send(request, Scope.TRANSACTION, timeout, before_retry=before_retry)
+        await self._send_request(request, Scope.TRANSACTION, timeout, before_retry=before_retry)
 
     async def store_lower_level(
         self, refused: CurrentTransaction, identity: ProducerIdentity, timeout: float
@@ -559,9 +559,9 @@ class TransactionRequests:
         else:
             await self.add_group(part, transaction, identity, timeout)
         left = max(deadline - self._cluster.clock.monotonic(), 0.0)
-        await self.send_end(transaction, identity, commit=False, timeout=left)
+        await self.send_end_txn(transaction, identity, commit=False, timeout=left)
 
-    async def _send(
+    async def _send_request(
         self,
         request: Request[R],
         scope: Scope,

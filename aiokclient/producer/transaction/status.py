@@ -233,7 +233,7 @@ class TransactionStatus:
         self.manager: TransactionManager | None = None
         """The owner, which reacts to each change of the state."""
 
-    def close(self) -> bool:
+    def mark_closed(self) -> bool:
         """Ignore errors from now on, because the producer is being closed.
 
         Return whether a transaction that is not detached is left open.

@@ -30,7 +30,7 @@ async def test_broker_refuses_a_connection_that_is_meant_for_another_cluster(kaf
     identity.cluster_id = "another-cluster-------"  # From now on, another id is expected.
 
     async def use() -> None:
-        await client.cluster.brokers.find_pool(1).get(Purpose.CONTROL)
+        await client.cluster.brokers.find_pool(1).get_connection(Purpose.CONTROL)
         with pytest.raises(DisconnectedError, match="is not broker 1 of this cluster"):
             await client.cluster.connect(1, Purpose.PRODUCE)
         response = await client.request(messages.MetadataRequest(topics=[]), to=AnyBroker())

@@ -78,7 +78,7 @@ async def test_a_retriable_error_is_retried(broker: ScriptedBroker, open_client:
     client = await open_client()
     await client.request(ListGroupsRequest(), AnyBroker())
     assert broker.count(LIST) == 4
-    counts = client.metrics.snapshot()
+    counts = client.metrics.take_snapshot()
     assert sum(count for name, count in counts.items() if "retries" in name) == 3  # type: ignore[misc]
     assert counts["client.connections"] == 1
 

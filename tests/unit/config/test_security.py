@@ -278,7 +278,7 @@ def test_a_secret_is_shown_nowhere() -> None:
     assert secret == Secret(SECRET)
     assert secret != Secret("other")
     assert secret != SECRET
-    assert secret.scrub(f"no {SECRET}!") == "no ***!"
+    assert secret.scrub_text(f"no {SECRET}!") == "no ***!"
 
 
 def test_secrets_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def line_of(pem: str) -> str:
 def test_no_copy_or_pickle_of_the_options_shows_the_key() -> None:
     certificate, key = locked_key()
     tls = Tls(certdata=certificate, keydata=key, password=PASSWORD)
-    for made in (tls, copy.copy(tls), copy.deepcopy(tls), tls.limited(TlsLimits())):
+    for made in (tls, copy.copy(tls), copy.deepcopy(tls), tls.with_limits(TlsLimits())):
         assert made.keydata == tls.keydata
         assert line_of(key) not in f"{made!r} {made}"
         assert PASSWORD not in f"{made!r} {made}"

@@ -40,7 +40,7 @@ def test_a_stall_is_told_once_for_all_groups_of_a_loop(caplog: pytest.LogCapture
     assert len(texts) == 2
     assert all("the event loop stood still for " in text for text in texts)
     assert all(text.startswith("client aiokclient, group g") for text in texts)
-    (held,) = [v for k, v in metrics.snapshot().items() if "blocked" in k]
+    (held,) = [v for k, v in metrics.take_snapshot().items() if "blocked" in k]
     assert held["count"] == 40
 
 

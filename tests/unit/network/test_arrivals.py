@@ -51,7 +51,7 @@ class Outcomes:
 def ask(connection: BrokerConnection, count: int) -> Outcomes:
     outcomes = Outcomes(count)
     for _ in range(count):
-        connection.call(ListGroupsRequest(), outcomes, timeout_s=30)
+        connection.send_with_callback(ListGroupsRequest(), outcomes, timeout_s=30)
     return outcomes
 
 

@@ -43,7 +43,7 @@ class Null:
     def __init__(self, login: Login) -> None:
         self._messages = [login.credentials.message, b"again"]
 
-    def step(self, challenge: bytes) -> bytes | None:
+    def answer_challenge(self, challenge: bytes) -> bytes | None:
         return self._messages.pop(0) if challenge in (b"", b"more") else None
 
 
@@ -197,7 +197,7 @@ async def test_an_authentication_without_an_end_is_abandoned(
 
         def __init__(self, credentials: object) -> None: ...
 
-        def step(self, challenge: bytes) -> bytes:
+        def answer_challenge(self, challenge: bytes) -> bytes:
             return SECRET
 
     monkeypatch.setitem(MECHANISMS, "NULL", Endless)

@@ -48,7 +48,7 @@ async def test_a_callback_runs_while_its_response_is_read(connect: Connect) -> N
     connection, transport = connect()
     outcomes = Outcomes()
     for _ in range(3):
-        connection.call(ListGroupsRequest(), outcomes, timeout_s=30)
+        connection.send_with_callback(ListGroupsRequest(), outcomes, timeout_s=30)
     transport.feed(b"".join(map(answer, range(3))))
     assert [response.error_code for response, _ in outcomes.found] == [0, 1, 2]
     connection.close()
@@ -60,9 +60,9 @@ async def test_a_callback_may_send_the_next_request(connect: Connect) -> None:
 
     def answered(response: Any, error: KafkaError | None) -> None:
         seen.append(response.error_code)
-        connection.call(ListGroupsRequest(), answered, timeout_s=30)
+        connection.send_with_callback(ListGroupsRequest(), answered, timeout_s=30)
 
-    connection.call(ListGroupsRequest(), answered, timeout_s=30)
+    connection.send_with_callback(ListGroupsRequest(), answered, timeout_s=30)
     for number in range(5):
         transport.feed(answer(number))
     assert seen == [0, 1, 2, 3, 4]
@@ -72,9 +72,9 @@ async def test_a_callback_may_send_the_next_request(connect: Connect) -> None:
 async def test_a_failure_is_reported_in_a_later_iteration(connect: Connect) -> None:
     connection, _ = connect()
     outcomes = Outcomes()
-    connection.call(ListGroupsRequest(), outcomes, timeout_s=30)
+    connection.send_with_callback(ListGroupsRequest(), outcomes, timeout_s=30)
     connection.close()
-    connection.call(ListGroupsRequest(), outcomes, timeout_s=30)
+    connection.send_with_callback(ListGroupsRequest(), outcomes, timeout_s=30)
     assert not outcomes.found
     await asyncio.sleep(0)
     assert [type(error) for _, error in outcomes.found] == [DisconnectedError] * 2
@@ -85,7 +85,7 @@ async def test_a_deadline_is_reported_once(connect: Connect) -> None:
     ended = asyncio.get_running_loop().create_future()
     connection.on_close(lambda *_: ended.set_result(None))
     outcomes = Outcomes()
-    connection.call(ListGroupsRequest(), outcomes, timeout_s=0.01)
+    connection.send_with_callback(ListGroupsRequest(), outcomes, timeout_s=0.01)
     await ended
     await asyncio.sleep(0)
     assert len(outcomes.found) == 1
@@ -96,7 +96,7 @@ async def test_call_reports_a_version_that_the_broker_lacks(connect: Connect) ->
     connection, _ = connect()
     connection.end_setup({}, 1 << 20)
     outcomes = Outcomes()
-    connection.call(ListGroupsRequest(), outcomes, timeout_s=30)
+    connection.send_with_callback(ListGroupsRequest(), outcomes, timeout_s=30)
     await asyncio.sleep(0)
     assert isinstance(outcomes.error, UnsupportedVersionError)
     assert outcomes.error.broker == 1
@@ -106,7 +106,9 @@ async def test_call_reports_a_version_that_the_broker_lacks(connect: Connect) ->
 async def test_a_request_without_a_response_completes_soon(connect: Connect) -> None:
     connection, _ = connect()
     outcomes = Outcomes()
-    connection.call(ListGroupsRequest(), outcomes, timeout_s=30, expect_response=False)
+    connection.send_with_callback(
+        ListGroupsRequest(), outcomes, timeout_s=30, expect_response=False
+    )
     assert not outcomes.found
     await asyncio.sleep(0)
     assert outcomes.found == [(None, None)]
@@ -116,7 +118,9 @@ async def test_a_request_without_a_response_completes_soon(connect: Connect) -> 
 async def test_a_draining_connection_is_closed_before_the_last_answer(connect: Connect) -> None:
     connection, transport = connect()
     closed: list[bool] = []
-    connection.call(ListGroupsRequest(), lambda *_: closed.append(connection.closed), timeout_s=30)
+    connection.send_with_callback(
+        ListGroupsRequest(), lambda *_: closed.append(connection.closed), timeout_s=30
+    )
     connection.close_when_idle()
     transport.feed(answer(0))
     assert closed == [True]
@@ -134,6 +138,6 @@ async def test_large_segments_are_not_copied(connect: Connect, size: int) -> Non
         len(part) for part in data
     )
     request = ProduceRequest(topic_data=[topic])
-    connection.call(request, Outcomes(), timeout_s=30, version=9)
+    connection.send_with_callback(request, Outcomes(), timeout_s=30, version=9)
     assert len(written) == (1 if size < JOINED - 100 else 3)
     connection.close()

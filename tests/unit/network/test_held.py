@@ -16,7 +16,7 @@ def request(since: float = 0.0, timeout_s: float = 30.0) -> PendingRequest:
 def test_first_request_is_written_at_once_when_nothing_holds_it() -> None:
     held = HeldRequests()
     asked = request()
-    assert held.add(asked, 0.0) == 30.0
+    assert held.hold_request(asked, 0.0) == 30.0
     assert held.take_next(0.0) is asked
     assert held.take_next(0.0) is None
 
@@ -25,14 +25,14 @@ def test_request_waits_for_the_end_of_the_throttle_time() -> None:
     held = HeldRequests()
     held.hold_until(10.0)
     held.hold_until(5.0)
-    assert held.wake_times(0.0) == []
+    assert held.list_wake_times(0.0) == []
     asked, short = request(), request(timeout_s=3.0)
-    assert held.add(asked, 0.0) == 10.0
-    assert held.add(short, 0.0) == 3.0
-    assert held.wake_times(0.0) == [30.0, 3.0, 10.0]
-    assert held.wake_times(10.0) == [30.0, 3.0]
+    assert held.hold_request(asked, 0.0) == 10.0
+    assert held.hold_request(short, 0.0) == 3.0
+    assert held.list_wake_times(0.0) == [30.0, 3.0, 10.0]
+    assert held.list_wake_times(10.0) == [30.0, 3.0]
     assert held.take_next(9.9) is None
-    assert held.add(request(timeout_s=40.0), 10.0) == 40.0
+    assert held.hold_request(request(timeout_s=40.0), 10.0) == 40.0
     assert held.take_next(10.0) is asked
 
 
@@ -40,8 +40,8 @@ def test_requests_that_are_over_are_left_out() -> None:
     held = HeldRequests()
     over, asked = request(), request()
     over.over = True  # type: ignore[misc]
-    held.add(over, 0.0)
-    held.add(asked, 0.0)
+    held.hold_request(over, 0.0)
+    held.hold_request(asked, 0.0)
     assert held.take_next(0.0) is asked
 
 
@@ -49,28 +49,28 @@ def test_nothing_is_written_until_each_reason_to_pause_has_ended() -> None:
     held = HeldRequests()
     assert not held.paused
     assert not held.suspended
-    held.pause(0.0)
-    held.suspend(True)
-    held.resume()
+    held.pause_writing(0.0)
+    held.set_suspended(True)
+    held.resume_writing()
     assert held.paused
-    held.suspend(False)
+    held.set_suspended(False)
     assert not held.paused
-    held.suspend(True)
-    held.pause(0.0)
-    held.suspend(False)
+    held.set_suspended(True)
+    held.pause_writing(0.0)
+    held.set_suspended(False)
     assert held.paused
-    held.resume()
+    held.resume_writing()
     assert not held.paused
-    held.add(request(), 0.0)
-    held.pause(0.0)
+    held.hold_request(request(), 0.0)
+    held.pause_writing(0.0)
     assert held.take_next(0.0) is None
 
 
 def test_requests_expire_at_their_deadlines() -> None:
     held = HeldRequests()
     early, late = request(timeout_s=1.0), request(timeout_s=2.0)
-    held.add(early, 0.0)
-    held.add(late, 0.0)
+    held.hold_request(early, 0.0)
+    held.hold_request(late, 0.0)
     assert held.take_expired(0.9) == []
     assert held.take_expired(1.0) == [early]
     assert list(held.requests) == [late]
@@ -79,13 +79,13 @@ def test_requests_expire_at_their_deadlines() -> None:
 def test_request_is_stuck_when_only_a_full_transport_has_held_it() -> None:
     held = HeldRequests()
     assert not held.is_stuck(request(since=5.0))
-    held.pause(5.0)
+    held.pause_writing(5.0)
     assert held.is_stuck(request(since=5.0))
     assert not held.is_stuck(request(since=4.9))
     held.hold_until(6.0)
     assert not held.is_stuck(request(since=5.5))
     assert held.is_stuck(request(since=6.0))
-    held.resume()
+    held.resume_writing()
     assert not held.is_stuck(request(since=7.0))
 
 

@@ -106,7 +106,7 @@ class SlowSasl(Sasl):
         self.gate = asyncio.Event()
         self.outcomes: list[KafkaError | None] = []
 
-    async def login(self, host: str, timeout_s: float) -> Login:
+    async def prepare_login(self, host: str, timeout_s: float) -> Login:
         await self.gate.wait()
         return Login(PLAIN)
 

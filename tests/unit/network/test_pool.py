@@ -56,7 +56,7 @@ async def make_pool(settings: Settings) -> AsyncIterator[MakePool]:
 async def test_concurrent_callers_share_one_connection_attempt(make_pool: MakePool) -> None:
     async with ScriptedBroker() as broker:
         pool = make_pool(broker.port)
-        asked = [pool.get(Purpose.CONTROL) for _ in range(10)]
+        asked = [pool.get_connection(Purpose.CONTROL) for _ in range(10)]
         connections = await asyncio.gather(*asked)
         assert len(set(map(id, connections))) == 1
         assert broker.opened == 1
@@ -73,7 +73,7 @@ async def test_each_purpose_and_owner_has_its_own_connection(make_pool: MakePool
             (Purpose.FETCH, one),
             (Purpose.FETCH, other),
         ]
-        connections = [await pool.get(*slot) for slot in slots]
+        connections = [await pool.get_connection(*slot) for slot in slots]
         assert broker.opened == 4
         pool.release_owner(one)
         assert [connection.closed for connection in connections] == [False, False, True, False]
@@ -84,8 +84,8 @@ async def test_each_purpose_and_owner_has_its_own_connection(make_pool: MakePool
 async def test_a_cancelled_waiter_does_not_end_the_attempt(make_pool: MakePool) -> None:
     async with ScriptedBroker() as broker:
         pool = make_pool(broker.port)
-        impatient = asyncio.create_task(pool.get(Purpose.CONTROL))
-        patient = asyncio.create_task(pool.get(Purpose.CONTROL))
+        impatient = asyncio.create_task(pool.get_connection(Purpose.CONTROL))
+        patient = asyncio.create_task(pool.get_connection(Purpose.CONTROL))
         await asyncio.sleep(0)
         impatient.cancel()
         assert not (await patient).closed
@@ -98,10 +98,10 @@ async def test_an_attempt_without_waiters_still_completes(
 ) -> None:
     async with ScriptedBroker() as broker:
         pool = make_pool(broker.port)
-        impatient = asyncio.create_task(pool.get(Purpose.CONTROL))
+        impatient = asyncio.create_task(pool.get_connection(Purpose.CONTROL))
         await asyncio.sleep(0)
         impatient.cancel()
-        assert not (await pool.get(Purpose.CONTROL)).closed
+        assert not (await pool.get_connection(Purpose.CONTROL)).closed
         assert broker.opened == 1
 
 
@@ -110,14 +110,14 @@ async def test_failures_back_off_until_a_success(make_pool: MakePool, unused_tcp
     for attempt in range(5):
         began = max(pool.not_before, asyncio.get_running_loop().time())
         with pytest.raises(DisconnectedError):
-            await pool.get(Purpose.CONTROL)
+            await pool.get_connection(Purpose.CONTROL)
         early_s = 0.001  # uvloop rounds to whole milliseconds.
         assert pool.not_before >= began + 0.001 * 2**attempt - early_s
         assert not pool.reachable
     broker = ScriptedBroker()
     broker.port = unused_tcp_port
     async with broker:
-        await pool.get(Purpose.CONTROL)
+        await pool.get_connection(Purpose.CONTROL)
         assert pool.reachable
         assert pool.not_before == 0.0
 
@@ -127,26 +127,26 @@ async def test_the_error_of_an_attempt_does_not_keep_its_connection_alive(
 ) -> None:
     pool = make_pool(unused_tcp_port)
     with pytest.raises(DisconnectedError):
-        await pool.get(Purpose.CONTROL)
+        await pool.get_connection(Purpose.CONTROL)
     assert pool.last_error is not None
     frames = [
         frame.f_code.co_name
         for error in chain(pool.last_error)
         for frame, _ in traceback.walk_tb(error.__traceback__)
     ]
-    assert "get" in frames  # `get` raised the error after the attempt.
+    assert "get_connection" in frames  # It raised the error after the attempt.
     assert not {"open_connection", "connect", "create_connection"} & set(frames)
 
 
 async def test_a_broker_is_unreachable_between_two_connections(make_pool: MakePool) -> None:
     async with ScriptedBroker() as broker:
         pool = make_pool(broker.port)
-        first = await pool.get(Purpose.CONTROL)
+        first = await pool.get_connection(Purpose.CONTROL)
         broker.cut()
         await first.wait_closed()
         assert not pool.reachable
         assert pool.find_connection(Purpose.CONTROL) is None
-        second = await pool.get(Purpose.CONTROL)
+        second = await pool.get_connection(Purpose.CONTROL)
         assert second is not first
         assert pool.reachable
 
@@ -161,7 +161,7 @@ async def test_the_reason_of_a_lost_connection_is_reported(
 ) -> None:
     caplog.set_level(logging.INFO)
     async with ScriptedBroker() as broker:
-        connection = await make_pool(broker.port).get(Purpose.CONTROL)
+        connection = await make_pool(broker.port).get_connection(Purpose.CONTROL)
         broker.handlers[ApiKey.METADATA] = lambda *_: answer
         with pytest.raises(KafkaError):
             await connection.send(MetadataRequest(topics=[]), timeout_s=5)
@@ -176,15 +176,15 @@ async def test_an_old_broker_is_reached_after_it_hung_up(make_pool: MakePool) ->
         pool = make_pool(broker.port)
         for _ in range(2):
             with pytest.raises(DisconnectedError):
-                await pool.get(Purpose.CONTROL)
-        await pool.get(Purpose.CONTROL)
+                await pool.get_connection(Purpose.CONTROL)
+        await pool.get_connection(Purpose.CONTROL)
 
 
 async def test_all_waiters_get_the_failure(make_pool: MakePool) -> None:
     async with ScriptedBroker() as broker:
         broker.handlers[ApiKey.API_VERSIONS] = lambda *_: b"HTTP/1.1 400 Bad Request"
         pool = make_pool(broker.port)
-        asked = [pool.get(Purpose.CONTROL) for _ in range(3)]
+        asked = [pool.get_connection(Purpose.CONTROL) for _ in range(3)]
         outcomes = await asyncio.gather(*asked, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [ConnectionSetupError] * 3
 
@@ -193,20 +193,20 @@ async def test_a_pool_can_be_closed_while_it_connects(make_pool: MakePool) -> No
     async with ScriptedBroker() as broker:
         broker.handlers[ApiKey.API_VERSIONS] = lambda *_: None
         pool = make_pool(broker.port)
-        asked = asyncio.create_task(pool.get(Purpose.CONTROL))
+        asked = asyncio.create_task(pool.get_connection(Purpose.CONTROL))
         await broker.until(lambda: bool(broker.seen))
         pool.close()
         with pytest.raises(ClosedError):
             await asked
         with pytest.raises(ClosedError):
-            await pool.get(Purpose.CONTROL)
+            await pool.get_connection(Purpose.CONTROL)
         broker.cut()
 
 
 async def test_a_retired_pool_lets_requests_end(make_pool: MakePool) -> None:
     async with ScriptedBroker() as broker:
         pool = make_pool(broker.port)
-        connection = await pool.get(Purpose.CONTROL)
+        connection = await pool.get_connection(Purpose.CONTROL)
         pool.close_gracefully()
         await connection.wait_closed()
         assert pool.reachable

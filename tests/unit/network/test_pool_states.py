@@ -159,7 +159,7 @@ def test_connection_that_is_ready_is_a_success_and_its_loss_a_failure(settings: 
     async def main() -> None:
         world = World(settings, node_id=-1)
         pool = world.pool
-        connection = await pool.get(Purpose.CONTROL)
+        connection = await pool.get_connection(Purpose.CONTROL)
         assert pool.request_connection(Purpose.CONTROL).result() is connection
         assert world.reports == [("success", pool)]
         assert connection.broker.session_lifetime_ms == 0
@@ -196,11 +196,11 @@ def test_backoff_begins_again_after_a_connection(settings: Settings) -> None:
         world.line.error = ConnectionRefusedError(111, "refused")
         for backoff_s in (0.5, 1.0):
             with pytest.raises(DisconnectedError):
-                await world.pool.get(Purpose.CONTROL)
+                await world.pool.get_connection(Purpose.CONTROL)
             assert world.pool.not_before == asyncio.get_running_loop().time() + backoff_s
         assert world.pool.refused
         world.line.error = None
-        await world.pool.get(Purpose.CONTROL)
+        await world.pool.get_connection(Purpose.CONTROL)
         assert not world.pool.refused
         assert world.pool._not_connected == 0
         assert world.pool.not_before == 0.0
@@ -223,7 +223,7 @@ def test_loss_is_logged_once_for_a_broker_and_not_for_a_bootstrap_server(
         world.line.error = ConnectionRefusedError(111, "refused")
         for _ in range(2):
             with pytest.raises(DisconnectedError):
-                await world.pool.get(Purpose.CONTROL)
+                await world.pool.get_connection(Purpose.CONTROL)
         assert len(caplog.records) == (1 if node_id >= 0 else 0)
         await world.end()
 
@@ -237,7 +237,7 @@ def test_server_that_closes_early_is_asked_in_an_older_version(settings: Setting
         asked = []
         for _ in range(4):
             with pytest.raises(ClosedEarlyError):
-                await world.pool.get(Purpose.CONTROL)
+                await world.pool.get_connection(Purpose.CONTROL)
             asked.append(world.broker.seen[-1].header.request_api_version)
         assert asked == [5, 3, 0, 5]
         assert not world.pool.is_unavailable(0.0) or world.pool.refused
@@ -256,9 +256,9 @@ def test_events_name_a_broker_and_no_bootstrap_server(
         world = World(settings, node_id=node_id, first=False, events=hub)
         world.line.error = ConnectionRefusedError(111, "refused")
         with pytest.raises(DisconnectedError):
-            await world.pool.get(Purpose.CONTROL)
+            await world.pool.get_connection(Purpose.CONTROL)
         world.line.error = None
-        await world.pool.get(Purpose.CONTROL)
+        await world.pool.get_connection(Purpose.CONTROL)
         await world.end()
         events: list[Any] = [await anext(reader) for _ in range(3)]
         assert [type(event).__name__ for event in events] == [
@@ -280,7 +280,7 @@ class Refusing(Sasl):
         super().__init__("PLAIN", None)
         self.error = error
 
-    async def login(self, host: str, timeout_s: float) -> Login:
+    async def prepare_login(self, host: str, timeout_s: float) -> Login:
         raise self.error
 
 
@@ -291,7 +291,7 @@ def test_refused_login_is_reported_with_its_purpose_and_is_no_unavailability(
         error = SaslAuthenticationError("refused")
         world = World(settings, sasl=Refusing(error))
         with pytest.raises(SaslAuthenticationError):
-            await world.pool.get(Purpose.FETCH, "owner")
+            await world.pool.get_connection(Purpose.FETCH, "owner")
         assert world.reports[0] == "failure"
         assert world.reports[1][0] is Purpose.FETCH
         assert isinstance(world.reports[1][1], SaslAuthenticationError)
@@ -307,7 +307,7 @@ def test_wrong_broker_is_reported(settings: Settings) -> None:
     async def main() -> None:
         world = World(settings, sasl=Refusing(WrongBrokerError("wrong")))
         with pytest.raises(WrongBrokerError):
-            await world.pool.get(Purpose.CONTROL)
+            await world.pool.get_connection(Purpose.CONTROL)
         assert world.reports == ["failure", "wrong broker"]
         await world.end()
 
@@ -319,7 +319,7 @@ def test_bug_of_an_attempt_reaches_its_callers(settings: Settings) -> None:
         world = World(settings)
         world.line.error = RuntimeError("bug")
         with pytest.raises(RuntimeError, match="bug"):
-            await world.pool.get(Purpose.CONTROL)
+            await world.pool.get_connection(Purpose.CONTROL)
         assert not world.pool.busy
         world.pool.close()
         with pytest.raises(RuntimeError, match="bug"):
@@ -340,7 +340,7 @@ def test_first_response_of_each_api_that_is_too_large_is_logged(
     async def main() -> None:
         world = World(settings)
         for api in ("Fetch", "Metadata", "Metadata", "ListGroups", "Fetch"):
-            (await world.pool.get(Purpose.CONTROL)).close(too_large(api))
+            (await world.pool.get_connection(Purpose.CONTROL)).close(too_large(api))
         texts = [record.getMessage() for record in caplog.records]
         assert [text.split(" to ")[1].split()[0] for text in texts] == ["Metadata", "ListGroups"]
         assert world.pool.reachable
@@ -361,7 +361,7 @@ def test_disconnecting_ends_connections_and_attempts_and_permits_new_ones(
         world = World(settings)
         pool = world.pool
         world.broker.handlers[ApiKey.METADATA] = lambda *_: None
-        connection = await pool.get(Purpose.CONTROL)
+        connection = await pool.get_connection(Purpose.CONTROL)
         pool.mark_confirmed()
         waiting = ask(connection)
         world.line.accepts_s = 1.0
@@ -376,14 +376,14 @@ def test_disconnecting_ends_connections_and_attempts_and_permits_new_ones(
         assert not pool.busy
         await asyncio.sleep(1.0)
         assert len(world.line.transports) == 1  # The attempt has ended, too.
-        assert not (await pool.get(Purpose.PRODUCE)).closed
+        assert not (await pool.get_connection(Purpose.PRODUCE)).closed
         assert pool.find_connection(Purpose.PRODUCE) is not None
         await world.end()
 
     in_virtual_time(main)
 
 
-@pytest.mark.parametrize("end", ["disconnect", "release"])
+@pytest.mark.parametrize("end", ["close_connections", "release_owner"])
 def test_attempt_that_succeeds_at_the_moment_of_a_disconnection_is_closed(
     settings: Settings, end: str
 ) -> None:
@@ -392,14 +392,14 @@ def test_attempt_that_succeeds_at_the_moment_of_a_disconnection_is_closed(
         owner = object()
         waiting = world.pool.request_connection(Purpose.FETCH, owner)
         slot = world.pool._slots[Purpose.FETCH, owner]
-        if end == "release":
+        if end == "release_owner":
             world.pool.release_owner(owner)
         else:
             world.pool.close_connections(DisconnectedError("The cluster has changed."))
         assert waiting.done()
-        with pytest.raises(ClosedError if end == "release" else DisconnectedError):
+        with pytest.raises(ClosedError if end == "release_owner" else DisconnectedError):
             await waiting
-        connection = await World(settings).pool.get(Purpose.CONTROL)
+        connection = await World(settings).pool.get_connection(Purpose.CONTROL)
         assert isinstance(world.pool._install_connection(slot, connection), ClosedError)
         assert connection.closed
         await world.end()
@@ -410,10 +410,10 @@ def test_attempt_that_succeeds_at_the_moment_of_a_disconnection_is_closed(
 def test_attempt_that_succeeds_in_a_retired_pool_is_closed(settings: Settings) -> None:
     async def main() -> None:
         world, other = World(settings), World(settings)
-        await world.pool.get(Purpose.CONTROL)
+        await world.pool.get_connection(Purpose.CONTROL)
         slot = world.pool._slots[Purpose.CONTROL, None]
         world.pool.close_gracefully()
-        connection = await other.pool.get(Purpose.CONTROL)
+        connection = await other.pool.get_connection(Purpose.CONTROL)
         outcome = world.pool._install_connection(slot, connection)
         assert isinstance(outcome, DisconnectedError)
         assert "another address" in str(outcome)
@@ -429,8 +429,8 @@ def test_release_ends_the_connections_and_attempts_of_the_owner_only(settings: S
     async def main() -> None:
         world = World(settings)
         pool, one, other = world.pool, object(), object()
-        kept = await pool.get(Purpose.FETCH, other)
-        ended = await pool.get(Purpose.FETCH, one)
+        kept = await pool.get_connection(Purpose.FETCH, other)
+        ended = await pool.get_connection(Purpose.FETCH, one)
         world.line.accepts_s = 1.0
         connecting = pool.request_connection(Purpose.JOIN, one)
         await asyncio.sleep(0.5)
@@ -478,8 +478,8 @@ def test_retired_pool_closes_each_connection_after_its_requests(settings: Settin
     async def main() -> None:
         world = World(settings)
         world.broker.handlers[ApiKey.METADATA] = lambda *_: None
-        idle = await world.pool.get(Purpose.CONTROL)
-        busy = await world.pool.get(Purpose.PRODUCE)
+        idle = await world.pool.get_connection(Purpose.CONTROL)
+        busy = await world.pool.get_connection(Purpose.PRODUCE)
         waiting = ask(busy)
         world.line.accepts_s = 1.0
         connecting = world.pool.request_connection(Purpose.FETCH)
@@ -512,7 +512,7 @@ def without_answers(world: World, mechanisms: list[str]) -> None:
 
 
 async def lost_request(world: World) -> KafkaError:
-    connection = await world.pool.get(Purpose.CONTROL)
+    connection = await world.pool.get_connection(Purpose.CONTROL)
     with pytest.raises(DisconnectedError) as caught:
         await ask(connection)
     return caught.value
@@ -576,7 +576,7 @@ def test_broker_is_not_asked_for_mechanisms_when_the_login_is_not_in_doubt(
                 owner=world, backoff=Backoff(), setup=Backoff(), rng=random.Random(1),
             )._advises  # fmt: skip
         if case == "answered":
-            other = await world.pool.get(Purpose.PRODUCE)
+            other = await world.pool.get_connection(Purpose.PRODUCE)
             await ask(other)
         without_answers(world, ["PLAIN"])
         error = await lost_request(world)
@@ -603,7 +603,7 @@ def test_advice_is_dropped_when_another_error_has_followed(settings: Settings) -
         assert world.pool.advice
         world.line.error = ConnectionRefusedError(111, "refused")
         with pytest.raises(DisconnectedError) as caught:
-            await world.pool.get(Purpose.CONTROL)
+            await world.pool.get_connection(Purpose.CONTROL)
         world.pool._add_advice(world.pool.advice)
         assert world.pool.last_error is not None
         assert "SASL" not in str(world.pool.last_error)

@@ -57,7 +57,7 @@ class Tokens(Sasl):
         self.delays, self.error = list(delays), error
         self.limits: list[float] = []
 
-    async def login(self, host: str, timeout_s: float) -> Login:
+    async def prepare_login(self, host: str, timeout_s: float) -> Login:
         self.limits.append(timeout_s)
         await asyncio.sleep(self.delays.pop(0) if self.delays else 0.0)
         if self.error is not None:
@@ -176,7 +176,7 @@ def test_setup_timeout_and_backoff_grow_with_the_failures_to_connect(settings: S
         texts = []
         for _ in range(5):
             with pytest.raises(TimedOutError) as caught:
-                await made.pool.get(Purpose.CONTROL)
+                await made.pool.get_connection(Purpose.CONTROL)
             texts.append(str(caught.value).partition("within ")[2][:4])
         assert texts == ["2.0 ", "4.0 ", "8.0 ", "16.0", "32.0"]
         # Each attempt begins after the backoff of 0.5, 1, 2, and 4 s.
@@ -196,12 +196,12 @@ def test_setup_timeout_begins_again_when_the_server_has_accepted_a_connection(
         made = Pool(settings(connector=line, request_s=3.0), setup(2.0))
         for kind in (NotConnectedError, NotConnectedError, DisconnectedError):
             with pytest.raises(kind):
-                await made.pool.get(Purpose.CONTROL)
+                await made.pool.get_connection(Purpose.CONTROL)
         assert made.pool._not_connected == 0
         with pytest.raises(NotConnectedError):
-            await made.pool.get(Purpose.CONTROL)
+            await made.pool.get_connection(Purpose.CONTROL)
         with pytest.raises(TimedOutError, match=r"within 4\.0 s"):
-            await made.pool.get(Purpose.CONTROL)
+            await made.pool.get_connection(Purpose.CONTROL)
         await made.end()
 
     in_virtual_time(main)
@@ -218,7 +218,7 @@ def test_broker_is_unavailable_when_it_refuses_and_not_when_it_is_silent(
         assert not pool.has_failed_since(0.0)
         await asyncio.sleep(10.0)
         with pytest.raises(NotConnectedError):
-            await pool.get(Purpose.CONTROL)
+            await pool.get_connection(Purpose.CONTROL)
         assert pool.has_failed_since(10.0)
         assert not pool.has_failed_since(10.1)
         assert pool.is_unavailable(10.0)
@@ -267,7 +267,7 @@ def test_token_that_does_not_arrive_is_no_refusal_of_the_broker(settings: Settin
         sasl = Tokens(error=TokenProviderError("no token"))
         made = Pool(settings(connector=Line(), sasl=sasl), setup(2.0))
         with pytest.raises(TokenProviderError):
-            await made.pool.get(Purpose.CONTROL)
+            await made.pool.get_connection(Purpose.CONTROL)
         assert not made.pool.refused
         assert not made.pool.has_failed_since(0.0)
         assert not made.pool.reachable
@@ -349,7 +349,7 @@ def test_token_of_a_repeated_login_has_the_time_until_the_session_ends(
         await made.pool._log_in_again(connection, late, 3.0)
         assert late.limits == [5.0]
         # Requests that wait for the login end with its error.
-        connection.suspend()
+        connection.hold_requests()
         held = connection.send(MetadataRequest(topics=[]), timeout_s=60.0)
         await made.pool._log_in_again(connection, late, 3.0)
         assert connection.closed

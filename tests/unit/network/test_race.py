@@ -45,7 +45,7 @@ async def lost(*errors: DisconnectedError) -> DisconnectedError:
 
     race = AddressRace(left, Setup(connect))
     assert await race.find_winner() is None
-    return race.failure("kafka:1", 7)
+    return race.make_failure("kafka:1", 7)
 
 
 async def test_error_names_each_address_with_its_outcome() -> None:
@@ -188,7 +188,7 @@ async def test_race_goes_on_with_the_addresses_that_have_not_failed() -> None:
         won[1].close()
     assert await race.find_winner() is None
     assert tried == addresses
-    early = race.closed_early()
+    early = race.find_early_closer()
     assert early is not None
     assert early[0] == addresses[1]
 
@@ -215,7 +215,7 @@ def test_next_address_is_tried_after_a_quarter_of_a_second_or_a_failure(first_fa
         expected = [0.0, *(first_s + 0.25 * number for number in range(6))]
         assert list(began.values()) == [at for at in expected if at < loop.time()]
         assert loop.time() == first_s + 1.25
-        assert race.closed_early() is None
+        assert race.find_early_closer() is None
         won.close()
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
@@ -242,4 +242,4 @@ async def test_first_address_that_closed_early_is_found() -> None:
 
     race = AddressRace([("10.0.0.1", 1), ("10.0.0.2", 1), ("10.0.0.3", 1)], Setup(connect))
     assert await race.find_winner() is None
-    assert race.closed_early() == (("10.0.0.2", 1), closed)
+    assert race.find_early_closer() == (("10.0.0.2", 1), closed)

@@ -299,11 +299,11 @@ def test_threshold_that_the_system_refuses_is_not_tried_again() -> None:
 def test_threshold_of_a_closed_connection_does_not_change() -> None:
     async def main(threshold: ReadThreshold, options: Options) -> None:
         threshold.expect_bytes(LARGE)
-        threshold.end()
+        threshold.stop_adapting()
         await asyncio.sleep(1)
         assert options.calls == 1
         threshold = ReadThreshold(options, asyncio.get_running_loop())
-        threshold.end()
+        threshold.stop_adapting()
         threshold.expect_bytes(LARGE)
         assert options.calls == 1
 

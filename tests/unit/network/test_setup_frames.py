@@ -15,13 +15,13 @@ from aiokclient.network.connection import SetupFrames
 @pytest.mark.parametrize("reason", [None, ProtocolError("broken")])
 async def test_end_fails_the_frame_that_is_awaited(reason: KafkaError | None) -> None:
     frames = SetupFrames("b:9092")
-    frames.end(reason)
+    frames.fail_expected_frame(reason)
     frame = frames.expect_frame()
-    frames.end(reason)
+    frames.fail_expected_frame(reason)
     with pytest.raises(DisconnectedError if reason is None else ProtocolError) as caught:
         await frame
     assert reason is None or caught.value is reason
-    frames.end(reason)
+    frames.fail_expected_frame(reason)
 
 
 async def test_end_of_a_cancelled_setup_is_not_reported_by_the_loop() -> None:
@@ -29,7 +29,7 @@ async def test_end_of_a_cancelled_setup_is_not_reported_by_the_loop() -> None:
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     frames = SetupFrames("b:9092")
     frames.expect_frame()
-    frames.end(None)
+    frames.fail_expected_frame(None)
     del frames
     await asyncio.sleep(0)
     gc.collect()
@@ -39,10 +39,10 @@ async def test_end_of_a_cancelled_setup_is_not_reported_by_the_loop() -> None:
 async def test_frame_that_is_not_awaited_is_refused() -> None:
     frames = SetupFrames("b:9092")
     with pytest.raises(ProtocolError, match="matches no request") as caught:
-        frames.frame_received(b"frame")
+        frames.on_frame(b"frame")
     assert caught.value.broker == "b:9092"
     frame = frames.expect_frame()
-    frames.frame_received(b"frame")
+    frames.on_frame(b"frame")
     assert await frame == b"frame"
     with pytest.raises(ProtocolError, match="matches no request"):
-        frames.frame_received(b"frame")
+        frames.on_frame(b"frame")

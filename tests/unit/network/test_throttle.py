@@ -128,7 +128,7 @@ def test_each_throttle_is_measured_even_the_shortest(connect: Connect) -> None:
             transport.feed(answer(number, throttle_s=throttle_s))
             await sent
             await asyncio.sleep(throttle_s)
-        found = metrics.snapshot()["client.throttle.seconds{broker=1}"]
+        found = metrics.take_snapshot()["client.throttle.seconds{broker=1}"]
         assert isinstance(found, dict)
         assert found["count"] == 2
         assert found["sum"] == pytest.approx(0.251)

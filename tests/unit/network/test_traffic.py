@@ -124,7 +124,7 @@ async def test_requests_and_responses_are_counted_for_each_broker() -> None:
     assert requests.total == len(zero.transport.sent) + len(one.transport.sent)
     (io,) = series(traffic, "io").values()
     assert io.number == 6
-    shown = metrics.snapshot()
+    shown = metrics.take_snapshot()
     assert shown["client.sent.bytes{broker=0}"] == len(zero.transport.sent)
     assert shown["client.received.bytes{broker=1}"] == sizes[-1] - 4
     zero.connection.close()
@@ -144,7 +144,7 @@ async def test_sums_remain_when_brokers_leave_the_cluster(count: int) -> None:
     for key, sums in before.items():
         (known,), (found,) = sums.values(), series(traffic, key).values()
         assert (found.number, found.total) == (known.number, known.total)
-    assert not [name for name in metrics.snapshot() if "broker=" in name]
+    assert not [name for name in metrics.take_snapshot() if "broker=" in name]
     await links[-1].exchange()
     (found,) = series(traffic, "responses").values()
     assert found.number == count + 1, "a late response of a broker that has left counts, too"

@@ -83,7 +83,7 @@ def test_requests_and_responses_are_counted_with_their_bytes(
     assert counts(traffic, "io") == (7, 7)
     assert reading(traffic, "node.requests")["node-1"][:2] == (3, 370)
     assert reading(traffic, "node.responses")["node-1"][:2] == (4, 95 + 4 * PREFIX)
-    snapshot = metrics.snapshot()
+    snapshot = metrics.take_snapshot()
     assert snapshot["client.sent.bytes{broker=1}"] == 370
     assert snapshot["client.received.bytes{broker=1}"] == 60
 
@@ -101,7 +101,7 @@ def test_metrics_of_bootstrap_servers_have_their_own_name(
 ) -> None:
     exchange(traffic.get_meter(-1), 100)
     exchange(traffic.get_meter(0), 200)
-    snapshot = metrics.snapshot()
+    snapshot = metrics.take_snapshot()
     assert snapshot["client.sent.bytes{broker=bootstrap}"] == 100
     assert snapshot["client.sent.bytes{broker=0}"] == 200
 
@@ -118,7 +118,7 @@ def test_throttles_of_produce_responses_are_measured_with_those_that_are_zero(
     exchange(meter, throttle_ms=4000)  # Not a Produce request.
     assert reading(traffic, "throttles")[""][:3] == (3, 0.501, 0.5)
     assert reading(traffic, "latencies.Produce")[""][:2] == (3, 0.75)
-    found: Any = metrics.snapshot()["client.throttle.seconds{broker=1}"]
+    found: Any = metrics.take_snapshot()["client.throttle.seconds{broker=1}"]
     assert found["count"] == 3
     assert found["sum"] == pytest.approx(4.501)
 
@@ -166,7 +166,7 @@ def test_sums_stay_when_a_broker_leaves_and_its_late_responses_count(
     assert set(reading(traffic, "node.requests")) == {"node-1"}
     assert counts(traffic, "requests") == (3, 1300)
     assert counts(traffic, "responses") == (3, 70 + 3 * PREFIX)
-    assert "client.sent.bytes{broker=0}" not in metrics.snapshot()
+    assert "client.sent.bytes{broker=0}" not in metrics.take_snapshot()
     # The broker returns with measurements of its own.
     exchange(traffic.get_meter(0), 7)
     assert reading(traffic, "node.requests")["node-0"][:2] == (1, 7)

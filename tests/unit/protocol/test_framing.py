@@ -126,7 +126,7 @@ def test_the_limit_may_be_raised_after_authentication() -> None:
 def test_requests_are_pipelined_and_answered_in_order() -> None:
     client, server = ClientPipeline("me"), ServerFraming()
     requests = [messages.HeartbeatRequest(group_id=f"g{n}") for n in range(3)]
-    sent = [client.send(request, 4) for request in requests]
+    sent = [client.encode_request(request, 4) for request in requests]
     assert [number for number, _ in sent] == [0, 1, 2]
     assert len(client) == 3
     for number, segments in sent:
@@ -147,8 +147,8 @@ def answer_to(segments: Iterable[Any]) -> bytes:
 
 def test_a_response_out_of_order_is_refused() -> None:
     client = ClientPipeline("me")
-    client.send(messages.HeartbeatRequest(), 3)
-    _, second = client.send(messages.HeartbeatRequest(), 3)
+    client.encode_request(messages.HeartbeatRequest(), 3)
+    _, second = client.encode_request(messages.HeartbeatRequest(), 3)
     with pytest.raises(
         ProtocolError, match=r"correlation id 1\. The next request in flight has 0\."
     ):
@@ -157,7 +157,7 @@ def test_a_response_out_of_order_is_refused() -> None:
 
 def test_a_response_without_a_request_is_refused() -> None:
     client = ClientPipeline("me")
-    _, segments = client.send(messages.HeartbeatRequest(), 3)
+    _, segments = client.encode_request(messages.HeartbeatRequest(), 3)
     answer = answer_to(segments)
     receive(client, answer)
     with pytest.raises(ProtocolError, match="no request is in flight"):
@@ -167,7 +167,7 @@ def test_a_response_without_a_request_is_refused() -> None:
 @pytest.mark.parametrize("frame", [b"", b"\0\0\0", b"\0\0\0\0", b"\0\0\0\0" + bytes(5)])
 def test_a_truncated_response_is_refused(frame: bytes) -> None:
     client = ClientPipeline("me")
-    client.send(messages.HeartbeatRequest(), 3)
+    client.encode_request(messages.HeartbeatRequest(), 3)
     with pytest.raises(ProtocolError):
         receive(client, frame)
 
@@ -175,7 +175,7 @@ def test_a_truncated_response_is_refused(frame: bytes) -> None:
 def test_bytes_after_a_response_are_ignored() -> None:
     """Some brokers send extra bytes after a response. Kafka's own client ignores them, too."""
     client = ClientPipeline("me")
-    client.send(messages.HeartbeatRequest(), 3)
+    client.encode_request(messages.HeartbeatRequest(), 3)
     _, _, response = receive(client, bytes(4) + b"\0\0\0\7\0\x19" + b"\0")
     assert (response.throttle_time_ms, response.error_code) == (7, 25)
 
@@ -183,7 +183,9 @@ def test_bytes_after_a_response_are_ignored() -> None:
 @pytest.mark.parametrize("version", [0, 4])
 def test_bytes_after_a_request_are_ignored(version: int) -> None:
     """Some clients send extra bytes after a request. Kafka's brokers ignore them, too."""
-    _, segments = ClientPipeline("me").send(messages.HeartbeatRequest(group_id="g"), version)
+    _, segments = ClientPipeline("me").encode_request(
+        messages.HeartbeatRequest(group_id="g"), version
+    )
     received = ServerFraming().decode_request(body(segments) + b"\1\0\0")
     assert received.request == messages.HeartbeatRequest(group_id="g")
 
@@ -191,29 +193,31 @@ def test_bytes_after_a_request_are_ignored(version: int) -> None:
 def test_nothing_is_in_flight_after_a_request_that_cannot_be_encoded() -> None:
     client = ClientPipeline("me")
     with pytest.raises(UnsupportedVersionError):
-        client.send(messages.HeartbeatRequest(group_instance_id="i"), 0)
+        client.encode_request(messages.HeartbeatRequest(group_instance_id="i"), 0)
     assert len(client) == 0
-    assert client.send(messages.HeartbeatRequest(), 0)[0] == 0
+    assert client.encode_request(messages.HeartbeatRequest(), 0)[0] == 0
 
 
 def test_a_request_without_a_response_is_not_in_flight() -> None:
     client = ClientPipeline("me")
-    client.send(messages.ProduceRequest(acks=0), 9, expect_response=False)
-    number, segments = client.send(messages.HeartbeatRequest(), 3)
+    client.encode_request(messages.ProduceRequest(acks=0), 9, expect_response=False)
+    number, segments = client.encode_request(messages.HeartbeatRequest(), 3)
     assert receive(client, answer_to(segments))[0] == number == 1
 
 
 def test_correlation_ids_start_again_after_the_last() -> None:
     client = ClientPipeline(None)
     client._next = 0x7FFFFFFF
-    assert client.send(messages.HeartbeatRequest(), 3)[0] == 0x7FFFFFFF
-    assert client.send(messages.HeartbeatRequest(), 3)[0] == 0
+    assert client.encode_request(messages.HeartbeatRequest(), 3)[0] == 0x7FFFFFFF
+    assert client.encode_request(messages.HeartbeatRequest(), 3)[0] == 0
 
 
 def test_records_are_not_copied_into_frames() -> None:
     records = bytearray(b"r" * 1000)
     topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(records=records)])
-    segments = ClientPipeline("me").send(messages.ProduceRequest(topic_data=[topic]), 9)[1]
+    segments = ClientPipeline("me").encode_request(messages.ProduceRequest(topic_data=[topic]), 9)[
+        1
+    ]
     assert any(segment is records for segment in segments)
     frame = memoryview(body(segments))
     received = ServerFraming().decode_request(frame).request
@@ -225,7 +229,7 @@ def test_records_are_not_copied_into_frames() -> None:
 
 def test_a_fetch_response_is_read_from_the_frame() -> None:
     client, server = ClientPipeline("me"), ServerFraming()
-    _, segments = client.send(messages.FetchRequest(), 12)
+    _, segments = client.encode_request(messages.FetchRequest(), 12)
     response = messages.FetchResponse(
         responses=[FetchableTopicResponse(partitions=[PartitionData(records=b"x" * 100)])]
     )
@@ -241,7 +245,7 @@ def test_a_fetch_response_is_read_from_the_frame() -> None:
 
 
 def test_a_broker_answers_an_unknown_version_of_api_versions_in_version_0() -> None:
-    request = body(ClientPipeline("me").send(messages.ApiVersionsRequest(), 4)[1])
+    request = body(ClientPipeline("me").encode_request(messages.ApiVersionsRequest(), 4)[1])
     newer = request[:2] + (99).to_bytes(2, "big") + request[4:]
     server = ServerFraming()
     received = server.decode_request(newer)

@@ -211,7 +211,7 @@ def test_any_frame_is_decoded_or_refused_by_a_client() -> None:
     @given(BYTES, st.integers(0, 12))
     def run(data: bytes, version: int) -> None:
         pipeline = ClientPipeline("fuzz")
-        pipeline.send(messages.MetadataRequest(), version)
+        pipeline.encode_request(messages.MetadataRequest(), version)
         for frame in (data, bytes(4) + data):
             try:
                 pipeline.match_response(frame).decode(frame)

@@ -58,9 +58,12 @@ def test_a_request_from_a_template_equals_that_of_the_codec(version: int, size: 
     topic = TopicProduceData(name="orders", topic_id=ID, partition_data=data)
     whole = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
     made = OneBatchRequest(template(version), batch)
-    frames = [b"".join(ClientPipeline("me").send(request, version)[1]) for request in (whole, made)]
+    frames = [
+        b"".join(ClientPipeline("me").encode_request(request, version)[1])
+        for request in (whole, made)
+    ]
     assert frames[0] == frames[1]
-    segments = ClientPipeline("me").send(made, version)[1]
+    segments = ClientPipeline("me").encode_request(made, version)[1]
     assert any(segment is batch for segment in segments) is (size >= COPIED)
 
 

@@ -36,12 +36,12 @@ class Connection:
     def send(self, request: Any, version: int | None = None, *, expect: bool = True) -> None:
         if version is None:
             version = request.max_version
-        _, segments = self.pipeline.send(request, version, expect_response=expect)
+        _, segments = self.pipeline.encode_request(request, version, expect_response=expect)
         self.socket.sendall(b"".join(segments))
 
     def send_all(self, *requests: Any) -> None:
         """Send several requests in one write."""
-        sent = [self.pipeline.send(each, each.max_version)[1] for each in requests]
+        sent = [self.pipeline.encode_request(each, each.max_version)[1] for each in requests]
         self.socket.sendall(b"".join(segment for segments in sent for segment in segments))
 
     def receive(self) -> Any:

@@ -19,7 +19,7 @@ async def metadata(address):
     """Return the brokers in a metadata response of this broker, requested in the current loop."""
     reader, writer = await asyncio.open_connection(*address)
     pipeline, frames = ClientPipeline("raw"), FrameReader(1 << 20)
-    _, segments = pipeline.send(messages.MetadataRequest(topics=[]), 12)
+    _, segments = pipeline.encode_request(messages.MetadataRequest(topics=[]), 12)
     writer.writelines(segments)
     found = []
     while not found:

@@ -68,7 +68,7 @@ class Endpoint:
         self.connect_s = connect_s
         self.read_s = read_s
 
-    async def post(self, form: Secret, authorization: Secret | None) -> Reply:
+    async def post_form(self, form: Secret, authorization: Secret | None) -> Reply:
         """Send a form and return the response, whatever its status is.
 
         Raises TokenProviderError if the response does not arrive in time or is too large. A
@@ -78,24 +78,24 @@ class Endpoint:
         limit_s = self.connect_s + self.read_s
         try:
             async with asyncio.timeout(limit_s):
-                outcome = await threads.run_blocking(exchange.run)
+                outcome = await threads.run_blocking(exchange.send_request)
         except TimeoutError:
-            raise self._failed(f"did not respond within {limit_s:.1f} s") from None
+            raise self._make_error(f"did not respond within {limit_s:.1f} s") from None
         finally:
             exchange.abort()
         if isinstance(outcome, TimeoutError):
-            raise self._failed("did not respond in time") from outcome
+            raise self._make_error("did not respond in time") from outcome
         if isinstance(outcome, Exception):
             reason = str(outcome) or type(outcome).__name__
-            failed = self._failed(f"cannot be asked ({reason})")
+            failed = self._make_error(f"cannot be asked ({reason})")
             if isinstance(outcome, ssl.SSLCertVerificationError):
                 failed.message += f" {_advice(outcome)}"
             raise failed from outcome
         if len(outcome.body.reveal()) > MAX_RESPONSE:
-            raise self._failed(f"sent a response of more than {MAX_RESPONSE} bytes")
+            raise self._make_error(f"sent a response of more than {MAX_RESPONSE} bytes")
         return outcome
 
-    def _failed(self, what: str) -> TokenProviderError:
+    def _make_error(self, what: str) -> TokenProviderError:
         return TokenProviderError(f"The token endpoint {self.shown} {what}.")
 
 
@@ -109,12 +109,12 @@ class _Exchange:
         self._socket: socket.socket | None = None
         self._aborted = False
 
-    def run(self) -> Reply | Exception:
+    def send_request(self) -> Reply | Exception:
         """Return the response, or the error without its traceback. Blocking."""
         try:
-            connection = self._connection()
+            connection = self._make_connection()
             try:
-                return self._ask(connection)
+                return self._send_form(connection)
             finally:
                 connection.close()
         except (OSError, HTTPException, ValueError) as error:  # ValueError includes ConfigError.
@@ -129,7 +129,7 @@ class _Exchange:
                 # SSLSocket.shutdown would drop the TLS state, which the thread still uses.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
-    def _connection(self) -> HTTPConnection:
+    def _make_connection(self) -> HTTPConnection:
         endpoint = self._endpoint
         where = (endpoint.host, endpoint.port)
         if endpoint.encrypted:
@@ -137,7 +137,7 @@ class _Exchange:
             return HTTPSConnection(*where, timeout=endpoint.connect_s, context=context)
         return HTTPConnection(*where, timeout=endpoint.connect_s)
 
-    def _ask(self, connection: HTTPConnection) -> Reply:
+    def _send_form(self, connection: HTTPConnection) -> Reply:
         connection.connect()
         self._socket = connection.sock
         if self._aborted:

@@ -117,7 +117,7 @@ class Assertion:
         Raises TokenProviderError for a file that cannot be read or used.
         """
         if self._file is not None:
-            found = read_secret(self._file).stripped()
+            found = read_secret(self._file).strip_space()
             if not found or not found.reveal().isascii():
                 raise TokenProviderError(f"The assertion file {self._file} has no assertion.")
             return found
@@ -268,14 +268,16 @@ class OidcClientCredentials:
         """
         form: dict[str, str | Secret] = {"grant_type": "client_credentials"}
         if self._secret is not None:
-            return await self._request.fetch(form, self._basic(self._secret), self._secret)
+            return await self._request.fetch_token(
+                form, self._make_basic_header(self._secret), self._secret
+            )
         if self._client_id:
             form["client_id"] = self._client_id
         form["client_assertion_type"] = CLIENT_ASSERTION
-        form["client_assertion"] = await self._request.assertion()
-        return await self._request.fetch(form)
+        form["client_assertion"] = await self._request.make_assertion()
+        return await self._request.fetch_token(form)
 
-    def _basic(self, secret: Secret) -> Secret:
+    def _make_basic_header(self, secret: Secret) -> Secret:
         name, word = Secret(self._client_id), secret
         if self._urlencode:
             name, word = Secret(quote_plus(name.reveal())), Secret(quote_plus(word.reveal()))
@@ -317,8 +319,8 @@ class OidcJwtBearer:
         Raises TokenRefusedError if the endpoint refuses the assertion, and TokenProviderError if it
         does not respond, if its response is not usable, or if there is no assertion.
         """
-        assertion = await self._request.assertion()
-        return await self._request.fetch({"grant_type": JWT_BEARER, "assertion": assertion})
+        assertion = await self._request.make_assertion()
+        return await self._request.fetch_token({"grant_type": JWT_BEARER, "assertion": assertion})
 
 
 class TokenFile:
@@ -372,12 +374,12 @@ class _TokenRequest:
     def url(self) -> str:
         return self._endpoint.shown
 
-    async def assertion(self) -> Secret:
+    async def make_assertion(self) -> Secret:
         """Return an assertion for one request. Raises TokenProviderError if there is none."""
         assert self._assertion is not None
         return await threads.run_blocking(self._assertion.create)
 
-    async def fetch(
+    async def fetch_token(
         self, form: dict[str, str | Secret], authorization: Secret | None = None, *secrets: Secret
     ) -> OAuthToken:
         """Send a form, and return the token of the response."""
@@ -385,7 +387,7 @@ class _TokenRequest:
             form["scope"] = self._scope
         hidden = [*secrets, *(value for value in form.values() if isinstance(value, Secret))]
         asked_at = time.time()
-        reply = await self._endpoint.post(_urlencoded(form), authorization)
+        reply = await self._endpoint.post_form(_urlencoded(form), authorization)
         return token_from_reply(
             reply, self.url, asked_at, self._claims, _Scrub(hidden, authorization)
         )
@@ -403,7 +405,7 @@ class _Scrub:
 
     def __call__(self, text: str) -> str:
         for secret in self._hidden:
-            text = secret.scrub(text)
+            text = secret.scrub_text(text)
         return text
 
 

@@ -73,7 +73,7 @@ def token_from_text(text: Secret, source: str, claims: Claims) -> OAuthToken:
 
     Raises TokenProviderError, which names the `source`, if the token is not usable.
     """
-    found = _token(text.stripped(), None, claims)
+    found = _token(text.strip_space(), None, claims)
     if isinstance(found, OAuthToken):
         return found
     raise TokenProviderError(f"The token in {source} is not usable: {found}")

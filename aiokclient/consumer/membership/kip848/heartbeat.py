@@ -242,7 +242,7 @@ class HeartbeatSchedule:
         self.answered_at = sent_at
         self._due, self._not_before = sent_at + self._limit_interval(wanted_ms), -math.inf
         if self._early > FREE:
-            pause_s = self._backoff.delay(self._early - FREE, self._clock.rng)
+            pause_s = self._backoff.compute_delay_s(self._early - FREE, self._clock.rng)
             self._not_before = sent_at + pause_s
 
     def delay_next_until(self, until: float) -> None:

@@ -377,7 +377,7 @@ class Kip848Membership:
             supervisor.callbacks.guard_function(self._on_metadata)
         )
         calls = self.coordinator.cluster.calls
-        calls.add(self._connection.progress)
+        calls.add_call(self._connection.progress)
         try:
             while not self.member.is_closed:
                 if self.member.state is Kip848State.OUT and self._subscription:
@@ -698,7 +698,7 @@ class HeartbeatConnection:
         It is not called after a response to a join, because a member that is fenced after each
         join must back off.
         """
-        self._retry.succeeded()
+        self._retry.start_over()
 
     def handle_failure(self, error: KafkaError) -> Action:
         """Return the action for a failed attempt, and forget a coordinator that has moved.
@@ -709,7 +709,7 @@ class HeartbeatConnection:
         decision = classify(error, Scope.GROUP)
         if decision is Decision.REFRESH_AND_RETRY:
             self._cluster.coordinators.forget_coordinator("group", self._group_id)
-        action = Action(decision, self._retry.pause_after_s(error, Scope.GROUP))
+        action = Action(decision, self._retry.take_pause_after_s(error, Scope.GROUP))
         if decision.again:
             self._cluster.refusals.log_refusal(error, self._retry.attempt)
         return action

@@ -121,7 +121,7 @@ class GroupRewinder:
         retry = self._make_retry()
         while True:
             self._supervisor.raise_failure()
-            await asyncio.sleep(retry.pause_s())
+            await asyncio.sleep(retry.take_pause_s())
             results = await self._commits.request_committed(left)
             self._require_cluster(cluster_id, left)
             for tp, stored in results.found_values.items():
@@ -188,7 +188,7 @@ class GroupRewinder:
             if group.group_state == STABLE:
                 break
             # During a rebalance the coordinator does not return the metadata of members.
-            await asyncio.sleep(retry.pause_s())
+            await asyncio.sleep(retry.take_pause_s())
         for member in group.members:
             if not rewind_requests.is_ours(bytes(member.member_metadata)):
                 raise IllegalStateError(
@@ -297,7 +297,7 @@ class GroupRewinder:
                 decision = classify(error, Scope.OFFSET_COMMIT)
                 if decision is Decision.FAIL or not self._is_still_owned(state):
                     return
-            await asyncio.sleep(retry.pause_s())
+            await asyncio.sleep(retry.take_pause_s())
 
     def _is_still_owned(self, state: PartitionState) -> bool:
         return self._subscription.partitions.get(state.tp) is state

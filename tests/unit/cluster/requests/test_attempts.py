@@ -125,7 +125,7 @@ def test_adopted_error_counts_as_one_of_an_attempt_that_was_sent() -> None:
     call = attempts()
     assert (call.was_sent, call.refusals, call.error) == (False, 0, None)
     error = NotCoordinatorError(broker=7)
-    call.adopt(error)
+    call.record_first_error(error)
     assert (call.was_sent, call.node_id, call.refusals) == (True, 7, 1)
     assert call.error is error
     assert call.cause is error
@@ -183,7 +183,7 @@ def test_cause_to_a_target_is_the_refusal_of_any_of_its_calls() -> None:
     calls = CallsInProgress(ManualClock())
     silent, refused, elsewhere = (CallProgress(to, API) for to in (GROUP, GROUP, AnyBroker()))
     for call in (silent, refused, elsewhere):
-        calls.add(call)
+        calls.add_call(call)
     assert calls.find_cause(GROUP) is None
     elsewhere.note_failure(GroupAuthorizationError())
     assert calls.find_cause(GROUP) is None
@@ -206,7 +206,7 @@ def test_trouble_names_a_request_that_is_unanswered_or_refused() -> None:
     others = [CallProgress(Broker(1), API), CallProgress(GROUP, ApiKey.HEARTBEAT)]
     call = CallProgress(GROUP, API)
     for each in (*others, call):
-        calls.add(each)
+        calls.add_call(each)
     for other in others:
         other.note_request(1, 0.0)
     assert calls.find_trouble(GROUP, {API}) is None
@@ -244,7 +244,7 @@ def test_refusal_is_logged_when_it_has_been_repeated(
 
 def test_adopted_error_without_a_broker_id_names_no_broker() -> None:
     call = attempts()
-    call.adopt(InvalidMetadataError("x", broker="kafka-1:9092"))
+    call.record_first_error(InvalidMetadataError("x", broker="kafka-1:9092"))
     assert call.node_id is None
 
 

@@ -45,7 +45,7 @@ def login(**options: Any) -> Gssapi:
 def answer(mechanism: Gssapi, challenge: bytes) -> bytes | None:
     """Return the response to a challenge, whose blocking work is done in this thread."""
     assert mechanism.thread is Thread.BLOCKING
-    return mechanism.step(challenge)
+    return mechanism.answer_challenge(challenge)
 
 
 # -- the messages --------------------------------------------------------------------------------

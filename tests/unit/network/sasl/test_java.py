@@ -41,7 +41,7 @@ def test_messages_of_plain_equal_those_of_java(java: str, kafka_jars: list[Path]
     questions = [["PLAIN", hexed(user), hexed(password)] for user, password in pairs]
     answers = asked(java, kafka_jars, questions)
     for (user, password), (message,) in zip(pairs, answers, strict=True):
-        assert Plain(Login(SaslPlain(user, password))).step(b"") == message
+        assert Plain(Login(SaslPlain(user, password))).answer_challenge(b"") == message
 
 
 def test_messages_of_scram_equal_those_of_java(java: str, kafka_jars: list[Path]) -> None:
@@ -62,6 +62,6 @@ def test_messages_of_scram_equal_those_of_java(java: str, kafka_jars: list[Path]
     answers = asked(java, kafka_jars, questions)
     for (security, nonce, challenge), (first, last, signature) in zip(cases, answers, strict=True):
         client = Scram(Login(security), nonce)
-        assert client.step(b"") == first
-        assert client.step(challenge) == last
-        assert client.step(b"v=" + b64encode(signature)) is None
+        assert client.answer_challenge(b"") == first
+        assert client.answer_challenge(challenge) == last
+        assert client.answer_challenge(b"v=" + b64encode(signature)) is None

@@ -37,11 +37,11 @@ def login(credentials: SaslGssapi, kdc: Kdc, host: str = "localhost") -> str:
     broker = Acceptor(kdc.keytab("kafka/localhost"))
     message = b""
     while True:
-        step = mechanism.step(message)
+        step = mechanism.answer_challenge(message)
         assert step is not None
         challenge = broker.step(step)
         if challenge.done:
-            assert mechanism.step(challenge.message) is None
+            assert mechanism.answer_challenge(challenge.message) is None
             assert challenge.login is not None
             return challenge.login.user
         message = challenge.message
@@ -100,7 +100,7 @@ def test_a_ticket_that_expires_between_two_messages_is_a_retriable_error(
     realm.kinit("brief", tmp_path / "tickets")
     cache = f"FILE:{tmp_path}/tickets"
     mechanism = Gssapi(Login(SaslGssapi(ticket_cache=cache), "localhost"))
-    first = mechanism.step(b"")
+    first = mechanism.answer_challenge(b"")
     assert first is not None
     challenge = Acceptor(realm.keytab("kafka/localhost")).step(first)
     deadline = time.monotonic() + 60
@@ -114,7 +114,7 @@ def test_a_ticket_that_expires_between_two_messages_is_a_retriable_error(
         wait_for_the_end_of_the_ticket()
     time.sleep(1.1)  # The library compares whole seconds.
     with pytest.raises(TicketError, match="expired during the authentication"):
-        mechanism.step(challenge.message)
+        mechanism.answer_challenge(challenge.message)
 
 
 def test_a_broker_without_a_principal_is_explained(realm: Kdc) -> None:
@@ -130,9 +130,9 @@ def test_a_missing_keytab_is_explained(realm: Kdc, tmp_path: Path) -> None:
 
 def test_a_token_that_is_garbage_is_refused(realm: Kdc) -> None:
     mechanism = Gssapi(Login(SaslGssapi(keytab=realm.keytab("alice")), "localhost"))
-    mechanism.step(b"")
+    mechanism.answer_challenge(b"")
     with pytest.raises(ChallengeError, match="not valid in Kerberos"):
-        mechanism.step(b"garbage")
+        mechanism.answer_challenge(b"garbage")
 
 
 def test_a_kdc_that_does_not_respond_is_a_retriable_error(realm: Kdc) -> None:

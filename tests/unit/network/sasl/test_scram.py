@@ -44,10 +44,10 @@ def scram(security: Any = None, nonce: str = NONCE) -> Scram:
 
 def test_the_example_of_rfc_7677_is_reproduced() -> None:
     client = scram()
-    assert client.step(b"") == f"n,,n=user,r={NONCE}".encode()
-    proof = client.step(FIRST).decode()
+    assert client.answer_challenge(b"") == f"n,,n=user,r={NONCE}".encode()
+    proof = client.answer_challenge(FIRST).decode()
     assert proof == f"c=biws,r={SERVER_NONCE},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
-    assert client.step(FINAL) is None
+    assert client.answer_challenge(FINAL) is None
 
 
 def test_the_example_of_rfc_5802_is_reproduced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,10 +55,10 @@ def test_the_example_of_rfc_5802_is_reproduced(monkeypatch: pytest.MonkeyPatch) 
     nonce = "fyko+d2lbbFgONRv9qkxdawL"
     both = f"{nonce}3rfcNHYJY1ZVvWVs7j"
     client = scram(nonce=nonce)
-    assert client.step(b"") == f"n,,n=user,r={nonce}".encode()
-    answer = client.step(f"r={both},s=QSXCR+Q6sek8bf92,i=4096".encode()).decode()
+    assert client.answer_challenge(b"") == f"n,,n=user,r={nonce}".encode()
+    answer = client.answer_challenge(f"r={both},s=QSXCR+Q6sek8bf92,i=4096".encode()).decode()
     assert answer == f"c=biws,r={both},p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts="
-    assert client.step(b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=") is None
+    assert client.answer_challenge(b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=") is None
 
 
 class Server:
@@ -100,21 +100,21 @@ def test_any_user_and_password_agree_with_the_other_side(
 ) -> None:
     client = Scram(Login(SaslScram(user, password, name)))
     server = Server(password, module.HASHES[name])
-    first = client.step(b"")
+    first = client.answer_challenge(b"")
     assert isinstance(first, bytes)
     named = server.challenge(first)
     assert server.bare.split(",")[0][2:].replace("=2C", ",").replace("=3D", "=") == user
-    assert client.step(server.verify(client.step(named))) is None
+    assert client.answer_challenge(server.verify(client.answer_challenge(named))) is None
 
 
 def test_a_comma_and_an_equals_sign_in_the_user_are_escaped() -> None:
     client = scram(SaslScram("a=b,c", "p", "SCRAM-SHA-256"))
-    assert client.step(b"") == f"n,,n=a=3Db=2Cc,r={NONCE}".encode()
+    assert client.answer_challenge(b"") == f"n,,n=a=3Db=2Cc,r={NONCE}".encode()
 
 
 def test_a_delegation_token_is_marked_by_an_extension() -> None:
     client = scram(SaslScram("id", "hmac", "SCRAM-SHA-256", token_auth=True))
-    assert client.step(b"") == f"n,,n=id,r={NONCE},tokenauth=true".encode()
+    assert client.answer_challenge(b"") == f"n,,n=id,r={NONCE},tokenauth=true".encode()
 
 
 def test_the_keys_are_computed_once_for_a_salt_and_iterations(
@@ -131,24 +131,24 @@ def test_the_keys_are_computed_once_for_a_salt_and_iterations(
     for count in (1, 1):
         client = scram(security)
         assert client.thread is None
-        client.step(b"")
+        client.answer_challenge(b"")
         assert client.thread is Thread.COMPUTING
-        client.step(FIRST)
+        client.answer_challenge(FIRST)
         assert len(derived) == count
         assert client.thread is None
-        assert client.step(FINAL) is None
+        assert client.answer_challenge(FINAL) is None
     client = scram(security)
-    client.step(b"")
-    client.step(FIRST.replace(b"4096", b"4097"))
+    client.answer_challenge(b"")
+    client.answer_challenge(FIRST.replace(b"4096", b"4097"))
     assert len(derived) == 2
 
 
 def test_kept_keys_are_bounded_and_hidden() -> None:
     security = SaslScram("user", "pencil", "SCRAM-SHA-256")
     for number in range(40):
-        security.keys.keep(("sha256", bytes([number]), 4096), module.ScramKeys("sha256", b"s"))
-    assert security.keys.get(("sha256", b"\0", 4096)) is None
-    keys = security.keys.get(("sha256", bytes([39]), 4096))
+        security.keys.keep_keys(("sha256", bytes([number]), 4096), module.ScramKeys("sha256", b"s"))
+    assert security.keys.get_keys(("sha256", b"\0", 4096)) is None
+    keys = security.keys.get_keys(("sha256", bytes([39]), 4096))
     assert keys is not None
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(keys)
@@ -176,11 +176,11 @@ def test_kept_keys_are_bounded_and_hidden() -> None:
 )
 def test_a_bad_first_message_of_the_broker_is_refused(challenge: bytes, text: str) -> None:
     client = scram()
-    client.step(b"")
+    client.answer_challenge(b"")
     with pytest.raises(ChallengeError, match=text):
-        client.step(challenge)
+        client.answer_challenge(challenge)
     with pytest.raises(ChallengeError, match="does not expect"):
-        client.step(FIRST)
+        client.answer_challenge(FIRST)
 
 
 @pytest.mark.parametrize(
@@ -196,10 +196,10 @@ def test_a_bad_first_message_of_the_broker_is_refused(challenge: bytes, text: st
 )
 def test_a_bad_last_message_of_the_broker_is_refused(challenge: bytes, text: str) -> None:
     client = scram()
-    client.step(b"")
-    client.step(FIRST)
+    client.answer_challenge(b"")
+    client.answer_challenge(FIRST)
     with pytest.raises(ChallengeError, match=text):
-        client.step(challenge)
+        client.answer_challenge(challenge)
 
 
 def test_the_signature_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,20 +210,20 @@ def test_the_signature_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPa
         return True
 
     client = scram()
-    client.step(b"")
-    client.step(FIRST)
+    client.answer_challenge(b"")
+    client.answer_challenge(FIRST)
     monkeypatch.setattr(module.hmac, "compare_digest", compare)
-    assert client.step(b"v=" + b64encode(bytes(32))) is None
+    assert client.answer_challenge(b"v=" + b64encode(bytes(32))) is None
     assert compared == [(bytes(32), b64decode(FINAL.removeprefix(b"v=")))]
 
 
 def test_a_broker_that_skips_its_signature_is_refused() -> None:
     client = scram()
-    client.step(b"")
-    client.step(FIRST)
-    assert client.step(FINAL) is None
+    client.answer_challenge(b"")
+    client.answer_challenge(FIRST)
+    assert client.answer_challenge(FINAL) is None
     with pytest.raises(ChallengeError, match="does not expect"):
-        client.step(b"")
+        client.answer_challenge(b"")
 
 
 CHALLENGES = st.lists(
@@ -250,7 +250,7 @@ def test_any_bytes_give_a_message_or_a_typed_error(challenges: list[bytes], name
     refused = None
     for challenge in [b"", *challenges]:
         try:
-            step = mechanism.step(challenge)
+            step = mechanism.answer_challenge(challenge)
         except SaslAuthenticationError as error:
             refused = error
             break
@@ -267,7 +267,10 @@ def test_any_bytes_give_a_message_or_a_typed_error(challenges: list[bytes], name
 def test_a_password_is_hashed_as_it_is(password: str) -> None:
     client = Scram(Login(SaslScram(password, password)))
     server = Server(password, "sha512")
-    first = client.step(b"")
+    first = client.answer_challenge(b"")
     assert first is not None
     assert f"n={password},".encode() in first
-    assert client.step(server.verify(client.step(server.challenge(first)))) is None
+    assert (
+        client.answer_challenge(server.verify(client.answer_challenge(server.challenge(first))))
+        is None
+    )

@@ -71,9 +71,9 @@ def name_of(token: OAuthToken) -> str:
 
 def test_all_connections_share_one_fetch() -> None:
     async def main(provided: Provided, source: TokenSource) -> None:
-        tokens = await asyncio.gather(*(source.get(10) for _ in range(20)))
+        tokens = await asyncio.gather(*(source.get_token(10) for _ in range(20)))
         assert {name_of(token) for token in tokens} == {"t1"}
-        assert name_of(await source.get(10)) == "t1"
+        assert name_of(await source.get_token(10)) == "t1"
         assert len(provided.times) == 1
 
     simulate(main)
@@ -81,10 +81,10 @@ def test_all_connections_share_one_fetch() -> None:
 
 def test_a_connection_that_asks_during_a_fetch_shares_it() -> None:
     async def main(provided: Provided, source: TokenSource) -> None:
-        first = asyncio.create_task(source.get(10))
+        first = asyncio.create_task(source.get_token(10))
         await asyncio.sleep(0.05)
         assert provided.running == 1
-        assert name_of(await source.get(10)) == name_of(await first) == "t1"
+        assert name_of(await source.get_token(10)) == name_of(await first) == "t1"
         await asyncio.sleep(1)
         assert len(provided.times) == 1
 
@@ -93,11 +93,11 @@ def test_a_connection_that_asks_during_a_fetch_shares_it() -> None:
 
 def test_a_token_is_refreshed_before_it_expires() -> None:
     async def main(provided: Provided, source: TokenSource) -> None:
-        await source.get(10)
+        await source.get_token(10)
         await asyncio.sleep(640)
         assert len(provided.times) == 1
         await asyncio.sleep(61)  # Refreshed 300 s before the expiry. 80% of the life is later.
-        assert name_of(await source.get(0)) == "t2"
+        assert name_of(await source.get_token(0)) == "t2"
         await asyncio.sleep(7_000)
         assert len(provided.times) == 11
 
@@ -176,7 +176,7 @@ def test_a_failing_provider_is_called_again_with_backoff(failing: Provider, text
         provided.failing = failing
         for _ in range(3):
             with pytest.raises(TokenProviderError, match=text) as caught:
-                await source.get(30)
+                await source.get_token(30)
             assert caught.value.retriable
         raises = failing in (fails, returns_a_float_as_the_expiry)
         assert isinstance(caught.value.__cause__, ValueError) == raises
@@ -185,7 +185,7 @@ def test_a_failing_provider_is_called_again_with_backoff(failing: Provider, text
         await asyncio.sleep(200)
         assert len(provided.times) < 50, "the provider is called in a hot loop"
         provided.failing = None
-        assert name_of(await source.get(30))[0] == "t"
+        assert name_of(await source.get_token(30))[0] == "t"
         assert source.problem is None
 
     simulate(main)
@@ -198,7 +198,7 @@ def test_a_provider_that_is_not_an_async_function_is_explained(returned: Any) ->
         name = type(returned).__name__
         text = rf"an object of the type {name}, which cannot be awaited. It must be an async"
         with pytest.raises(TokenProviderError, match=text) as caught:
-            await source.get(30)
+            await source.get_token(30)
         assert_hidden(caught.value, "a token")
 
     simulate(main)
@@ -211,27 +211,27 @@ def test_a_provider_that_is_refused_raises_its_own_error_and_is_called_again() -
     async def main(provided: Provided, source: TokenSource) -> None:
         provided.failing = refused
         with pytest.raises(TokenRefusedError, match="No such client") as caught:
-            await source.get(30)
+            await source.get_token(30)
         assert caught.value.oauth_error == "invalid_client"
         assert isinstance(source.problem, TokenRefusedError)
         provided.failing = None
         await asyncio.sleep(20)
         assert len(provided.times) == 2
-        assert name_of(await source.get(0)) == "t2"
+        assert name_of(await source.get_token(0)) == "t2"
 
     simulate(main)
 
 
 def test_a_token_stays_in_use_until_it_expires_while_the_provider_fails() -> None:
     async def main(provided: Provided, source: TokenSource) -> None:
-        await source.get(10)
+        await source.get_token(10)
         provided.failing = fails
         await asyncio.sleep(990)
         assert len(provided.times) > 10
-        assert name_of(await source.get(10)) == "t1"
+        assert name_of(await source.get_token(10)) == "t1"
         await asyncio.sleep(20)
         with pytest.raises(TokenProviderError, match="raised ValueError"):
-            await source.get(30)
+            await source.get_token(30)
 
     simulate(main)
 
@@ -242,7 +242,7 @@ def test_a_connection_waits_no_longer_than_its_time_limit() -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         with pytest.raises(TokenProviderError, match=r"within 2\.0 s"):
-            await source.get(2)
+            await source.get_token(2)
         assert loop.time() - began == pytest.approx(2)
         assert source.problem is not None
 
@@ -251,9 +251,9 @@ def test_a_connection_waits_no_longer_than_its_time_limit() -> None:
 
 def test_a_token_that_expired_unnoticed_is_replaced_at_once() -> None:
     async def main(provided: Provided, source: TokenSource) -> None:
-        token = await source.get(10)
+        token = await source.get_token(10)
         object.__setattr__(token, "expires_at_ms", 1)  # Simulate a corrected clock.
-        assert name_of(await source.get(10)) == "t2"
+        assert name_of(await source.get_token(10)) == "t2"
 
     simulate(main)
 
@@ -278,11 +278,11 @@ def test_backoff_begins_again_when_the_provider_has_returned_a_token() -> None:
             provided.times.clear()
             for _ in range(6):
                 with pytest.raises(TokenProviderError):
-                    await source.get(30)
+                    await source.get_token(30)
             expected = [0.1, 0.2, 0.4, 0.8, 1.6]
             assert gaps(provided.times) == [around(seconds) for seconds in expected]
             provided.failing = None
-            token = await source.get(30)
+            token = await source.get_token(30)
             object.__setattr__(token, "expires_at_ms", 1)  # Simulate a corrected clock.
 
     simulate(main)
@@ -293,7 +293,7 @@ def test_provider_is_called_ever_more_rarely_while_brokers_refuse_its_tokens() -
         for _ in range(2):
             provided.times.clear()
             for _ in range(12):
-                source.on_refused(await source.get(60))
+                source.on_refused(await source.get_token(60))
                 assert source.problem is None, "the refusal is the problem"
             expected = [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0]
             found = gaps(provided.times)
@@ -301,12 +301,12 @@ def test_provider_is_called_ever_more_rarely_while_brokers_refuse_its_tokens() -
             longest_s = min(10.0, LONGEST_REST_S)
             assert max(found) <= longest_s + 0.001
             assert found[-1] == pytest.approx(longest_s, rel=0.21)
-            token = await source.get(60)
+            token = await source.get_token(60)
             source.on_accepted(token)
             source.on_refused(token)
-            await source.get(60)
+            await source.get_token(60)
             assert gaps(provided.times)[-1] == around(0.0), "an accepted token ends the rests"
-            token = await source.get(60)
+            token = await source.get_token(60)
             source.on_accepted(token)
             object.__setattr__(token, "expires_at_ms", 1)  # Simulate a corrected clock.
 
@@ -315,11 +315,11 @@ def test_provider_is_called_ever_more_rarely_while_brokers_refuse_its_tokens() -
 
 def test_refusal_of_a_former_token_leaves_the_current_one_in_use() -> None:
     async def main(provided: Provided, source: TokenSource) -> None:
-        former = await source.get(10)
+        former = await source.get_token(10)
         source.on_refused(former)
-        current = await source.get(10)
+        current = await source.get_token(10)
         source.on_refused(former)
-        assert await source.get(10) is current
+        assert await source.get_token(10) is current
         assert len(provided.times) == 2
 
     simulate(main)
@@ -329,13 +329,13 @@ def test_no_token_is_a_problem_only_when_one_was_needed() -> None:
     async def main(provided: Provided, source: TokenSource) -> None:
         assert source.problem is None, "nothing has asked for a token yet"
         provided.failing = hangs
-        call = asyncio.ensure_future(source.get(30))
+        call = asyncio.ensure_future(source.get_token(30))
         await asyncio.sleep(2)
         assert "did not return a token within 2.0 s" in str(source.problem)
         with pytest.raises(TokenProviderError):
             await call
         provided.failing = None
-        await source.get(30)
+        await source.get_token(30)
         assert source.problem is None
 
     simulate(main)

@@ -39,7 +39,7 @@ def test_transactions_are_counted_by_their_outcome() -> None:
     for outcome, count in zip(TransactionOutcome, (3, 2, 1), strict=True):
         for _ in range(count):
             meters.count_end(outcome)
-    snapshot = own_metrics.metrics.snapshot()
+    snapshot = own_metrics.metrics.take_snapshot()
     expected = {"committed": 3, "aborted": 2, "unknown": 1}
     for outcome_name, count in expected.items():
         assert snapshot[f"producer.transactions{{outcome={outcome_name}}}"] == count
@@ -54,7 +54,7 @@ def test_durations_of_commits_and_aborts_are_observed_apart() -> None:
     meters.observe_duration("commit", 0.25)
     meters.observe_duration("commit", 0.5)
     meters.observe_duration("abort", 4.0)
-    snapshot: Any = own_metrics.metrics.snapshot()
+    snapshot: Any = own_metrics.metrics.take_snapshot()
     commits = snapshot["producer.transaction.commit.seconds"]
     aborts = snapshot["producer.transaction.abort.seconds"]
     assert (commits["count"], commits["sum"]) == (2, 0.75)
@@ -75,7 +75,7 @@ def test_a_timed_block_adds_its_duration() -> None:
 def test_restarts_are_counted() -> None:
     own_metrics = owned_by_a_producer()
     metrics, meters = own_metrics.metrics, TransactionMeters(own_metrics, SteppingClock())
-    assert "producer.transaction.restarts" not in metrics.snapshot()
+    assert "producer.transaction.restarts" not in metrics.take_snapshot()
     meters.count_restart()
     meters.count_restart()
-    assert metrics.snapshot()["producer.transaction.restarts"] == 2
+    assert metrics.take_snapshot()["producer.transaction.restarts"] == 2

@@ -205,10 +205,10 @@ def test_closing_gives_up_a_transaction_that_is_not_detached(
     status = status_in(state)
     status.current = begun()
     assert not status.is_closed
-    assert status.close() is left_open
+    assert status.mark_closed() is left_open
     assert status.is_closed
     assert status.current.outcome is outcome
-    assert status.close() is False
+    assert status.mark_closed() is False
 
 
 @pytest.mark.parametrize("state", TransactionState)
