@@ -65,15 +65,19 @@ def _has_many_blocks(batch: RecordBatch, codec: Compression) -> bool:
         return False  # The error is raised when the batch is read.
 
 
-GROUP_RECORDS: Final = 500
-GROUP_BYTES: Final = 64 * 1024
+GROUP_RECORDS: Final = chosen(native=2500, pure=500)
+GROUP_BYTES: Final = chosen(native=256 * 1024, pure=64 * 1024)
+"""The most records and bytes of small batches that are unpacked together. Then the steps that a
+chunk takes, about 35 calls in Python, are those of several batches. More would leave the
+processor's cache before they are delivered.
+"""
 WHOLE: Final = 16 * 1024 * 1024
 """The largest decompressed size in bytes of a batch that is read as a whole, not in parts."""
 WHOLE_RECORDS: Final = 200_000
 """The largest number of records in a batch that is read as a whole."""
 PART: Final = 4 * 1024 * 1024
 """The size in bytes of each part of a larger batch."""
-GROUP_PACKED: Final = 8
+GROUP_PACKED: Final = chosen(native=32, pure=8)
 """The factor by which the size of a compressed batch counts when small batches are grouped."""
 NO_DESERIALIZERS: Final = Deserializers()
 STEP_S: Final = 0.005
@@ -321,7 +325,10 @@ class Unpacker:
                 break
             if found is None:
                 break
-            records = records + found if records else found
+            if records:
+                records += found
+            else:
+                records = found
             taken += self._size
             if fetch.stream is not None:  # Only a part of the batch was read.
                 if found:

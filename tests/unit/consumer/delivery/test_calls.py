@@ -11,7 +11,7 @@ from world import World, simulate
 from aiokclient import Consumer
 
 BATCHES = 8
-RECORDS = 600
+RECORDS = 3_000
 """The records of a batch, too many for two batches to be unpacked together."""
 
 

@@ -137,11 +137,11 @@ def test_a_part_that_comes_for_a_paused_partition_is_set_aside() -> None:
 
 def test_small_batches_make_one_chunk() -> None:
     state, buffer = flowing(), FetchBuffer(1 << 20)
-    buffer.add(fetched(state, batches(*[10] * 60)))
+    buffer.add(fetched(state, batches(*[10] * (GROUP_RECORDS // 10 + 10))))
     stepping = unpacker(buffer)
     chunk = stepping.unpack_next()
     assert offsets(chunk) == list(range(GROUP_RECORDS))
-    assert offsets(stepping.unpack_next()) == list(range(GROUP_RECORDS, 600))
+    assert offsets(stepping.unpack_next()) == list(range(GROUP_RECORDS, GROUP_RECORDS + 100))
     assert stepping.unpack_next() is None
 
 
