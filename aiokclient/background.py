@@ -1,8 +1,8 @@
 """Background work in an event loop: tasks that start later, and waiting for their end.
 
 Newer versions of anyio import their modules when they are first used. That would block the event
-loop for about 20 ms when the first client of a process starts. So its start awaits `load_modules`,
-which imports them in a thread, with modules of this library that a program may need only later.
+loop for about 20 ms when the first client of a process starts. So its start awaits `load_late`,
+which imports them in a thread, with the modules of this library that are used only from then on.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
-import threading
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from importlib import import_module
@@ -26,28 +25,31 @@ T = TypeVar("T")
 SLICE_S: Final = 0.010
 """Seconds of work between two yields to the event loop, which the library never holds for 50 ms."""
 
-_anyio_imported = threading.Event()
+LATE_MODULES: Final = (
+    "aiokclient.cluster.client",
+    "aiokclient.cluster.lifecycle.health",
+    "aiokclient.producer.engine",
+)
+"""The modules of this library that the start of a client imports, so that its import is fast."""
+
+_imported: Final[set[str]] = set()
 
 
-def import_anyio() -> None:
-    """Import the modules of anyio that it would import when they are first used. Synchronous."""
+def import_late(modules: Iterable[str] = LATE_MODULES) -> None:
+    """Import late modules, and those that anyio would import when they are used. Synchronous."""
     for name in ("CancelScope", "create_task_group", "move_on_after", "sleep"):
         getattr(anyio, name)
     with suppress(ImportError):  # The module is private: a newer anyio may lack it.
         import_module("anyio._backends._asyncio")
-    _anyio_imported.set()
-
-
-def _import_all(modules: Iterable[str]) -> None:
     for name in modules:
         import_module(name)
-    import_anyio()
+        _imported.add(name)
 
 
-async def load_modules(*modules: str) -> None:
-    """Import the modules of anyio and these in a thread, unless this process has done so before."""
-    if not _anyio_imported.is_set():
-        await threads.run_blocking(_import_all, modules)
+async def load_late(*modules: str) -> None:
+    """Import late modules and those of anyio in a thread, unless this process has done so."""
+    if not _imported.issuperset(modules):
+        await threads.run_blocking(import_late, modules)
 
 
 class LibraryTask(asyncio.Task[T]):

@@ -12,6 +12,7 @@ import pytest
 
 import aiokclient
 from aiokclient import _native, admin
+from aiokclient.background import LATE_MODULES
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ["asyncio", "anyio", "ssl", "pyarrow", "cramjam", "zstandard", "lz4", "opentelemetry"]
@@ -31,20 +32,20 @@ def test_a_name_that_there_is_not() -> None:
 
 STARTS = """
 import asyncio, contextlib, json, sys, threading
-from aiokclient import Client
+from aiokclient import Producer
 from aiokclient.errors import BootstrapError
 
 imports = {True: [], False: []}
 
 class Recorder:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "anyio":
+        if name.partition(".")[0] in ("anyio", "aiokclient"):
             imports[threading.current_thread() is threading.main_thread()].append(name)
 
 async def start():
-    client = Client(bootstrap_servers="127.0.0.1:1", default_api_timeout_ms=300)
+    producer = Producer(bootstrap_servers="127.0.0.1:1", default_api_timeout_ms=300)
     with contextlib.suppress(BootstrapError):
-        await client.start()
+        await producer.start()
 
 async def main():
     await asyncio.gather(start(), start())
@@ -55,12 +56,12 @@ print(json.dumps([imports[True], imports[False]]))
 """
 
 
-def test_a_start_imports_the_modules_of_anyio_in_a_thread() -> None:
+def test_a_start_imports_the_modules_that_it_needs_in_a_thread() -> None:
     """An import of these modules on the event loop would block it for a long time."""
     done = subprocess.run([sys.executable, "-c", STARTS], capture_output=True, check=True)
     by_the_loop, by_threads = json.loads(done.stdout)
     assert by_the_loop == []
-    assert "anyio._backends._asyncio" in by_threads
+    assert {"anyio._backends._asyncio", *LATE_MODULES} <= set(by_threads)
 
 
 def test_importing_it_is_light() -> None:
@@ -144,6 +145,19 @@ UNUSED = {
 }
 """The modules that a client without SASL and TLS uses only after its start, or never."""
 
+LATE_PRODUCER = {
+    "aiokclient.cluster.client",
+    "aiokclient.cluster.lifecycle.health",
+    "aiokclient.network.pool",
+    "aiokclient.network.tls",
+    "aiokclient.producer.engine",
+    "aiokclient.producer.transaction",
+    "aiokclient.protocol.schema",
+    "aiokclient.telemetry.reporter",
+    "dataclasses",
+}
+"""The modules that the start of a producer imports, or a later call."""
+
 LATE_ADMIN = {
     f"aiokclient.admin.{name}"
     for name in (
@@ -163,7 +177,10 @@ LATE_ADMIN = {
 @pytest.mark.parametrize(
     ("name", "others"),
     [
-        ("Producer", {"aiokclient.admin", "aiokclient.consumer", "aiokclient.group.member"}),
+        (
+            "Producer",
+            {"aiokclient.admin", "aiokclient.consumer", "aiokclient.group.member", *LATE_PRODUCER},
+        ),
         ("Consumer", {"aiokclient.admin", "aiokclient.producer"}),
         ("Client", {"aiokclient.admin", "aiokclient.consumer", "aiokclient.producer"}),
         ("Admin", {"aiokclient.consumer", "aiokclient.producer", *LATE_ADMIN}),

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from aiokclient import threads
+from aiokclient.config.security.plaintext import Plaintext
 from aiokclient.errors import ConfigError
 from aiokclient.log.client_log import ClientLog
 from aiokclient.named_tuple import NamedTuple
@@ -57,10 +58,10 @@ class TlsContexts:
     @classmethod
     def of(cls, security: Security, log: ClientLog) -> Self | None:
         """Return the contexts for these security options, or None without TLS."""
-        from aiokclient.config.security import Plaintext, Tls
-
         if isinstance(security, Plaintext):
             return None
+        from aiokclient.config.security import Tls
+
         tls = security if isinstance(security, Tls) else security.tls
         return None if tls is None else cls(tls, log)
 

@@ -24,7 +24,7 @@ from typing import (
 )
 
 from aiokclient._native import twin
-from aiokclient.background import SLICE_S
+from aiokclient.background import LATE_MODULES, SLICE_S
 from aiokclient.clock import Clock, SystemClock
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle, config_of
 from aiokclient.cluster.lifecycle.ownership import Anchor, for_background
@@ -51,7 +51,6 @@ from aiokclient.producer.batching.batch import RECORD_OVERHEAD, record_size
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.delivery.deliveries import Deliveries, gather
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
-from aiokclient.producer.engine import Engine
 from aiokclient.producer.send_arrow import send_rows
 from aiokclient.producer.serializers import bound, preparations, prepare_serializer
 from aiokclient.producer.threadsafe import ThreadsafeSend
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
     from aiokclient.cluster.metadata.snapshot import PartitionInfo
     from aiokclient.producer.batching.accumulator import Accumulator, SendErrors
     from aiokclient.producer.batching.queue import PartitionQueue, Topic
+    from aiokclient.producer.engine import Engine
     from aiokclient.producer.partitioner import Partitioner
     from aiokclient.producer.transaction.manager import TransactionManager
     from aiokclient.producer.transaction.transaction import Transaction
@@ -226,6 +226,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
     """
 
     closing_rank: ClassVar[int] = 1
+    _late_modules = LATE_MODULES
     config_type: ClassVar[type[ClientConfig]] = ProducerConfig
 
     _engine: Engine | None = None
@@ -851,13 +852,10 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
     # -- lifecycle
 
     async def _open(self, wait: bool) -> None:
+        from aiokclient.producer.engine import Engine  # a late module
+
         anchor: Anchor[Any] = self._anchor
-        engine = Engine(
-            for_background(self._options),
-            self._cluster,
-            self._supervisor,
-            anchor,
-        )
+        engine = Engine(for_background(self._options), self._cluster, self._supervisor, anchor)
         self._use_engine(engine)
         if engine.transactions is not None:
             if wait:

@@ -39,6 +39,7 @@ from aiokclient.protocol.messages.get_telemetry_subscriptions import (
 )
 from aiokclient.protocol.messages.push_telemetry import PushTelemetryRequest
 from aiokclient.protocol.schema import Request, Response
+from aiokclient.telemetry import LAST_PUSH_S
 from aiokclient.telemetry.states import (
     TABLE,
     ReporterEffect,
@@ -60,8 +61,6 @@ SPREAD: Final = (0.5, 1.5)
 """The range of the random delay before a subscription's first push, in push intervals (KIP-714)."""
 FORBIDDEN_S: Final = 1_800.0
 """Seconds until the next request after an authorization error."""
-LAST_PUSH_S: Final = 0.5
-"""Maximum number of seconds that the last push may take during a close."""
 FINISH_S: Final = 0.2
 """Seconds for which a close still waits for the response to a push that is in flight."""
 STOP_S: Final = 2.0

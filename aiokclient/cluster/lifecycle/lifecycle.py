@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, cast
 import anyio
 
 from aiokclient._native import note_pure_modules
-from aiokclient.background import ended, load_modules, new_task
+from aiokclient.background import LATE_MODULES, ended, load_late, new_task
 from aiokclient.clock import SystemClock
-from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.lifecycle.ownership import Anchor, dropped, for_background, retrieve
 from aiokclient.cluster.lifecycle.public_calls import running_loop, watch_calls, wrong_caller
 from aiokclient.cluster.lifecycle.shown import described
@@ -43,16 +42,14 @@ from aiokclient.errors import (
 from aiokclient.log.client_log import ClientLog
 from aiokclient.log.foreign_names import own_names
 from aiokclient.network.event_hub import EventHub, EventReader, EventSource
-from aiokclient.telemetry.reporter import LAST_PUSH_S
+from aiokclient.telemetry import LAST_PUSH_S
 from aiokclient.types import State, seconds
 
 if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.lifecycle.health import Health
     from aiokclient.cluster.lifecycle.parent import Parent
     from aiokclient.metrics import Counter, Gauge, Histogram, MetricsSnapshot, MetricValue
-
-LATE_MODULE = "aiokclient.cluster.lifecycle.health"
-"""The module that the start imports in a thread. A dataclass makes its import a slow one."""
 
 UNWINDING_S = 3 * STOP_S
 """Seconds that tasks and connections may take to end after the time limit of a close."""
@@ -74,6 +71,8 @@ class Lifecycle:
 
     closing_rank: ClassVar[int] = 0
     """The rank among the children of a client, which closes the lowest rank first."""
+    _late_modules: ClassVar[tuple[str, ...]] = LATE_MODULES[:2]
+    """The modules that a start imports in a thread."""
     _phase = LifecyclePhase.NEW
     _closing: asyncio.Task[None] | None = None
     config_type: ClassVar[type[ClientConfig]] = ClientConfig
@@ -196,7 +195,7 @@ class Lifecycle:
 
     def health(self) -> Health:
         """Return the state and the reasons for it. Synchronous."""
-        from aiokclient.cluster.lifecycle.health import Health  # see LATE_MODULE
+        from aiokclient.cluster.lifecycle.health import Health  # a late module
 
         reasons = [] if self._failure is None else [f"failed: {self._failure!r}"]
         if not self._usable:
@@ -455,8 +454,10 @@ class Lifecycle:
             async with asyncio.timeout(None) as self._start_limit:
                 await self._supervisor.start()
                 deadline = asyncio.get_running_loop().time() + self._get_timeout_s(None)
+                await load_late(*self._late_modules)
                 if self._client is None:
-                    await load_modules(LATE_MODULE)
+                    from aiokclient.cluster.client import ClusterClient
+
                     self._own_cluster = ClusterClient(for_background(self._config), self._hub)
                     # Its errors can be in reference cycles, and refer to the frames of all callers.
                     # In a task of its own, they do not keep this object alive.

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import anyio
 
-from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
 from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.config.client import ClientConfig
 from aiokclient.network.event_hub import EventHub
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
 
 
 class Parent(Lifecycle):

@@ -12,12 +12,12 @@ from aiokclient.cluster.targets import Target
 from aiokclient.errors import DisconnectedError, KafkaError, WrongLoopError
 from aiokclient.log.kept_errors import bare
 from aiokclient.log.limited_log import LimitedLog
-from aiokclient.network.pool import Purpose
 from aiokclient.policy import Retry, Scope
 
 if TYPE_CHECKING:
     from aiokclient.clock import Clock
     from aiokclient.log.client_log import ClientLog
+    from aiokclient.network.pool import Purpose
     from aiokclient.protocol.api import ApiKey
     from aiokclient.protocol.schema import Request
 

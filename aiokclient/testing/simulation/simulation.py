@@ -21,7 +21,7 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from aiokclient.background import import_anyio
+from aiokclient.background import import_late
 from aiokclient.errors import IllegalStateError
 from aiokclient.testing.cluster import EmbeddedCluster
 from aiokclient.testing.simulation.loop import VirtualLoop
@@ -87,7 +87,7 @@ class Simulation:
         if asyncio._get_running_loop() is not None:
             text = "a simulation has a loop of its own: run it where no event loop runs"
             raise IllegalStateError(text)
-        import_anyio()  # Otherwise, the start of a client would import anyio in a thread.
+        import_late()  # Otherwise, the start of a client would import modules in a thread.
         try:
             with asyncio.Runner(loop_factory=self._make_loop) as runner:
                 return runner.run(self._main(main))
