@@ -45,9 +45,19 @@ cdef class Owner:
     # Wake the tasks that wait for any change. The others stay in the line.
     cdef int schedule_changed(self, object loop) except -1
     # Schedule the waiters and callbacks that remain after a time slice, before any newer ones.
-    cdef int put_off(self, object loop, list waiters) except -1
+    cdef int put_off(self, list waiters) except -1
+    # Schedule waiters and callbacks in the producer's `WakeQueue`.
+    cdef int schedule(self, list woken) except -1
     # Called when waiters and callbacks that were scheduled together have run.
     cdef int ran(self) except -1
+
+
+cdef class WakeQueue:
+    cdef readonly bint can_collect
+    cdef object loop
+    # Pairs of a list of waiters and callbacks, and their owner. None if they are scheduled.
+    cdef list collected
+    cdef int schedule(self, list waiters, Owner owner) except -1
 
 
 cdef class Waiter:

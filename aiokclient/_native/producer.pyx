@@ -26,6 +26,7 @@ __all__ = [
     "SendPath",
     "TopicState",
     "Waiter",
+    "WakeQueue",
     "send_columns",
 ]
 

@@ -117,6 +117,10 @@ cdef class DeliveryBatch(Owner):
                 target.skip_linger()
         return 0
 
+    cdef int schedule(self, list woken) except -1:
+        cdef WakeQueue wakes = self._hooks.wakes
+        return wakes.schedule(woken, self)
+
     cdef int ran(self) except -1:
         if not self.calls:
             self._hooks.calling.pop(self, None)

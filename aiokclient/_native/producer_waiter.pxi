@@ -19,6 +19,7 @@ cdef enum:
 
 cdef object monotonic = time.monotonic
 cdef double slice_s = SLICE_S
+cdef object current_task = asyncio.current_task
 
 
 cdef class Owner:
@@ -56,7 +57,7 @@ cdef class Owner:
         self._callbacks = None
         if woken and not scheduled:
             self.woken = woken
-            loop.call_soon(resume, loop, woken, self)
+            self.schedule(woken)
         return 0
 
     cdef int schedule_changed(self, object loop) except -1:
@@ -71,15 +72,17 @@ cdef class Owner:
                 waiter.stage = WOKEN
                 woken.append(waiter)
         if woken:
-            loop.call_soon(resume, loop, woken, None)
+            loop.call_soon(resume, loop, woken, None, 0.0)
         return 0
 
-    cdef int put_off(self, object loop, list waiters) except -1:
+    cdef int put_off(self, list waiters) except -1:
         if self.woken is not None:
             self.woken[:0] = waiters
             return 0
         self.woken = waiters
-        loop.call_soon(resume, loop, waiters, self)
+        return self.schedule(waiters)
+
+    cdef int schedule(self, list woken) except -1:
         return 0
 
     cdef int ran(self) except -1:
@@ -173,11 +176,15 @@ cdef Waiter callback_of(object delivery, object callback, object context):
     return waiter
 
 
-def resume(loop, list waiters, Owner owner):
-    """Run callbacks and resume tasks, in order. Yield to the event loop after each time slice."""
+def resume(loop, list waiters, Owner owner, double until):
+    """Run callbacks and resume tasks, in order. Yield to the event loop after each time slice.
+
+    The slice ends at `until`, or if that is 0, it begins now.
+    """
     cdef Waiter waiter
     cdef Py_ssize_t at = 0, count = len(waiters)
-    cdef double until = monotonic() + slice_s
+    if not until:
+        until = monotonic() + slice_s
     if owner is not None:
         owner.woken = None
     try:
@@ -199,11 +206,58 @@ def resume(loop, list waiters, Owner owner):
     finally:
         if owner is None:
             if at < count:
-                loop.call_soon(resume, loop, waiters[at:], None)
+                loop.call_soon(resume, loop, waiters[at:], None, 0.0)
         elif at < count:
-            owner.put_off(loop, waiters[at:])
+            owner.put_off(waiters[at:])
         else:
             owner.ran()
+
+
+cdef class WakeQueue:
+    """See `producer._pure.delivery.WakeQueue`."""
+
+    def __init__(self, loop):
+        self.loop = loop
+        self.can_collect = True
+
+    def collect(self):
+        """Let tasks and callbacks wait for `resume_collected` from now on."""
+        if self.collected is None:
+            self.collected = []
+
+    def resume_collected(self):
+        """Resume what was collected, unless a task is running. After a time slice, schedule the rest.
+
+        The tasks and callbacks end as in a callback of the event loop: what they raise beyond
+        Exception is raised by a later callback, because the caller is a transport.
+        """
+        cdef list collected = self.collected
+        cdef double until
+        self.collected = None
+        if not collected:
+            return
+        until = 0.0 if current_task(self.loop) is not None else monotonic() + slice_s
+        for waiters, owner in collected:
+            if monotonic() >= until:
+                self.schedule(waiters, owner)
+                continue
+            try:
+                resume(self.loop, waiters, owner, until)
+            except BaseException as error:
+                until = 0.0
+                self.loop.call_soon(raise_again, error)
+
+    cdef int schedule(self, list waiters, Owner owner) except -1:
+        if self.collected is not None:
+            self.collected.append((waiters, owner))
+            return 0
+        self.loop.call_soon(resume, self.loop, waiters, owner, 0.0)
+        return 0
+
+
+def raise_again(error):
+    """Raise an exception in a callback of the event loop."""
+    raise error
 
 
 cdef int call(object loop, object callback, object context, object argument) except -1:

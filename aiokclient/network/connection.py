@@ -348,6 +348,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._decoding: deque[tuple[asyncio.Future[Any], int]] = deque()
         """The responses that are decoded in threads, and later ones, with the sizes of their
         frames. They are those to the oldest requests in flight."""
+        self._is_reading = False
+        """Whether the frames of a read are being handled."""
+        self._after_read: list[Callable[[], object]] = []
+        """The functions that are called once they all are."""
         self._draining = False
         self._one_way = False
         """Whether any request without a response (Produce with acks=0) was written."""
@@ -665,25 +669,41 @@ class BrokerConnection(asyncio.BufferedProtocol):
             return
         if self._threshold is not None:
             self._threshold.expect_bytes(self._reader.missing)
-        for frame in frames:
-            if self.closed:
-                return
-            if setup is not None:
-                self._on_setup_frame(setup, frame)
-                continue
-            try:
-                asked = self._pipeline.match_response(frame)
-                large = len(frame) >= LARGE and not asked.request.response_class.has_records()
-                # A later response waits for an earlier one in a thread: brokers answer in the order
-                # of the requests, and so callers see the answers.
-                if large or self._decoding:
-                    self._decode_later(asked, frame, large)
+        self._is_reading = True
+        try:
+            for frame in frames:
+                if self.closed:
+                    return
+                if setup is not None:
+                    self._on_setup_frame(setup, frame)
                     continue
-                response = asked.decode(frame)
-            except ProtocolError as error:
-                self.close(error)
-                return
-            self.on_response(response, len(frame))
+                try:
+                    asked = self._pipeline.match_response(frame)
+                    large = len(frame) >= LARGE and not asked.request.response_class.has_records()
+                    # A later response waits for an earlier one in a thread: brokers answer in the
+                    # order of the requests, and so callers see the answers.
+                    if large or self._decoding:
+                        self._decode_later(asked, frame, large)
+                        continue
+                    response = asked.decode(frame)
+                except ProtocolError as error:
+                    self.close(error)
+                    return
+                self.on_response(response, len(frame))
+        finally:
+            self._is_reading = False
+            while self._after_read:
+                self._after_read.pop()()
+
+    def call_after_read(self, function: Callable[[], object]) -> bool:
+        """Call a function once all frames of the present read are handled. It must not raise.
+
+        Return False, and do not call it, if no read is being handled: a large response is decoded
+        in a thread, for example.
+        """
+        if self._is_reading:
+            self._after_read.append(function)
+        return self._is_reading
 
     def _decode_later(self, asked: InFlight, frame: Buffer, large: bool) -> None:
         """Decode a large response in a thread, or one that must wait for an earlier one."""

@@ -16,10 +16,10 @@ which failures were retrieved.
 
 Each batch has one list of the tasks that await its records and of the callbacks, in the order in
 which they were added. When the batch has its outcome, the event loop runs all of them, in order, in
-its next iteration. A callback that is added later is scheduled in the same way. An await or a flush
-ends after all callbacks that were added before it, even if it begins when the batch has its outcome
-and these callbacks have not run yet. If records move to another batch, their waiters and callbacks
-move with them.
+its next iteration, or with the native class, at the end of the read of the response. A callback
+that is added later is scheduled in the same way. An await or a flush ends after all callbacks that
+were added before it, even if it begins when the batch has its outcome and these callbacks have not
+run yet. If records move to another batch, their waiters and callbacks move with them.
 
 `BatchState`, `QueueState`, and `TopicState` have only what the native `send()` reads and changes:
 the open batch, its queue, and its topic. Classes that derive from them have all other attributes.
@@ -243,6 +243,27 @@ class Owner:
 PENDING = "The record has no outcome yet; await its delivery."
 
 
+class WakeQueue:
+    """The tasks and callbacks of a producer's batches that continue, in the order of the outcomes.
+
+    The event loop runs them in its next iteration. The native class can also run them at the end of
+    a read, between `collect` and `resume_collected`, which saves that iteration. This class cannot,
+    because its tasks wait for futures of asyncio.
+    """
+
+    __slots__ = ("can_collect",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.can_collect = False
+        """Whether `collect` and `resume_collected` have an effect."""
+
+    def collect(self) -> None:
+        """Do nothing."""
+
+    def resume_collected(self) -> None:
+        """Do nothing."""
+
+
 class DeliveryHooks(Protocol):
     """The attributes and methods of a producer that its batches use."""
 
@@ -251,6 +272,7 @@ class DeliveryHooks(Protocol):
     """The thread of the loop, as returned by `threading.get_ident`."""
     calling: dict[Any, None]
     """The batches that are done but have callbacks that have not run yet."""
+    wakes: WakeQueue
 
     def skip_linger(self, batch: DeliveryBatch) -> None:
         """Send this batch as soon as possible, because a task waits for it."""

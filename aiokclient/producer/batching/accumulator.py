@@ -37,7 +37,7 @@ from aiokclient.named_tuple import NamedTuple
 from aiokclient.policy import Scope
 from aiokclient.producer.batching.batch import FIRST_RESERVE, RECORD_OVERHEAD, ProducerBatch
 from aiokclient.producer.batching.queue import PartitionQueue
-from aiokclient.producer.delivery.delivery import DeliveryBatch
+from aiokclient.producer.delivery.delivery import DeliveryBatch, WakeQueue
 from aiokclient.producer.meters import ProducerMeters
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import Headers
@@ -287,6 +287,7 @@ class Accumulator:
         self.thread = threading.get_ident()
         self.calling: dict[DeliveryBatch, None] = {}
         """Batches that are done but have callbacks that have not run yet."""
+        self.wakes = WakeQueue(self.loop)
         self.callbacks = engine.callbacks
         self.memory = memory = Memory(config.buffer_memory)
         self.pending: dict[ProducerBatch, None] = {}
@@ -294,6 +295,8 @@ class Accumulator:
         self.active: dict[PartitionQueue, None] = {}
         """All queues with batches, and some that became empty, which are removed now and then."""
         self.errors = NON_TRANSACTIONAL if config.transactional_id is None else TRANSACTIONAL
+        self._is_last_alone = False
+        """Whether the last batch that was written had one record."""
         self._engine = engine
         self._failures = engine.failures
         self._status = engine.status
@@ -387,7 +390,10 @@ class Accumulator:
         """Send a batch without lingering, because a task waits for it."""
         assert isinstance(batch, ProducerBatch)
         if batch.queue.open is batch:
-            batch.queue.notify_sender()
+            # A task that awaits each of its sends waits for nothing else. Records that other tasks
+            # send in this iteration of the loop get into the same batch, so it is not sent yet.
+            is_alone = self._is_last_alone and len(self.pending) == 1 and batch.builder.count == 1
+            batch.queue.notify_sender(at_once=is_alone)
 
     def count_retrieved(self, batch: DeliveryBatch, count: int) -> None:
         """Count failures of a batch as retrieved."""
@@ -708,6 +714,7 @@ class Accumulator:
         if self._failures.origins is not None:
             self._failures.origins.forget_batch(batch)
         self.meters.count_written(batch)
+        self._is_last_alone = batch.count == 1
         self.forget_batch(batch)
 
     def fail_batch(self, batch: ProducerBatch, error: KafkaError) -> None:

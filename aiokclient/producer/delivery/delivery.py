@@ -15,6 +15,7 @@ from aiokclient.producer._pure.delivery import (
     DeliveryHooks,
     QueueState,
     TopicState,
+    WakeQueue,
 )
 
 __all__ = [
@@ -24,13 +25,14 @@ __all__ = [
     "DeliveryHooks",
     "QueueState",
     "TopicState",
+    "WakeQueue",
     "failed_delivery",
     "settled",
 ]
 
 if not TYPE_CHECKING:
-    Delivery, DeliveryBatch, BatchState, QueueState, TopicState = map(
-        twin("producer"), (Delivery, DeliveryBatch, BatchState, QueueState, TopicState)
+    Delivery, DeliveryBatch, BatchState, QueueState, TopicState, WakeQueue = map(
+        twin("producer"), (Delivery, DeliveryBatch, BatchState, QueueState, TopicState, WakeQueue)
     )
 
 
@@ -52,6 +54,7 @@ class NoProducer:
         self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
         self.calling: dict[Any, None] = {}
+        self.wakes = WakeQueue(self.loop)
 
     def skip_linger(self, batch: DeliveryBatch) -> None:
         """Do nothing: there is nothing to send."""

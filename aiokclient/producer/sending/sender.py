@@ -7,9 +7,9 @@ queue in turn until a request is full, and continues with the next request while
 returns them to their queues, and then calls `send_batches` again. Only connecting needs a task (see
 `ProduceConnection`).
 
-A full batch does not wait for `pump`: while fewer requests are in flight, it leaves in a request of
-its own, within the call of the application that has filled it (`send_full_batches`). Nothing that
-happens there, such as a connection that closes, is raised in that call.
+A full batch does not wait for `send_batches`: while fewer requests are in flight, it leaves in a
+request of its own, within the call of the application that has filled it (`send_full_batches`).
+Nothing that happens there, such as a connection that closes, is raised in that call.
 
 While the broker is unreachable or silent, its partitions are unsendable, which limits their memory.
 """
@@ -450,7 +450,7 @@ class Sender:
             return
         self._ready[queue] = None
         if self._handling_response:
-            return  # `_on_response` calls `pump` at its end.
+            return  # `_on_response` calls `send_batches` at its end.
         if at_once and not self.in_flight and self._connection.current is not None:
             self._callbacks.call_now(self.send_batches)
         elif not self._scheduled:
@@ -467,7 +467,7 @@ class Sender:
         if queue not in self.queues:
             return
         if self._handling_response or self.in_flight >= self._limit:
-            self._ready[queue] = None  # The handling of a response ends with `pump`.
+            self._ready[queue] = None  # The handling of a response ends with `send_batches`.
         elif self._connection.current is None:
             self.schedule_queue(queue)
         else:
@@ -513,7 +513,7 @@ class Sender:
     def _send_closed(self, queue: PartitionQueue) -> None:
         """Send the closed batches of a queue, until the permitted number of requests is in flight.
 
-        No other batches are sent, because open ones may get more records before `pump` is called.
+        No other batches are sent, because open ones may get more records until `send_batches`.
         """
         connection = self._connection.current
         if self._closed:
@@ -596,6 +596,11 @@ class Sender:
         error: KafkaError | None,
     ) -> None:
         self._handling_response = True
+        wakes = self._accumulator.wakes
+        if wakes.can_collect and response is not None:
+            connection = self._connection.current
+            if connection is not None and connection.call_after_read(wakes.resume_collected):
+                wakes.collect()
         self.in_flight -= 1
         # By now the transport has released the bytes, or will never read them again.
         for sent in request.sent:

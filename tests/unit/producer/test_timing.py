@@ -79,6 +79,37 @@ def test_demand_waits_for_what_is_in_flight() -> None:
     simulate(scenario)
 
 
+def test_an_awaited_record_is_sent_within_the_await_after_another_one_that_was_alone() -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer(linger_ms=10_000) as producer:
+            await producer.send("t", b"first")
+            sender = producer._engine.senders[1]
+            delivery = producer.send("t", b"alone")
+            assert sender.in_flight == 0
+            awaiting = delivery.__await__()
+            next(awaiting)
+            assert sender.in_flight == 1
+            awaiting.close()
+
+    simulate(scenario)
+
+
+def test_records_of_several_tasks_leave_together_though_each_is_awaited() -> None:
+    async def scenario(world: World) -> None:
+        async def work() -> None:
+            for _ in range(10):
+                await producer.send("t", b"v")
+
+        async with world.producer(linger_ms=10_000) as producer:
+            await producer.send("t", b"first")
+            since = world.now
+            await asyncio.gather(*(work() for _ in range(100)))
+            # The first record leaves alone. After its response, all leave together.
+            assert len(world.requests(ApiKey.PRODUCE, since=since)) <= 22
+
+    simulate(scenario)
+
+
 def test_without_linger_it_leaves_at_once_or_at_the_next_turn() -> None:
     async def scenario(world: World) -> None:
         async with world.producer(linger_ms=0) as producer:

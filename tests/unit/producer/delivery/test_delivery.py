@@ -14,7 +14,7 @@ import pytest
 from aiokclient.clock import SystemClock
 from aiokclient.errors import DeliveryTimeoutError, KafkaError, WrongLoopError
 from aiokclient.producer.delivery.deliveries import Deliveries, Run, gather
-from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
+from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch, WakeQueue
 from aiokclient.types import RecordMetadata, TimestampType
 
 
@@ -25,6 +25,7 @@ class Hooks:
         self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
         self.calling: dict[DeliveryBatch, None] = {}
+        self.wakes = WakeQueue(self.loop)
         self.demanded: list[DeliveryBatch] = []
         self.seen = 0
 

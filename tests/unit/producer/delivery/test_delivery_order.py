@@ -16,7 +16,7 @@ from aiokclient.background import SLICE_S
 from aiokclient.clock import SystemClock
 from aiokclient.errors import KafkaError, WrongLoopError, WrongThreadError
 from aiokclient.producer.delivery.deliveries import gather
-from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch, settled
+from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch, WakeQueue, settled
 
 
 class Hooks:
@@ -24,6 +24,7 @@ class Hooks:
         self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
         self.calling: dict[DeliveryBatch, None] = {}
+        self.wakes = WakeQueue(self.loop)
         self.demanded: list[DeliveryBatch] = []
 
     def skip_linger(self, batch: DeliveryBatch) -> None:

@@ -27,6 +27,7 @@ from aiokclient.errors import KafkaError
 from aiokclient.producer._pure import deliveries as pure_deliveries
 from aiokclient.producer._pure import delivery as pure_delivery
 from aiokclient.producer.delivery.deliveries import Deliveries, Outcomes, Run, gather
+from aiokclient.producer.delivery.delivery import WakeQueue
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import RecordMetadata
 
@@ -62,6 +63,7 @@ class Hooks:
         self.loop = loop
         self.thread = threading.get_ident()
         self.calling: dict[Any, None] = {}
+        self.wakes = WakeQueue(self.loop)
         self.asked: list[Any] = []
 
     def skip_linger(self, batch: Any) -> None:

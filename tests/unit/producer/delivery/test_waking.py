@@ -19,7 +19,7 @@ import pytest
 from aiokclient._native import in_use
 from aiokclient.background import SLICE_S
 from aiokclient.errors import KafkaError, WrongLoopError
-from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
+from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch, WakeQueue
 
 RUNNERS: dict[str, Callable[[Coroutine[Any, Any, Any]], Any]] = {"asyncio": asyncio.run}
 if sys.platform != "win32":
@@ -33,6 +33,7 @@ class Hooks:
         self.loop = asyncio.get_running_loop()
         self.thread = threading.get_ident()
         self.calling: dict[DeliveryBatch, None] = {}
+        self.wakes = WakeQueue(self.loop)
 
     def skip_linger(self, batch: DeliveryBatch) -> None:
         pass
