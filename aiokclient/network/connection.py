@@ -427,8 +427,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         `outcome` is the future that `send` returned. Receiving or decoding a large response can
         take a while.
         """
-        count = len(self._decoding) + self._reader.in_large_frame
-        arriving = islice(self._in_flight, count)
+        arriving = islice(self._in_flight, len(self._decoding) + self._reader.in_large_frame)
         return any(isinstance(sent, AwaitedRequest) and sent.future is outcome for sent in arriving)
 
     # -- requests ---------------------------------------------------------------------------
@@ -819,10 +818,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 )
         late = [sent for sent in self._list_unanswered() if sent.deadline <= now]
         for sent in late:
-            text = f"The broker did not answer {sent.api}"
-            self._fail_overdue_request(
-                sent, f"{text} within {{:.1f}} s, and the connection was closed."
-            )
+            why = f"The broker did not answer {sent.api} within {{:.1f}} s, "
+            self._fail_overdue_request(sent, f"{why}and the connection was closed.")
         if late:
             after = f"The broker did not answer {late[0].api} within {now - late[0].since:.1f} s."
             self.close(DisconnectedError(after, broker=self.broker.node_id))

@@ -596,39 +596,45 @@ class Sender:
         error: KafkaError | None,
     ) -> None:
         self._handling_response = True
-        wakes = self._accumulator.wakes
-        if wakes.can_collect and response is not None:
-            connection = self._connection.current
-            if connection is not None and connection.call_after_read(wakes.resume_collected):
-                wakes.collect()
-        self.in_flight -= 1
-        # By now the transport has released the bytes, or will never read them again.
-        for sent in request.sent:
-            if sent.batch.leave_request():
-                self._accumulator.release_memory(sent.batch)
-        if error is None and self._connection.silent:
-            self._connection.set_silent(False)
-        if error is not None:
+        try:
+            wakes = self._accumulator.wakes
+            if wakes.can_collect and response is not None:
+                connection = self._connection.current
+                if connection is not None and connection.call_after_read(wakes.resume_collected):
+                    wakes.collect()
+            self.in_flight -= 1
+            # By now the transport has released the bytes, or will never read them again.
             for sent in request.sent:
-                self._responses.on_no_response(sent, error)
-        # With acks=0, brokers send no response.
-        elif response is None or isinstance(response, Written):
+                if sent.batch.leave_request():
+                    self._accumulator.release_memory(sent.batch)
+            if error is None and self._connection.silent:
+                self._connection.set_silent(False)
+            if error is not None:
+                for sent in request.sent:
+                    self._responses.on_no_response(sent, error)
+            # With acks=0, brokers send no response.
+            elif response is None or isinstance(response, Written):
+                for sent in request.sent:
+                    if sent.batch.is_current(sent.attempt):
+                        self._accumulator.complete_batch(sent.batch, *response or ())
+            else:
+                nodes = endpoints(response)
+                for sent, part in request.match_response(response):
+                    if part is None:
+                        self._responses.on_no_response(sent, left_out(self.node_id))
+                    else:
+                        self._responses.on_partition_response(sent, part, self.node_id, nodes)
             for sent in request.sent:
-                if sent.batch.is_current(sent.attempt):
-                    self._accumulator.complete_batch(sent.batch, *response or ())
-        else:
-            nodes = endpoints(response)
-            for sent, part in request.match_response(response):
-                if part is None:
-                    self._responses.on_no_response(sent, left_out(self.node_id))
-                else:
-                    self._responses.on_partition_response(sent, part, self.node_id, nodes)
-        for sent in request.sent:
-            queue = sent.batch.queue
-            if queue not in self.queues:
-                queue.notify_sender()
-            elif queue.more:
-                self._ready[queue] = None
+                queue = sent.batch.queue
+                if queue not in self.queues:
+                    queue.notify_sender()
+                elif queue.more:
+                    self._ready[queue] = None
+        except BaseException:
+            # After a KeyboardInterrupt, the program may go on.
+            self._handling_response = False
+            self.schedule_queues()
+            raise
         self._handling_response = False
         if self._ready or self._awaited:
             self.send_batches()

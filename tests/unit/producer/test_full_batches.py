@@ -137,6 +137,40 @@ def test_records_sent_while_a_response_is_handled_are_written_after_it(
     simulate(scenario)
 
 
+def test_sends_go_on_after_an_interrupt_while_a_response_is_handled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    interrupted: list[BaseException] = []
+
+    async def scenario(world: World) -> None:
+        async with world.producer(**LINGER) as producer:
+            await producer.send("t", b"000")
+            sender = sender_of(producer)
+            complete, handle = Accumulator.complete_batch, Sender._on_response
+
+            def interrupt(accumulator: Accumulator, *arguments: Any) -> None:
+                complete(accumulator, *arguments)
+                if not interrupted:
+                    fill(producer, 2)
+                    raise KeyboardInterrupt
+
+            def on_response(sender: Sender, *arguments: Any) -> None:
+                try:  # The simulation must not end.
+                    handle(sender, *arguments)
+                except KeyboardInterrupt as error:
+                    interrupted.append(error)
+
+            monkeypatch.setattr(Accumulator, "complete_batch", interrupt)
+            monkeypatch.setattr(Sender, "_on_response", on_response)
+            await producer.send("t", b"000")
+            assert interrupted
+            await world.cluster.until(lambda: sender.in_flight, timeout=5)
+            await producer.gather(fill(producer, 5))
+        assert values(world) == [b"000", b"000", *numbers(2), *numbers(5)]
+
+    simulate(scenario)
+
+
 def test_a_full_batch_is_compressed_in_a_thread_from_the_call_on() -> None:
     async def scenario(world: World) -> None:
         options: dict[str, Any] = {"linger_ms": 10_000, "compression_type": "gzip"}
