@@ -201,7 +201,7 @@ async def create_acls(
         items: dict[AclBinding, AclCreation], remaining: float
     ) -> Answers[AclBinding, None]:
         request = CreateAclsRequest(creations=list(items.values()))
-        response = await requests.send(request, AnyBroker(), remaining)
+        response = await requests.send_request(request, AnyBroker(), remaining)
         # The results do not name their ACLs. The results are in the order of the request.
         return {
             acl: failure(result, "CreateAcls", str(acl))
@@ -217,7 +217,7 @@ async def describe_acls(
     """See `Admin.describe_acls`."""
     wanted = AclBindingFilter() if acl_filter is None else _checked_filter(acl_filter)
     request = DescribeAclsRequest(**_fields_of(wanted))
-    response = await requests.send(request, AnyBroker(), timeout)
+    response = await requests.send_request(request, AnyBroker(), timeout)
     return tuple(
         _binding(resource, acl) for resource in response.resources for acl in resource.acls
     )
@@ -237,7 +237,7 @@ async def delete_acls(
         items: dict[AclBindingFilter, DeleteAclsFilter], remaining: float
     ) -> Answers[AclBindingFilter, tuple[AclBinding, ...]]:
         request = DeleteAclsRequest(filters=list(items.values()))
-        response = await requests.send(request, AnyBroker(), remaining)
+        response = await requests.send_request(request, AnyBroker(), remaining)
         return {
             # `deleted` also has the ACLs that an earlier attempt has deleted.
             each: _deleted(each, result, deleted[each])

@@ -78,7 +78,7 @@ async def describe_client_quotas(
         components=[_component(kind, name) for kind, name in _parts(wanted).items()],
         strict=bool(wanted.strict),
     )
-    response = await requests.send(request, AnyBroker(), timeout)
+    response = await requests.send_request(request, AnyBroker(), timeout)
     return {
         entity: {value.key: value.value for value in entry.values}
         for entry in response.entries or ()
@@ -102,7 +102,7 @@ async def alter_client_quotas(
         request = altering.AlterClientQuotasRequest(
             entries=list(items.values()), validate_only=validate_only
         )
-        response = await requests.send(request, AnyBroker(), remaining)
+        response = await requests.send_request(request, AnyBroker(), remaining)
         return {
             entity: failure(entry, API, str(entity))
             for entry in response.entries

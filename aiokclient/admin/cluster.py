@@ -99,7 +99,7 @@ async def describe_cluster(
         include_fenced_brokers=include_fenced_brokers,
     )
     try:
-        response = await requests.send(request, AnyBroker(), timeout)
+        response = await requests.send_request(request, AnyBroker(), timeout)
     except UnsupportedVersionError:
         if include_fenced_brokers:
             raise
@@ -122,7 +122,7 @@ async def _describe_from_metadata(
     # has all topics, but WantedTopicsRequest does not decode their descriptions.
     request = WantedTopicsRequest([])
     request.include_cluster_authorized_operations = authorized
-    response: MetadataResponse = await requests.send(request, AnyBroker(), timeout)
+    response: MetadataResponse = await requests.send_request(request, AnyBroker(), timeout)
     return _described(response, map(described_broker, response.brokers))
 
 

@@ -220,7 +220,7 @@ async def describe_configs(
             include_synonyms=include_synonyms,
             include_documentation=include_documentation,
         )
-        response = await requests.send(request, to, remaining)
+        response = await requests.send_request(request, to, remaining)
         return {
             (key := _resource(result)): failure(result, "DescribeConfigs", str(key))
             or {entry.name: _entry(entry) for entry in result.configs}
@@ -249,7 +249,7 @@ async def alter_configs(
             resources=[_altered(resource, change) for resource, change in items.items()],
             validate_only=validate_only,
         )
-        response = await requests.send(request, to, remaining)
+        response = await requests.send_request(request, to, remaining)
         return {
             (key := _resource(result)): failure(result, API, str(key))
             for result in response.responses
@@ -378,18 +378,18 @@ def _change(name: str, change: Change) -> AlterableConfig:
 
 async def list_client_metrics(requests: AdminRequests, timeout: float | None) -> list[str]:
     """See `Admin.list_client_metrics`."""
-    deadline = requests.deadline_after(timeout)
+    deadline = requests.compute_deadline(timeout)
     try:
-        response = await requests.send(
+        response = await requests.send_request(
             ListConfigResourcesRequest(resource_types=[ResourceType.CLIENT_METRICS]),
             AnyBroker(),
-            requests.seconds_until(deadline),
+            requests.compute_remaining_s(deadline),
         )
     except UnsupportedVersionError:
         # Before Kafka 4.1 (KIP-1142), the request cannot name types: brokers list only client
         # metrics.
-        response = await requests.send(
-            ListConfigResourcesRequest(), AnyBroker(), requests.seconds_until(deadline)
+        response = await requests.send_request(
+            ListConfigResourcesRequest(), AnyBroker(), requests.compute_remaining_s(deadline)
         )
     return sorted(
         each.resource_name
@@ -403,8 +403,8 @@ async def delete_client_metrics(
 ) -> Results[str, None]:
     """See `Admin.delete_client_metrics`."""
     resources = {name: ConfigResource.client_metrics(name) for name in as_names(names)}
-    deadline = requests.deadline_after(timeout)
-    remaining = requests.seconds_until(deadline)
+    deadline = requests.compute_deadline(timeout)
+    remaining = requests.compute_remaining_s(deadline)
     described = await describe_configs(requests, resources.values(), False, False, remaining)
     # A subscription exists as long as one of its options is set. So all of them are removed.
     changes = {
@@ -414,7 +414,7 @@ async def delete_client_metrics(
         for resource, entries in described.succeeded.items()
     }
     changes = {resource: change for resource, change in changes.items() if change}
-    remaining = requests.seconds_until(deadline)
+    remaining = requests.compute_remaining_s(deadline)
     altered = await alter_configs(requests, changes, False, remaining)
     errors: dict[ConfigResource, KafkaError] = described.errors | altered.errors
     results = {name: errors.get(resource) for name, resource in resources.items()}

@@ -79,7 +79,7 @@ async def create_delegation_token(
     )
     if owner is not None:
         request.owner_principal_type, request.owner_principal_name = _parts(owner)
-    response = await requests.send(request, AnyBroker(), timeout)
+    response = await requests.send_request(request, AnyBroker(), timeout)
     return _token(
         response,
         principals,
@@ -95,7 +95,7 @@ async def renew_delegation_token(
     """See `Admin.renew_delegation_token`."""
     require_integer(renew_time_period_ms, MILLISECONDS)
     request = RenewDelegationTokenRequest(hmac=_hmac(token), renew_period_ms=renew_time_period_ms)
-    response = await requests.send(request, AnyBroker(), timeout)
+    response = await requests.send_request(request, AnyBroker(), timeout)
     return int(response.expiry_timestamp_ms)
 
 
@@ -107,7 +107,7 @@ async def expire_delegation_token(
     request = ExpireDelegationTokenRequest(
         hmac=_hmac(token), expiry_time_period_ms=expiry_time_period_ms
     )
-    response = await requests.send(request, AnyBroker(), timeout)
+    response = await requests.send_request(request, AnyBroker(), timeout)
     expiry = int(response.expiry_timestamp_ms)
     # Brokers in KRaft mode return the negative period if they have removed the token.
     return expiry if expiry >= 0 else requests.cluster.clock.time_ms()
@@ -129,7 +129,7 @@ async def describe_delegation_token(
             for kind, name in wanted
         ]
     )
-    response = await requests.send(request, AnyBroker(), timeout)
+    response = await requests.send_request(request, AnyBroker(), timeout)
     return tuple(
         _token(
             token,

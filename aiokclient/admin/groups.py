@@ -156,7 +156,7 @@ async def _describe_as(
     requests: AdminRequests, kind: str, request: Request[Any], to: BrokerInfo, remaining: float
 ) -> Answers[str, GroupDescription]:
     try:
-        response = await requests.send(request, Broker(to.node_id), remaining)
+        response = await requests.send_request(request, Broker(to.node_id), remaining)
     except UnsupportedVersionError:
         if kind == CLASSIC:
             raise
@@ -177,7 +177,7 @@ async def delete_groups(
 
     async def ask(items: dict[str, None], to: BrokerInfo, remaining: float) -> Answers[str, None]:
         request = DeleteGroupsRequest(groups_names=list(items))
-        response = await requests.send(request, Broker(to.node_id), remaining)
+        response = await requests.send_request(request, Broker(to.node_id), remaining)
         return {
             result.group_id: failure(result, "DeleteGroups", f"group {result.group_id}")
             for result in response.results
@@ -213,7 +213,9 @@ async def remove_members(
         )
         try:
             to = Coordinator("group", group)
-            response = await requests.send(request, to, remaining, _outcomes_unknown(unknown))
+            response = await requests.send_request(
+                request, to, remaining, _outcomes_unknown(unknown)
+            )
         except UnsupportedVersionError:
             if static:
                 raise
@@ -240,7 +242,7 @@ async def _remove_each(
         request = LeaveGroupRequest(group_id=group, member_id=member)
         try:
             to = Coordinator("group", group)
-            await requests.send(request, to, remaining, _outcomes_unknown(unknown))
+            await requests.send_request(request, to, remaining, _outcomes_unknown(unknown))
         except KafkaError as error:
             if error.code != UnknownMemberIdError.code or not unknown:
                 raise
@@ -304,7 +306,7 @@ async def list_consumer_group_offsets(
             require_stable=require_stable,
         )
         try:
-            response = await requests.send(request, Broker(to.node_id), remaining)
+            response = await requests.send_request(request, Broker(to.node_id), remaining)
         except UnsupportedVersionError:
             return await _list_offsets_one_by_one(requests, items, to, require_stable, remaining)
         ids = [t.topic_id for group in response.groups for t in group.topics]
@@ -325,7 +327,7 @@ async def _list_offsets_one_by_one(
     answers: dict[str, Offsets | KafkaError] = {}
     for group in groups:
         request = OffsetFetchRequest(group_id=group, topics=None, require_stable=require_stable)
-        response = await requests.send(request, Broker(to.node_id), remaining)
+        response = await requests.send_request(request, Broker(to.node_id), remaining)
         answers[group] = _offsets(response, group, {})
     return answers
 
@@ -341,7 +343,7 @@ async def _find_names(
         topics=[MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in wanted],
         allow_auto_topic_creation=False,
     )
-    response = await requests.send(request, AnyBroker(), remaining)
+    response = await requests.send_request(request, AnyBroker(), remaining)
     return {topic.topic_id: topic.name for topic in response.topics if topic.name}
 
 
@@ -374,7 +376,7 @@ async def alter_consumer_group_offsets(
         request = _commit(group, {tp: o for tp, o in items.items() if tp not in answers}, snapshot)
         if not request.topics:
             return answers
-        response = await requests.send(request, Coordinator("group", group), remaining)
+        response = await requests.send_request(request, Coordinator("group", group), remaining)
         for topic in response.topics:
             name = topic.name or snapshot.names.get(topic.topic_id, "")
             for result in topic.partitions:
@@ -410,7 +412,7 @@ async def delete_consumer_group_offsets(
             for name, tps in by_topic(items).items()
         ]
         request = OffsetDeleteRequest(group_id=group, topics=topics)
-        response = await requests.send(request, Coordinator("group", group), remaining)
+        response = await requests.send_request(request, Coordinator("group", group), remaining)
         return {
             tp: error_for(result.error_code, api="OffsetDelete", resource=f"partition {tp}")
             for tp, result in by_partition(response.topics)
@@ -495,13 +497,13 @@ async def group_lag(
     """See `Admin.group_lag`."""
     names, level = list(dict.fromkeys(as_names(groups))), _isolation_number(isolation_level)
     requests.require_open()
-    until = requests.deadline_after(timeout)
-    described = await describe_groups(requests, names, False, requests.seconds_until(until))
+    until = requests.compute_deadline(timeout)
+    described = await describe_groups(requests, names, False, requests.compute_remaining_s(until))
     errors: dict[str, KafkaError] = dict(described.errors)
     # The ends are read last. A group that commits in the meantime would otherwise seem to have
     # committed an offset after the end.
     committed = await list_consumer_group_offsets(
-        requests, described.succeeded, False, requests.seconds_until(until)
+        requests, described.succeeded, False, requests.compute_remaining_s(until)
     )
     errors.update(committed.errors)
     offsets = committed.succeeded
@@ -511,7 +513,7 @@ async def group_lag(
         requests,
         dict.fromkeys(tp for tps in wanted.values() for tp in tps),
         level,
-        requests.seconds_until(until),
+        requests.compute_remaining_s(until),
     )
     return Results(
         {
@@ -530,7 +532,7 @@ async def _read_ends(
     """Return the ends of partitions, without those that do not exist."""
     if not tps:
         return {}
-    until = requests.deadline_after(timeout)
+    until = requests.compute_deadline(timeout)
     topics = list(dict.fromkeys(tp.topic for tp in tps))
     try:
         metadata = await requests.cluster.updater.refresh(topics, timeout=timeout, at_once=True)
@@ -549,14 +551,16 @@ async def _read_ends(
     async def ask(
         items: dict[TopicPartition, None], to: Leader, remaining: float
     ) -> Answers[TopicPartition, int]:
-        request = _make_ends_request(items, level, requests.broker_timeout_ms(remaining))
-        response = await requests.send(request, to, remaining)
+        request = _make_ends_request(items, level, requests.compute_broker_timeout_ms(remaining))
+        response = await requests.send_request(request, to, remaining)
         return {
             tp: leader_failure(part.error_code, LIST_OFFSETS, tp) or part.offset
             for tp, part in by_partition(response.topics)
         }
 
-    found = await requests.ask_leaders(existing, ask, LIST_OFFSETS, requests.seconds_until(until))
+    found = await requests.ask_leaders(
+        existing, ask, LIST_OFFSETS, requests.compute_remaining_s(until)
+    )
     return {**found.succeeded, **found.errors}
 
 

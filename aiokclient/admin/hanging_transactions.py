@@ -84,7 +84,7 @@ async def find_hanging_transactions(
     """See `Admin.find_hanging_transactions`."""
     _check_scope(topic, partition, broker_id)
     require_integer(max_transaction_timeout_ms, "a number of milliseconds")
-    deadline = requests.deadline_after(timeout)
+    deadline = requests.compute_deadline(timeout)
     candidates: list[HangingTransaction] = []
     partitions = await _list_partitions(requests, topic, partition, broker_id, deadline)
     for step in _in_steps(partitions):
@@ -110,10 +110,10 @@ async def _list_partitions(
     if topic is not None:
         names = [topic]
     else:
-        names = list(await list_topics(requests, True, requests.seconds_until(deadline)))
+        names = list(await list_topics(requests, True, requests.compute_remaining_s(deadline)))
     partitions: list[TopicPartition] = []
     for step in _in_steps(names):
-        remaining = requests.seconds_until(deadline)
+        remaining = requests.compute_remaining_s(deadline)
         results = await describe_topics(requests, step, False, remaining)
         if topic is not None:
             results.raise_for_errors()
@@ -134,7 +134,7 @@ async def _list_open(
     deadline: float,
 ) -> list[HangingTransaction]:
     """Return all open transactions of these partitions."""
-    remaining = requests.seconds_until(deadline)
+    remaining = requests.compute_remaining_s(deadline)
     results = await describe_producers(requests, partitions, broker_id, remaining)
     for error in results.errors.values():
         # If the caller did not name the topic, its deletion during the search is no error.
@@ -163,7 +163,7 @@ async def _select_hanging(
         return ()
     producer_ids = {each.producer_id for each in candidates}
     listings = await list_transactions(
-        requests, (), producer_ids, None, None, requests.seconds_until(deadline)
+        requests, (), producer_ids, None, None, requests.compute_remaining_s(deadline)
     )
     ids = {each.producer_id: each.transactional_id for each in listings.values()}
     descriptions = await _describe_known(requests, ids.values(), deadline)
@@ -182,7 +182,7 @@ async def _describe_known(
     requests: AdminRequests, transactional_ids: Iterable[str], deadline: float
 ) -> dict[str, TransactionDescription]:
     """Return the transactions of these ids, except ids that no coordinator knows any more."""
-    remaining = requests.seconds_until(deadline)
+    remaining = requests.compute_remaining_s(deadline)
     results = await describe_transactions(requests, transactional_ids, remaining)
     for error in results.errors.values():
         if error.code != TransactionalIdNotFoundError.code:
@@ -211,7 +211,7 @@ async def abort_transaction(
             WritableTxnMarkerTopic(name=tp.topic, partition_indexes=[tp.partition]) for tp in items
         ]
         request = WriteTxnMarkersRequest(markers=[marker])
-        response = await requests.send(request, to, remaining)
+        response = await requests.send_request(request, to, remaining)
         return {
             tp: leader_failure(part.error_code, API, tp)
             for result in response.markers

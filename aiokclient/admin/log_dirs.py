@@ -70,9 +70,9 @@ async def describe_log_dirs(
         as_name(name, TOPIC)
     names = None if names is None else list(dict.fromkeys(names))
     requests.require_open()
-    until = requests.deadline_after(timeout)
+    until = requests.compute_deadline(timeout)
     snapshot = await requests.cluster.updater.refresh(
-        names or None, timeout=requests.seconds_until(until), at_once=True
+        names or None, timeout=requests.compute_remaining_s(until), at_once=True
     )
     wanted: list[DescribableLogDirTopic] | None = None
     if names is not None:
@@ -93,14 +93,14 @@ async def describe_log_dirs(
         bound = min(remaining, requests.patience_s)
 
         async def ask_one(some: dict[int, None], to: Broker) -> Answers[int, Any]:
-            response = await requests.send(request, to, bound)
+            response = await requests.send_request(request, to, bound)
             described = tuple(_described(result, to.node_id) for result in response.results)
             return dict.fromkeys(some, described)
 
         return await ask_targets({Broker(node): {node: None} for node in items}, ask_one)
 
     chosen = sorted(snapshot.brokers) if nodes is None else nodes
-    return await requests.ask_items(dict.fromkeys(chosen), ask, requests.seconds_until(until))
+    return await requests.ask_items(dict.fromkeys(chosen), ask, requests.compute_remaining_s(until))
 
 
 def _described(result: DescribeLogDirsResult, node_id: int) -> LogDirDescription:

@@ -73,20 +73,20 @@ class AdminRequests:
         """Raise an error if the client is not open, or if another event loop uses it."""
         self._admin._require_usable()
 
-    def deadline_after(self, timeout: float | None) -> float:
+    def compute_deadline(self, timeout: float | None) -> float:
         """Return the deadline of a call with this timeout, on the monotonic clock."""
         return float(self.cluster.clock.monotonic() + self._admin._get_timeout_s(timeout))
 
-    def seconds_until(self, deadline: float) -> float:
+    def compute_remaining_s(self, deadline: float) -> float:
         """Return the seconds that remain until a deadline, at least 0."""
         return float(max(deadline - self.cluster.clock.monotonic(), 0.0))
 
-    def broker_timeout_ms(self, remaining_s: float) -> int:
+    def compute_broker_timeout_ms(self, remaining_s: float) -> int:
         """Return a timeout for the broker that is shorter than the client's own wait."""
         waiting = min(max(remaining_s, 0.0), self.patience_s)
         return max(int(waiting * 900), 1)
 
-    async def send(
+    async def send_request(
         self,
         message: Any,
         to: Target,
@@ -109,7 +109,7 @@ class AdminRequests:
     ) -> Results[K, V]:
         """Request all items, and repeat those with a retriable error until the timeout."""
         self.require_open()
-        retry = Retry(self.deadline_after(timeout), self._backoff, self.cluster.clock)
+        retry = Retry(self.compute_deadline(timeout), self._backoff, self.cluster.clock)
         results: dict[K, Any] = dict.fromkeys(items)
         refused: dict[K, KafkaError] = {}
 
@@ -174,7 +174,7 @@ class AdminRequests:
             bound = min(remaining, self.patience_s)
 
             async def ask_one(some: dict[str, Item], to: BrokerInfo) -> Answers[str, V]:
-                async with self._while_listed(to.node_id):
+                async with self._end_if_unlisted(to.node_id):
                     return await ask(some, to, bound)
 
             answers.update(await ask_targets(coordinators, ask_one))
@@ -225,7 +225,7 @@ class AdminRequests:
         that broker.
         """
         self.require_open()
-        clock, deadline = self.cluster.clock, self.deadline_after(timeout)
+        clock, deadline = self.cluster.clock, self.compute_deadline(timeout)
         found: dict[int, tuple[BrokerInfo, R]] = {}
         failed, last = True, LastAnswer()
         while failed:
@@ -253,13 +253,13 @@ class AdminRequests:
         self, brokers: Iterable[int], request: Request[R], timeout: float
     ) -> Answers[int, R]:
         async def ask(items: dict[int, None], to: Broker) -> Answers[int, R]:
-            async with self._while_listed(to.node_id):
-                return dict.fromkeys(items, await self.send(request, to, timeout))
+            async with self._end_if_unlisted(to.node_id):
+                return dict.fromkeys(items, await self.send_request(request, to, timeout))
 
         return await ask_targets({Broker(node): {node: None} for node in brokers}, ask)
 
     @asynccontextmanager
-    async def _while_listed(self, node_id: int) -> AsyncIterator[None]:
+    async def _end_if_unlisted(self, node_id: int) -> AsyncIterator[None]:
         """Run a block. If the metadata stops listing the broker, end it with a retriable error.
 
         Without this, a request to a broker that has died would be repeated for `patience_s`.

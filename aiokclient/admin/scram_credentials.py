@@ -152,7 +152,7 @@ async def _describe(
     # A request without users asks for all of them.
     names = [UserName(name=user) for user in users or ()]
     request = DescribeUserScramCredentialsRequest(users=names)
-    response = await requests.send(request, AnyBroker(), timeout)
+    response = await requests.send_request(request, AnyBroker(), timeout)
     return {result.user: _described(result) for result in response.results}
 
 
@@ -164,7 +164,7 @@ async def alter_user_scram_credentials(
     """See `Admin.alter_user_scram_credentials`."""
     wanted = _by_user(alterations)
     requests.require_open()
-    steps = _Alterations(requests, requests.deadline_after(timeout))
+    steps = _Alterations(requests, requests.compute_deadline(timeout))
     return await requests.ask_items(wanted, steps.alter_users, timeout)
 
 
@@ -197,10 +197,10 @@ class _Alterations:
             if left:
                 for user in left:
                     answers.pop(user, None)
-                answers |= await self._send(left, mechanism)
+                answers |= await self._send_alterations(left, mechanism)
         return answers
 
-    async def _send(
+    async def _send_alterations(
         self, items: dict[str, list[UserScramCredentialAlteration]], mechanism: ScramMechanism
     ) -> dict[str, KafkaError | None]:
         request = AlterUserScramCredentialsRequest(
@@ -214,8 +214,8 @@ class _Alterations:
                 each for user in items for each in self._salted[user] if each.mechanism == mechanism
             ],
         )
-        remaining = self._requests.seconds_until(self._deadline)
-        response = await self._requests.send(request, Controller(), remaining)
+        remaining = self._requests.compute_remaining_s(self._deadline)
+        response = await self._requests.send_request(request, Controller(), remaining)
         answers = {
             result.user: failure(result, ALTER, f"user {result.user}")
             for result in response.results

@@ -152,10 +152,10 @@ async def create_topics(
     async def ask(items: dict[str, CreatableTopic], remaining: float) -> Answers[str, CreatedTopic]:
         request = CreateTopicsRequest(
             topics=list(items.values()),
-            timeout_ms=requests.broker_timeout_ms(remaining),
+            timeout_ms=requests.compute_broker_timeout_ms(remaining),
             validate_only=validate_only,
         )
-        response = await requests.send(request, Controller(), remaining)
+        response = await requests.send_request(request, Controller(), remaining)
         return {
             result.name: failure(result, "CreateTopics", f"topic {result.name}") or _created(result)
             for result in response.topics
@@ -174,16 +174,16 @@ async def delete_topics(
         names = [topic for topic in items if isinstance(topic, str)]
         request = DeleteTopicsRequest(
             topics=[_state(topic) for topic in items],
-            timeout_ms=requests.broker_timeout_ms(remaining),
+            timeout_ms=requests.compute_broker_timeout_ms(remaining),
         )
         try:
-            response = await requests.send(request, Controller(), remaining)
+            response = await requests.send_request(request, Controller(), remaining)
         except UnsupportedVersionError:
             # An older version has no topic ids: it cannot delete topics by id.
             if len(names) < len(items):
                 raise
             request = DeleteTopicsRequest(topic_names=names, timeout_ms=request.timeout_ms)
-            response = await requests.send(request, Controller(), remaining)
+            response = await requests.send_request(request, Controller(), remaining)
         return {
             key: failure(result, "DeleteTopics", f"topic {key}")
             for result in response.responses
@@ -208,7 +208,7 @@ async def describe_topics(
             allow_auto_topic_creation=False,
             include_topic_authorized_operations=include_authorized_operations,
         )
-        response = await requests.send(request, AnyBroker(), remaining)
+        response = await requests.send_request(request, AnyBroker(), remaining)
 
         def described(topic: MetadataResponseTopic) -> tuple[Topic, Any] | None:
             key = _asked(topic, items)
@@ -227,7 +227,7 @@ async def list_topics(
 ) -> dict[str, TopicListing]:
     """See `Admin.list_topics`."""
     request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-    response = await requests.send(request, AnyBroker(), timeout)
+    response = await requests.send_request(request, AnyBroker(), timeout)
     return await by_name(
         response.topics,
         lambda topic: _listing(topic) if internal or not topic.is_internal else None,
@@ -354,10 +354,10 @@ async def create_partitions(
     async def ask(items: dict[str, CreatePartitionsTopic], remaining: float) -> Answers[str, None]:
         request = CreatePartitionsRequest(
             topics=list(items.values()),
-            timeout_ms=requests.broker_timeout_ms(remaining),
+            timeout_ms=requests.compute_broker_timeout_ms(remaining),
             validate_only=validate_only,
         )
-        response = await requests.send(request, Controller(), remaining)
+        response = await requests.send_request(request, Controller(), remaining)
         return {
             result.name: failure(result, "CreatePartitions", f"topic {result.name}")
             for result in response.results
@@ -400,9 +400,9 @@ async def delete_records(
             for name, tps in by_topic(group).items()
         ]
         request = DeleteRecordsRequest(
-            topics=topics, timeout_ms=requests.broker_timeout_ms(remaining)
+            topics=topics, timeout_ms=requests.compute_broker_timeout_ms(remaining)
         )
-        response = await requests.send(request, to, remaining)
+        response = await requests.send_request(request, to, remaining)
         return {
             tp: error_for(result.error_code, api=DELETE_RECORDS, resource=f"partition {tp}")
             or result.low_watermark

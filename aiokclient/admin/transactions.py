@@ -167,7 +167,7 @@ async def describe_transactions(
         items: dict[str, None], to: BrokerInfo, remaining: float
     ) -> Answers[str, TransactionDescription]:
         request = DescribeTransactionsRequest(transactional_ids=list(items))
-        response = await requests.send(request, Broker(to.node_id), remaining)
+        response = await requests.send_request(request, Broker(to.node_id), remaining)
         return {
             state.transactional_id: _failure(
                 state.error_code, "DescribeTransactions", state.transactional_id
@@ -282,7 +282,7 @@ async def _ask_for_producers(
         TopicRequest(name=name, partition_indexes=[tp.partition for tp in tps])
         for name, tps in by_topic(items).items()
     ]
-    response = await requests.send(DescribeProducersRequest(topics=topics), to, remaining)
+    response = await requests.send_request(DescribeProducersRequest(topics=topics), to, remaining)
     return by_partition(response.topics)
 
 
@@ -314,7 +314,7 @@ async def _fence(
     )
     # The caller's loop over the items handles errors in the response, because that loop locates
     # the coordinator again. So `check` finds no error here.
-    response = await requests.send(
+    response = await requests.send_request(
         request, Broker(to.node_id), remaining, check=lambda response: None
     )
     error = _failure(response.error_code, "InitProducerId", transactional_id)

@@ -189,7 +189,7 @@ class ClusterClient:
 
     def _mark_reached(self) -> None:
         self._reached.set()
-        self.telemetry.connected()
+        self.telemetry.on_connection()
 
     @property
     def reached(self) -> bool:

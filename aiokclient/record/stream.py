@@ -68,7 +68,7 @@ class RecordStream:
         measure(codec, content, self._limit)
         self._pieces = pieces(codec, content)
         if not self._left:
-            self._finish()
+            self._check_end()
 
     def take(self, size: int, *, first: bool = True) -> Piece | None:
         """Return the next records, which have at most `size` bytes.
@@ -81,12 +81,12 @@ class RecordStream:
         while self._left:
             count, end = span(self._data, self._at, min(self._left, MOST_RECORDS), size)
             if count:
-                return self._cut(count, end)
+                return self._cut_records(count, end)
             need = self._next_size()
             if need > len(self._data) - self._at:
-                self._grow(need)
+                self._decompress_until(need)
             elif first:
-                return self._cut(1, self._at + need)
+                return self._cut_records(1, self._at + need)
             else:
                 return None
         return None
@@ -113,15 +113,15 @@ class RecordStream:
         """Require the offset delta of the next record to be at least `delta`."""
         self._expected = max(self._expected, delta)
 
-    def _cut(self, count: int, end: int) -> Piece:
+    def _cut_records(self, count: int, end: int) -> Piece:
         piece = Piece(self._data[self._at : end], count, self._expected)
         self._at = end
         self._left -= count
         if not self._left:
-            self._finish()
+            self._check_end()
         return piece
 
-    def _finish(self) -> None:
+    def _check_end(self) -> None:
         if self._at < len(self._data) or any(len(piece) for piece in self._pieces):
             raise CorruptRecordError("Bytes are left over after the last record.")
         self._data = memoryview(b"")
@@ -137,7 +137,7 @@ class RecordStream:
             return len(self._data) - self._at + 1
         return position - self._at + length
 
-    def _grow(self, need: int) -> None:
+    def _decompress_until(self, need: int) -> None:
         """Decompress until at least `need` bytes are available."""
         rest = self._data[self._at :]
         joined = bytearray()

@@ -26,7 +26,7 @@ COPY = (
 class CheckpointFiles(Protocol):
     """A checkpoint. All methods raise OSError if the file system fails."""
 
-    def where(self, path: str = "") -> str:
+    def full_name(self, path: str = "") -> str:
         """Return the full name of a path, for messages."""
 
     def is_folder(self, path: str = "") -> bool:
@@ -35,19 +35,19 @@ class CheckpointFiles(Protocol):
     def is_file(self, path: str) -> bool:
         """Return whether a file exists."""
 
-    def names(self, path: str) -> list[str]:
+    def list_names(self, path: str) -> list[str]:
         """Return the names in a folder."""
 
-    def read(self, path: str) -> bytes:
+    def read_file(self, path: str) -> bytes:
         """Return the content of a file."""
 
-    def write(self, folder: str, contents: Mapping[str, bytes]) -> None:
+    def write_folder(self, folder: str, contents: Mapping[str, bytes]) -> None:
         """Create a folder with these files. They are stored durably."""
 
-    def remove(self, folder: str) -> None:
+    def remove_folder(self, folder: str) -> None:
         """Remove a folder and everything in it, if it exists."""
 
-    def rename(self, old: str, new: str) -> None:
+    def rename_folder(self, old: str, new: str) -> None:
         """Rename a folder. The new name must not exist."""
 
 
@@ -56,7 +56,7 @@ def open_checkpoint(checkpoint: str | Path) -> CheckpointFiles:
     text = str(checkpoint)
     files: CheckpointFiles = HadoopFiles(text) if _is_remote(text) else _local_files(text)
     if not files.is_folder():
-        raise ConfigError(f"{files.where()} is not a folder. Pass the folder of a checkpoint.")
+        raise ConfigError(f"{files.full_name()} is not a folder. Pass the folder of a checkpoint.")
     return files
 
 
@@ -65,7 +65,7 @@ def query_id(checkpoint: str) -> str | None:
     if _is_remote(checkpoint):
         return None
     try:
-        found = json.loads(_local_files(checkpoint).read("metadata"))
+        found = json.loads(_local_files(checkpoint).read_file("metadata"))
     except (OSError, ValueError, ConfigError):
         return None
     name = found.get("id") if isinstance(found, dict) else None
@@ -93,7 +93,7 @@ class LocalFiles:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def where(self, path: str = "") -> str:
+    def full_name(self, path: str = "") -> str:
         return str(self._root / path)
 
     def is_folder(self, path: str = "") -> bool:
@@ -102,13 +102,13 @@ class LocalFiles:
     def is_file(self, path: str) -> bool:
         return (self._root / path).is_file()
 
-    def names(self, path: str) -> list[str]:
+    def list_names(self, path: str) -> list[str]:
         return [each.name for each in (self._root / path).iterdir()]
 
-    def read(self, path: str) -> bytes:
+    def read_file(self, path: str) -> bytes:
         return (self._root / path).read_bytes()
 
-    def write(self, folder: str, contents: Mapping[str, bytes]) -> None:
+    def write_folder(self, folder: str, contents: Mapping[str, bytes]) -> None:
         created = self._root / folder
         created.mkdir()
         for name, content in contents.items():
@@ -118,11 +118,11 @@ class LocalFiles:
                 os.fsync(file.fileno())
         _sync(created)
 
-    def remove(self, folder: str) -> None:
+    def remove_folder(self, folder: str) -> None:
         if (self._root / folder).exists():
             shutil.rmtree(self._root / folder)
 
-    def rename(self, old: str, new: str) -> None:
+    def rename_folder(self, old: str, new: str) -> None:
         (self._root / old).rename(self._root / new)
         _sync(self._root)
 
@@ -150,54 +150,58 @@ class HadoopFiles:
             f"system, such as PYSPARK_SUBMIT_ARGS='--packages ... pyspark-shell'. {COPY}"
         )
 
-    def where(self, path: str = "") -> str:
+    def full_name(self, path: str = "") -> str:
         return f"{self._root}/{path}".rstrip("/")
 
     def is_folder(self, path: str = "") -> bool:
         with _failures():
-            found = self._at(path)
+            found = self._make_path(path)
             return bool(
                 self._files.exists(found) and self._files.getFileStatus(found).isDirectory()
             )
 
     def is_file(self, path: str) -> bool:
         with _failures():
-            found = self._at(path)
+            found = self._make_path(path)
             return bool(self._files.exists(found) and self._files.getFileStatus(found).isFile())
 
-    def names(self, path: str) -> list[str]:
+    def list_names(self, path: str) -> list[str]:
         with _failures():
-            return [each.getPath().getName() for each in self._files.listStatus(self._at(path))]
+            return [
+                each.getPath().getName() for each in self._files.listStatus(self._make_path(path))
+            ]
 
-    def read(self, path: str) -> bytes:
+    def read_file(self, path: str) -> bytes:
         with _failures():
-            stream = self._files.open(self._at(path))
+            stream = self._files.open(self._make_path(path))
             try:
                 return bytes(stream.readAllBytes())
             finally:
                 stream.close()
 
-    def write(self, folder: str, contents: Mapping[str, bytes]) -> None:
+    def write_folder(self, folder: str, contents: Mapping[str, bytes]) -> None:
         with _failures():
-            self._files.mkdirs(self._at(folder))
+            self._files.mkdirs(self._make_path(folder))
             for name, content in contents.items():
-                stream = self._files.create(self._at(f"{folder}/{name}"), False)
+                stream = self._files.create(self._make_path(f"{folder}/{name}"), False)
                 try:
                     stream.write(content)
                 finally:
                     stream.close()
 
-    def remove(self, folder: str) -> None:
+    def remove_folder(self, folder: str) -> None:
         with _failures():
-            self._files.delete(self._at(folder), True)
+            self._files.delete(self._make_path(folder), True)
 
-    def rename(self, old: str, new: str) -> None:
+    def rename_folder(self, old: str, new: str) -> None:
         with _failures():
-            if not self._files.rename(self._at(old), self._at(new)):
-                raise OSError(f"{self.where(old)} could not be renamed to {self.where(new)}")
+            if not self._files.rename(self._make_path(old), self._make_path(new)):
+                raise OSError(
+                    f"{self.full_name(old)} could not be renamed to {self.full_name(new)}"
+                )
 
-    def _at(self, path: str) -> Any:
-        return self._path(self.where(path))
+    def _make_path(self, path: str) -> Any:
+        return self._path(self.full_name(path))
 
 
 def _session(root: str) -> Any:

@@ -47,7 +47,7 @@ def submit(properties: Properties, function: Callable[[Client], Awaitable[R]]) -
     thread = _current()
 
     async def use() -> R:
-        async with thread.lease(properties) as client:
+        async with thread.lease_client(properties) as client:
             return await function(client)
 
     return asyncio.run_coroutine_threadsafe(use(), thread.loop)
@@ -170,13 +170,13 @@ class _PooledClient:
         self._watch: asyncio.Task[None] | None = None
 
     @property
-    def usable(self) -> bool:
-        if self._starting is not None and self._starting.done() and not self._started:
+    def is_usable(self) -> bool:
+        if self._starting is not None and self._starting.done() and not self._is_started:
             return False
         return self._client.state not in UNUSABLE
 
     @property
-    def _started(self) -> bool:
+    def _is_started(self) -> bool:
         task = self._starting
         return task is not None and not task.cancelled() and task.exception() is None
 
@@ -188,7 +188,7 @@ class _PooledClient:
         await asyncio.shield(self._starting)
         return self._client
 
-    def leave(self, drop: Callable[[], None]) -> None:
+    def schedule_drop(self, drop: Callable[[], None]) -> None:
         """Call `drop` when the client loses a connection, or has been idle for `IDLE_S`."""
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(IDLE_S, drop)
@@ -203,8 +203,8 @@ class _PooledClient:
                     drop()
                     return
 
-    def keep(self) -> None:
-        """Cancel the calls that `leave` has scheduled, because the client has a user again."""
+    def cancel_drop(self) -> None:
+        """Cancel what `schedule_drop` has scheduled, because the client has a user again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -213,7 +213,7 @@ class _PooledClient:
             self._watch = None
 
     async def close(self) -> None:
-        self.keep()
+        self.cancel_drop()
         if self._starting is not None and not self._starting.done():
             self._starting.cancel()
         with contextlib.suppress(Exception):
@@ -227,38 +227,38 @@ class _ClientThread:
         self.loop: Final = asyncio.new_event_loop()
         self._pool: dict[Properties, _PooledClient] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self._thread = threading.Thread(target=self._main, name="aiokclient-spark", daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, name="aiokclient-spark", daemon=True)
         self._thread.start()
 
     @contextlib.asynccontextmanager
-    async def lease(self, properties: Properties) -> AsyncIterator[Client]:
+    async def lease_client(self, properties: Properties) -> AsyncIterator[Client]:
         """Yield a client that stays open until the body of the `async with` statement ends."""
         pooled = self._pool.get(properties)
-        if pooled is None or not pooled.usable:
+        if pooled is None or not pooled.is_usable:
             pooled = self._pool[properties] = _PooledClient(properties)
         pooled.users += 1
-        pooled.keep()
+        pooled.cancel_drop()
         try:
             yield await pooled.start()
         finally:
             pooled.users -= 1
             if not pooled.users:
-                self._release(properties, pooled)
+                self._release_client(properties, pooled)
 
-    def _release(self, properties: Properties, pooled: _PooledClient) -> None:
-        if pooled.usable and self._pool.get(properties) is pooled:
-            pooled.leave(partial(self._drop, properties, pooled))
+    def _release_client(self, properties: Properties, pooled: _PooledClient) -> None:
+        if pooled.is_usable and self._pool.get(properties) is pooled:
+            pooled.schedule_drop(partial(self._drop_client, properties, pooled))
         else:
-            self._drop(properties, pooled)
+            self._drop_client(properties, pooled)
 
-    def _drop(self, properties: Properties, pooled: _PooledClient) -> None:
+    def _drop_client(self, properties: Properties, pooled: _PooledClient) -> None:
         if self._pool.get(properties) is pooled:
             del self._pool[properties]
         task = self.loop.create_task(pooled.close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    def _main(self) -> None:
+    def _run_loop(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
 
@@ -268,7 +268,7 @@ class _ClientThread:
         async def close() -> None:
             try:
                 for properties, pooled in list(self._pool.items()):
-                    self._drop(properties, pooled)
+                    self._drop_client(properties, pooled)
                 if self._closing:
                     await asyncio.wait(self._closing)
             finally:
@@ -287,13 +287,13 @@ class _ThisProcess:
         self._thread: _ClientThread | None = None
         self._of_parents: list[_ClientThread] = []
 
-    def thread(self) -> _ClientThread:
+    def get_thread(self) -> _ClientThread:
         with self._lock:
             if self._thread is None:
                 self._thread = _ClientThread()
             return self._thread
 
-    def forget(self) -> None:
+    def forget_thread(self) -> None:
         """Forget the thread in a forked process, in which it does not run.
 
         Its objects are kept: if the loop were freed, that would change the selector, which it
@@ -304,14 +304,14 @@ class _ThisProcess:
             self._of_parents.append(self._thread)
             self._thread = None
 
-    def stop(self) -> None:
+    def stop_thread(self) -> None:
         """End the thread before the process exits."""
         if self._thread is not None:
             self._thread.stop()
 
 
 _process = _ThisProcess()
-_current = _process.thread
-atexit.register(_process.stop)
+_current = _process.get_thread
+atexit.register(_process.stop_thread)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_process.forget)
+    os.register_at_fork(after_in_child=_process.forget_thread)

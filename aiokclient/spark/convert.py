@@ -67,10 +67,10 @@ class _Batch:
     def sources(self) -> tuple[str, ...]:
         return self.lines[2:]
 
-    def where(self, source: int) -> str:
+    def describe_line(self, source: int) -> str:
         return f"The line {source + 3} of offsets/{self.number}"
 
-    def replaced(self, sources: Sequence[str]) -> str:
+    def with_sources(self, sources: Sequence[str]) -> str:
         return "\n".join((*self.lines[:2], *sources))
 
 
@@ -83,7 +83,7 @@ def convert(checkpoint: str | Path, sources: Collection[int] = ()) -> Converted:
     log = _Log(open_checkpoint(checkpoint))
     if log.complete_exchange():
         return Converted((), (), log.backup)
-    batches = [log.read(number) for number in log.numbers()]
+    batches = [log.read_batch(number) for number in log.list_batch_numbers()]
     if not batches:
         raise ConfigError(f"{log.offsets} has no batches, so there is nothing to convert.")
     if log.has_backup():
@@ -91,7 +91,7 @@ def convert(checkpoint: str | Path, sources: Collection[int] = ()) -> Converted:
         return Converted((), (), log.backup)
     chosen = tuple(sorted(sources)) or tuple(range(len(batches[0].sources)))
     written = {batch.number: _converted(batch, chosen, log) for batch in batches}
-    log.replace(written, batches)
+    log.replace_log(written, batches)
     return Converted(tuple(written), chosen, log.backup)
 
 
@@ -100,9 +100,9 @@ class _Log:
 
     def __init__(self, files: CheckpointFiles) -> None:
         self._files = files
-        self.checkpoint = files.where()
-        self.offsets = files.where(OFFSETS)
-        self.backup = files.where(BACKUP)
+        self.checkpoint = files.full_name()
+        self.offsets = files.full_name(OFFSETS)
+        self.backup = files.full_name(BACKUP)
 
     def has_backup(self) -> bool:
         """Return whether the log was converted before."""
@@ -120,8 +120,9 @@ class _Log:
         if self._files.is_folder(CONVERTING):
             raise ConfigError(
                 f"{self.offsets} may lack batches, because the conversion was interrupted while an "
-                f"object store moved them. Remove this folder and {self._files.where(CONVERTING)}, "
-                f"rename {self.backup} to offsets, and run the conversion again."
+                "object store moved them. Remove this folder and "
+                f"{self._files.full_name(CONVERTING)}, rename {self.backup} to offsets, and run "
+                "the conversion again."
             )
 
     def complete_exchange(self) -> bool:
@@ -132,29 +133,29 @@ class _Log:
             raise ConfigError(
                 f"{self.checkpoint} is not the checkpoint of a query: it has no folder offsets."
             )
-        self._files.rename(CONVERTING, OFFSETS)
+        self._files.rename_folder(CONVERTING, OFFSETS)
         return True
 
-    def numbers(self) -> list[int]:
+    def list_batch_numbers(self) -> list[int]:
         """Return the numbers of the batches, in order."""
         found = []
-        for name in self._files.names(OFFSETS):
+        for name in self._files.list_names(OFFSETS):
             if name.startswith("."):
                 continue  # A checksum of Hadoop's local file system.
             path = f"{OFFSETS}/{name}"
             if not name.isdigit() or not self._files.is_file(path):
                 raise ConfigError(
-                    f"{self._files.where(path)} is not a batch of an offset log. Remove it if it "
-                    "is not part of the checkpoint."
+                    f"{self._files.full_name(path)} is not a batch of an offset log. Remove it if "
+                    "it is not part of the checkpoint."
                 )
             found.append(int(name))
         return sorted(found)
 
-    def read(self, number: int) -> _Batch:
+    def read_batch(self, number: int) -> _Batch:
         """Return a batch of the log."""
         path = f"{OFFSETS}/{number}"
-        where = self._files.where(path)
-        lines = tuple(self._text(path).removesuffix("\n").split("\n"))
+        where = self._files.full_name(path)
+        lines = tuple(self._read_text(path).removesuffix("\n").split("\n"))
         if lines[0] != LOG_VERSION:
             raise ConfigError(
                 f"{where} begins with {lines[0]!r}. Only offset logs of the version {LOG_VERSION} "
@@ -165,7 +166,7 @@ class _Log:
         load(lines[1], f"Line 2 of {where}")
         return _Batch(number, lines)
 
-    def starts(self, source: int) -> dict[TopicPartition, int] | None:
+    def find_starts(self, source: int) -> dict[TopicPartition, int] | None:
         """Return the offsets at which a source of the connector started, or None.
 
         None means that the checkpoint does not have these offsets.
@@ -173,39 +174,38 @@ class _Log:
         path = f"sources/{source}/0"
         if not self._files.is_file(path):
             return None
-        where = self._files.where(path)
+        where = self._files.full_name(path)
         # The connector writes a zero byte first, for Spark 2.1.
-        version, _, document = self._text(path).lstrip("\0").partition("\n")
+        version, _, document = self._read_text(path).lstrip("\0").partition("\n")
         found = connector_offsets(load(document, f"The second line of {where}"))
         if version != LOG_VERSION or found is None:
             raise ConfigError(f"{where} does not have the starting offsets of Spark's connector.")
         return found
 
-    def committed(self, number: int) -> bool:
+    def is_committed(self, number: int) -> bool:
         """Return whether a batch was committed."""
         return self._files.is_file(f"commits/{number}")
 
-    def replace(self, written: dict[int, str], batches: Sequence[_Batch]) -> None:
+    def replace_log(self, written: dict[int, str], batches: Sequence[_Batch]) -> None:
         """Write the converted log. Replace the original log unless it has changed meanwhile."""
-        self._files.remove(CONVERTING)
+        self._files.remove_folder(CONVERTING)
         contents = {str(number): text.encode() for number, text in written.items()}
-        self._files.write(CONVERTING, contents)
-        if [self.read(number) for number in self.numbers()] != list(batches):
-            self._files.remove(CONVERTING)
+        self._files.write_folder(CONVERTING, contents)
+        if [self.read_batch(number) for number in self.list_batch_numbers()] != list(batches):
+            self._files.remove_folder(CONVERTING)
             raise ConfigError(
                 f"{self.offsets} has changed during the conversion. Stop the query, and run the "
                 "conversion again."
             )
-        self._files.rename(OFFSETS, BACKUP)
-        self._files.rename(CONVERTING, OFFSETS)
+        self._files.rename_folder(OFFSETS, BACKUP)
+        self._files.rename_folder(CONVERTING, OFFSETS)
 
-    def _text(self, path: str) -> str:
+    def _read_text(self, path: str) -> str:
         try:
-            return self._files.read(path).decode()
+            return self._files.read_file(path).decode()
         except UnicodeDecodeError as error:
-            problem = (
-                f"{self._files.where(path)} is not text in UTF-8: its byte {error.start} is wrong."
-            )
+            name = self._files.full_name(path)
+            problem = f"{name} is not text in UTF-8: its byte {error.start} is wrong."
         raise ConfigError(problem)
 
 
@@ -219,7 +219,7 @@ def _converted(batch: _Batch, chosen: Sequence[int], log: _Log) -> str:
             )
         if lines[source] == UNUSED:
             continue
-        where = batch.where(source)
+        where = batch.describe_line(source)
         document = load(lines[source], where)
         ends = connector_offsets(document)
         if ends is None and isinstance(document, dict) and "version" in document:
@@ -233,15 +233,15 @@ def _converted(batch: _Batch, chosen: Sequence[int], log: _Log) -> str:
                 "sources, give the positions of the connector's sources with --source."
             )
         lines[source] = _line(ends, _first_starts(batch, source, log))
-    return batch.replaced(lines)
+    return batch.with_sources(lines)
 
 
 def _first_starts(batch: _Batch, source: int, log: _Log) -> dict[TopicPartition, int]:
     """Return the starting offsets of the first batch, which are not in Spark's offset log."""
     if batch.number != 0:
         return {}
-    starts = log.starts(source)
-    if starts is None and not log.committed(0):
+    starts = log.find_starts(source)
+    if starts is None and not log.is_committed(0):
         raise ConfigError(
             f"Batch 0 is not committed, and {log.checkpoint}/sources/{source}/0, which has its "
             "starting offsets, is missing. Restart the query with a new checkpoint."

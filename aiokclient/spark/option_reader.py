@@ -50,7 +50,7 @@ def refuse_problems(problems: Collection[str]) -> None:
 def number_of(text: str, default: int) -> int:
     """Return the integer in the text of a Kafka option, or the default if there is none.
 
-    An invalid text raises no error here, because `properties` refuses it.
+    An invalid text raises no error here, because `read_properties` refuses it.
     """
     return int(text) if NUMBER.fullmatch(text.strip()) else default
 
@@ -96,7 +96,7 @@ class OptionReader:
     `known` are all names that are allowed, besides those that begin with `kafka.`. `others` are the
     names for other kinds, by kind: an error about one of them says to which kind it belongs.
     `hidden` names are allowed, too, but errors do not suggest them. `of_kafka` are those that a
-    program must begin with `kafka.`. Mistakes are collected, and `finish` raises them.
+    program must begin with `kafka.`. Mistakes are collected, and `refuse_mistakes` raises them.
     """
 
     def __init__(
@@ -114,9 +114,9 @@ class OptionReader:
         allowed = {name.lower() for name in (*known, *hidden)}
         for name in self._given:
             if not name.startswith(PREFIX) and name not in allowed:
-                self.problem(_unknown(name, known, kind, others or {}, of_kafka))
+                self.add_problem(_unknown(name, known, kind, others or {}, of_kafka))
 
-    def problem(self, text: str) -> None:
+    def add_problem(self, text: str) -> None:
         """Add a mistake."""
         self._problems[text] = None
 
@@ -125,38 +125,38 @@ class OptionReader:
         """The texts of the mistakes that were found so far."""
         return tuple(self._problems)
 
-    def finish(self) -> None:
+    def refuse_mistakes(self) -> None:
         """Raise ConfigError if there are mistakes."""
         refuse_problems(self._problems)
 
-    def has(self, name: str) -> bool:
+    def has_option(self, name: str) -> bool:
         """Return whether the option was given."""
         return name.lower() in self._given
 
-    def text(self, name: str, default: str | None = None) -> str | None:
+    def read_text(self, name: str, default: str | None = None) -> str | None:
         """Return the text of an option as it was given."""
         return self._given.get(name.lower(), default)
 
-    def choice(self, name: str, allowed: Collection[str], default: str) -> str:
+    def read_choice(self, name: str, allowed: Collection[str], default: str) -> str:
         """Return one of the allowed words, which are not case-sensitive."""
-        value = self.text(name)
+        value = self.read_text(name)
         if value is None:
             return default
         for word in allowed:
             if value.strip().lower() == word.lower():
                 return word
-        self.problem(bad_value(name, value, f"It must be {' or '.join(allowed)}."))
+        self.add_problem(bad_value(name, value, f"It must be {' or '.join(allowed)}."))
         return default
 
-    def flag(self, name: str, default: bool) -> bool:
+    def read_flag(self, name: str, default: bool) -> bool:
         """Return a bool."""
-        return self.choice(name, ("true", "false"), str(default).lower()) == "true"
+        return self.read_choice(name, ("true", "false"), str(default).lower()) == "true"
 
-    def integer(
+    def read_integer(
         self, name: str, default: int | None = None, *, least: int = 1, most: int = LARGEST
     ) -> int | None:
         """Return an integer, of 64 bits if `most` does not say otherwise."""
-        value = self.text(name)
+        value = self.read_text(name)
         if value is None:
             return default
         text = value.strip()
@@ -164,44 +164,44 @@ class OptionReader:
             return int(text)
         is_large = INTEGER.fullmatch(text) and int(text) > most
         allowed = f"of at most {most}" if is_large else f"of at least {least}"
-        self.problem(bad_value(name, value, f"It must be an integer {allowed}."))
+        self.add_problem(bad_value(name, value, f"It must be an integer {allowed}."))
         return default
 
-    def duration_ms(self, name: str, default: int) -> int:
+    def read_duration_ms(self, name: str, default: int) -> int:
         """Return the milliseconds of a duration such as 500ms or 15m. The default unit is ms."""
-        value = self.text(name)
+        value = self.read_text(name)
         if value is None:
             return default
         match = DURATION.fullmatch(value.strip().lower())
         if match:
             return int(int(match[1]) * UNITS_MS[match[2] or "ms"])
         units = ", ".join(UNITS_MS)
-        self.problem(
+        self.add_problem(
             bad_value(name, value, f"It must be an integer with a unit ({units}), such as 15m.")
         )
         return default
 
-    def json(self, name: str, example: str) -> Any:
+    def read_json(self, name: str, example: str) -> Any:
         """Return the value of a JSON text, or None if the option is absent or wrong."""
-        value = self.text(name)
+        value = self.read_text(name)
         if value is None:
             return None
         try:
             return json.loads(value, parse_constant=_refuse_constant, object_pairs_hook=_object_of)
         except _TwiceError as error:
             reason = f"It names {error} twice. It must have the form {example}."
-            self.problem(bad_value(name, value, reason))
+            self.add_problem(bad_value(name, value, reason))
         except json.JSONDecodeError as error:
             reason = (
                 f"It is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}. "
                 f"It must have the form {example}."
             )
-            self.problem(bad_value(name, value, reason))
+            self.add_problem(bad_value(name, value, reason))
         except (ValueError, RecursionError):
-            self.problem(bad_value(name, value, f"It must have the form {example}."))
+            self.add_problem(bad_value(name, value, f"It must have the form {example}."))
         return None
 
-    def properties(
+    def read_properties(
         self, refused: Mapping[str, str], check: Callable[[dict[str, str]], object]
     ) -> Properties:
         """Return the options of Kafka, without their prefix.
@@ -216,10 +216,10 @@ class OptionReader:
         }
         for name in sorted(found):
             if name in refused:
-                self.problem(f"{PREFIX}{name} is not allowed. {refused[name]}")
+                self.add_problem(f"{PREFIX}{name} is not allowed. {refused[name]}")
         kept = {name: value for name, value in found.items() if name not in refused}
         if not kept.get("bootstrap.servers", "").strip():
-            self.problem(
+            self.add_problem(
                 "kafka.bootstrap.servers is missing. It must be the addresses of one or more "
                 "brokers, as host:port separated by commas."
                 f"{'' if self._given else f' {NOT_PASSED}'}"
@@ -229,7 +229,7 @@ class OptionReader:
             check(kept)
         except ConfigError as error:
             for text in error.problems or (error.message,):
-                self.problem(prefixed(text, kept))
+                self.add_problem(prefixed(text, kept))
         return tuple(sorted(found.items()))
 
 

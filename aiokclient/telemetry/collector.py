@@ -10,8 +10,8 @@ that encodes them, because this may take long.
 
 Sums are cumulative since the object began. Rates, averages, and largest values concern the time
 since the last push that a broker has accepted. The collector therefore keeps the samples that it
-has taken last, and `restart` makes them the beginning of the next time span. Observations between
-the calls of `take_metrics` and `restart` belong to the next time span.
+has taken last, and `begin_span` makes them the beginning of the next time span. Observations
+between the calls of `take_metrics` and `begin_span` belong to the next time span.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Collected(NamedTuple):
 class ClientCollector:
     """The source of all points of one client, for one reporter.
 
-    Rates, averages, and maxima are those of the time since the last call of `restart`.
+    Rates, averages, and maxima are those of the time since the last call of `begin_span`.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class ClientCollector:
             partitions,
         )
         gone = self._metrics.take_ended_topics()
-        return Collected(points, application, points.most + len(application), gone)
+        return Collected(points, application, points.most_points + len(application), gone)
 
     def collect_points(self, wanted: Container[str]) -> list[Point]:
         """Take the metrics whose names are wanted, and return their points at once."""
@@ -174,7 +174,7 @@ class ClientCollector:
         """Measure the lag of the event loop from now on, as after a call of `take_metrics`."""
         self._lag.begin_timer()
 
-    def restart(self) -> None:
+    def begin_span(self) -> None:
         """Begin a new time span at the last `take_metrics`. Call it when all of it was accepted."""
         self._began, self._before, self._again = self._taken_at, self._samples, False
         self._metrics.drop_owners(self._ended)
@@ -319,7 +319,7 @@ class ClientPoints:
     """The number of series without the label `partition`, after the points were computed."""
 
     @property
-    def most(self) -> int:
+    def most_points(self) -> int:
         """An upper estimate of the number of points."""
         found = 0
         for (kind, membership), count in Count(map(_sort, self.children)).items():
@@ -341,10 +341,10 @@ class ClientPoints:
                     continue
                 before = len(points)
                 if row.name in self.wanted:
-                    points += self._points_of(sample, row, resource)
+                    points += self._make_points(sample, row, resource)
                     count = len(points) - before
                 else:
-                    count = sum(1 for _ in self._values_of(sample, row)) if counts else 0
+                    count = sum(1 for _ in self._compute_values(sample, row)) if counts else 0
                 series += count
                 further += 0 if "partition" in row.labels else count
         self.further = further
@@ -362,12 +362,12 @@ class ClientPoints:
         for kind, resource in _sharers(self.children):
             yield self.connections, SHARED_ROWS[kind], resource
 
-    def _points_of(self, sample: Sample, row: Row, resource: Labels) -> Iterator[Point]:
+    def _make_points(self, sample: Sample, row: Row, resource: Labels) -> Iterator[Point]:
         kind = KINDS.get(row.way, PointKind.GAUGE)
-        for labels, value in self._values_of(sample, row):
+        for labels, value in self._compute_values(sample, row):
             yield Point(row.name, kind, value, labels, resource, sample.number)
 
-    def _values_of(
+    def _compute_values(
         self, sample: Sample, row: Row
     ) -> Iterator[tuple[Labels, float | HistogramValue]]:
         if row.way is Way.HISTOGRAM:

@@ -211,7 +211,7 @@ class Pushes:
         """A limit for the size of a push, in addition to that of the brokers."""
 
     @property
-    def next(self) -> Payload | None:
+    def next_payload(self) -> Payload | None:
         """The next payload of metrics that were taken and did not fit into the last push."""
         return self._payloads[0] if self._payloads else None
 
@@ -276,7 +276,7 @@ class Pushes:
         payload = self._payloads.popleft()
         self._accumulation.accept_values(payload.values)
         if not self._payloads and self._collector is not None:
-            self._collector.restart()
+            self._collector.begin_span()
 
     def discard_payloads(self) -> None:
         """Forget the payloads. The payloads that are taken next contain their values."""
@@ -287,7 +287,7 @@ class Pushes:
 
         The limit is never below `LEAST_BYTES`.
         """
-        refused = 0 if self.next is None else self.next.size
+        refused = 0 if self.next_payload is None else self.next_payload.size
         self._limit = max(min(self._limit, refused) // 2, LEAST_BYTES)
         self._payloads.clear()
 

@@ -152,9 +152,9 @@ class Reporter:
         self._last_error: Exception | None = None
         self._effects: dict[ReporterEffect, Callable[[], Awaitable[ReporterEvent | None] | None]]
         self._effects = {
-            ReporterEffect.DELAY: self._delay_first,
+            ReporterEffect.DELAY: self._wait_for_first_push,
             ReporterEffect.WAIT: self._wait_interval,
-            ReporterEffect.SPREAD: self._spread_push,
+            ReporterEffect.SPREAD: self._wait_spread_delay,
             ReporterEffect.WAIT_LONG: lambda: self._wait_for(FORBIDDEN_S),
             ReporterEffect.AVOID: self._avoid_broker,
             ReporterEffect.SHRINK: self._shrink_pushes,
@@ -184,7 +184,7 @@ class Reporter:
         """Start to follow the connections, in the current context. Synchronous."""
         self._context = contextvars.copy_context()
 
-    def connected(self) -> None:
+    def on_connection(self) -> None:
         """Handle a connection that became ready, or that may be used again. Synchronous."""
         if not self._enabled or self._closing or self._state is not ReporterState.SEARCHING:
             return
@@ -193,7 +193,7 @@ class Reporter:
         elif self._client.has_announced():
             self._start_task()
 
-    async def instance_id(self, timeout: float) -> UUID:
+    async def get_instance_id(self, timeout: float) -> UUID:
         """Return the client instance id, which is requested immediately if it is unknown.
 
         `timeout` is in seconds. Raises IllegalStateError if pushes are disabled or the reporter has
@@ -207,7 +207,7 @@ class Reporter:
         if self._id is not None:
             return self._id
         if self._failure is not None:
-            raise self._waiters_error() from self._failure
+            raise self._make_waiters_error() from self._failure
         if timeout <= 0:
             raise ApiTimeoutError("The client instance id is not known yet.")
         waiter: asyncio.Future[UUID] = asyncio.get_running_loop().create_future()
@@ -283,7 +283,7 @@ class Reporter:
         self._failure, self._dead = error, True
         self._state = ReporterState.CLOSED
         self._forget_subscription()
-        self._fail_waiters(self._waiters_error())
+        self._fail_waiters(self._make_waiters_error())
         self._warn_once(
             "died",
             "client metrics are not pushed any more, because their task has failed: %r",
@@ -336,7 +336,7 @@ class Reporter:
     def _wait_for(self, seconds: float) -> None:
         self._due = max(self._clock.monotonic() + seconds, self._throttled_until)
 
-    def _delay_first(self) -> None:
+    def _wait_for_first_push(self) -> None:
         self._wait_for(self._clock.rng.uniform(0, DELAY_S))
 
     def _wait_interval(self) -> None:
@@ -345,7 +345,7 @@ class Reporter:
             seconds = min(seconds, self._backoff.compute_delay_s(self._attempts, self._clock.rng))
         self._wait_for(seconds)
 
-    def _spread_push(self) -> None:
+    def _wait_spread_delay(self) -> None:
         self._wait_for(self._interval_s * self._clock.rng.uniform(*SPREAD))
 
     @property
@@ -415,7 +415,7 @@ class Reporter:
         subscription = self._subscription
         if subscription is None:
             return ReporterEvent.OUTDATED
-        payload = self._pushes.next or await self._take_payload(subscription, last=False)
+        payload = self._pushes.next_payload or await self._take_payload(subscription, last=False)
         if payload is None:
             return None
         outcome = await self._exchange_messages(
@@ -446,7 +446,7 @@ class Reporter:
                     self._pushes.on_accepted()
                 else:
                     self._pushes.keep_only_next()
-                payload = self._pushes.next
+                payload = self._pushes.next_payload
         return ReporterEvent.DONE
 
     def _push_request(
@@ -532,7 +532,7 @@ class Reporter:
         )
         if event is ReporterEvent.REFUSED:
             self._failure = error
-            self._fail_waiters(self._waiters_error())
+            self._fail_waiters(self._make_waiters_error())
         return event
 
     async def _find_connection(self) -> BrokerConnection | None:
@@ -565,27 +565,27 @@ class Reporter:
                         [future], timeout=None if at_least_s == math.inf else at_least_s
                     )
                     break
-                await self._first_of(future)
+                await self._wait_for_first(future)
             return future.done()
         finally:
             future.cancel()
 
-    async def _first_of(self, future: asyncio.Future[Any]) -> None:
+    async def _wait_for_first(self, future: asyncio.Future[Any]) -> None:
         """Wait until the future is done, or the reporter is woken."""
         self._wake.clear()
-        future.add_done_callback(self._wake_up)
+        future.add_done_callback(self._wake_reporter)
         try:
             if not future.done():
                 await self._wake.wait()
         finally:
-            future.remove_done_callback(self._wake_up)
+            future.remove_done_callback(self._wake_reporter)
 
-    def _wake_up(self, future: asyncio.Future[Any]) -> None:
+    def _wake_reporter(self, future: asyncio.Future[Any]) -> None:
         self._wake.set()
 
     # -- errors -----------------------------------------------------------------------------
 
-    def _waiters_error(self) -> Exception:
+    def _make_waiters_error(self) -> Exception:
         """Return the error for calls that wait for the id, after it can no longer become known."""
         if self._dead or self._failure is None:
             return IllegalStateError("The reporter of client metrics has failed. See the log.")

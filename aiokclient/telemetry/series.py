@@ -274,7 +274,7 @@ class SeriesOfClients:
             read = client.last
             if read and id(client.source) not in seen:
                 seen[id(client.source)] = None
-                label = (CLIENT_ID, self._label_of(client))
+                label = (CLIENT_ID, self._find_label(client))
                 for each in read:
                     labels = tuple(sorted((*each.labels, label)))
                     found.setdefault(each.name, []).append(each._replace(labels=labels))
@@ -282,7 +282,7 @@ class SeriesOfClients:
                 self.remove_series(client)
         return found
 
-    def _label_of(self, client: ClientSeries) -> str:
+    def _find_label(self, client: ClientSeries) -> str:
         """Return the label of a client, which stays the same.
 
         It is the client id. If other clients have the same id, a number follows, as in "name-2".

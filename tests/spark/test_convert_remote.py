@@ -43,7 +43,7 @@ def test_checkpoint_in_another_file_system_is_converted(root: str, tmp_path: Pat
 def test_interrupted_conversion_in_another_file_system_is_completed(
     root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rename = HadoopFiles.rename
+    rename = HadoopFiles.rename_folder
 
     def interrupted(files: HadoopFiles, old: str, new: str) -> None:
         if new == "offsets":
@@ -51,7 +51,7 @@ def test_interrupted_conversion_in_another_file_system_is_completed(
         rename(files, old, new)
 
     with monkeypatch.context() as patched:
-        patched.setattr(HadoopFiles, "rename", interrupted)
+        patched.setattr(HadoopFiles, "rename_folder", interrupted)
         assert main([root]) == 1
     assert not (tmp_path / "offsets").exists()
     assert main([root]) == 0

@@ -294,7 +294,7 @@ class Lifecycle:
         immediately unless the id is known.
         """
         self._require_usable()
-        return await self._cluster.telemetry.instance_id(self._get_timeout_s(timeout))
+        return await self._cluster.telemetry.get_instance_id(self._get_timeout_s(timeout))
 
     async def __aenter__(self) -> Self:
         await self.start()

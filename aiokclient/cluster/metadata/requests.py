@@ -237,14 +237,14 @@ class MetadataRequests:
             self.identity.confirm_cluster()
             self.is_open = True
             self._wake_waiters()
-            self._cluster.telemetry.connected()
+            self._cluster.telemetry.on_connection()
 
     # -- what happens to the connections, called by `Brokers`
 
     def on_broker_found(self) -> None:
         """Handle a connection that became ready, or a response."""
         if self.is_open:
-            self._cluster.telemetry.connected()
+            self._cluster.telemetry.on_connection()
 
     def on_connections_lost(self) -> None:
         """Refresh the metadata even if no call needs a broker, to notice a broker that is back."""

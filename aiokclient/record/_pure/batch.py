@@ -102,11 +102,11 @@ class RecordBatch:
         self.last_offset = self.base_offset + last_offset_delta
         self._intact: bool | None = None
         if self.magic != 2 or length + LOG_OVERHEAD != self.size:
-            raise self._corrupt("Its length or its format version is wrong.")
+            raise self._make_corrupt_error("Its length or its format version is wrong.")
         # The checksum does not cover the base offset, because the leader sets it without computing
         # the checksum again.
         if not 0 <= self.base_offset <= self.last_offset < _LARGEST_OFFSET or self.count < 0:
-            raise self._corrupt("Its offsets or its number of records are impossible.")
+            raise self._make_corrupt_error("Its offsets or its number of records are impossible.")
 
     @property
     def next_offset(self) -> int:
@@ -125,7 +125,7 @@ class RecordBatch:
         """The codec. Raises CorruptRecordError if its number is unknown."""
         codec = self._attributes & CODEC_MASK
         if codec >= len(Compression):
-            raise self._corrupt(f"There is no compression codec {codec}.")
+            raise self._make_corrupt_error(f"There is no compression codec {codec}.")
         return Compression(codec)
 
     @property
@@ -168,7 +168,9 @@ class RecordBatch:
         have gaps. Batches of a compacted log may have gaps, so this is not for consumers.
         """
         if self.count != self.last_offset - self.base_offset + 1:
-            raise self._corrupt(f"Its {self.count} records do not fill its range of offsets.")
+            raise self._make_corrupt_error(
+                f"Its {self.count} records do not fill its range of offsets."
+            )
         self._read(_nothing)
 
     def records(
@@ -205,13 +207,13 @@ class RecordBatch:
         `expected` is the smallest offset delta that the first of them may have. Keys, values and
         errors are as in `records`.
         """
-        head = self._head(topic, partition, start_offset)
+        head = self._make_head(topic, partition, start_offset)
         head = head._replace(record_count=count, expected=expected)
         return self._part(content, head, ConsumerRecord, copy)
 
     def part_rows(self, content: Buffer, count: int, expected: int, start_offset: int) -> list[Row]:
         """Return the records of `part_records` as tuples, in the format of `rows`."""
-        head = self._head("", 0, start_offset)
+        head = self._make_head("", 0, start_offset)
         return self._part(content, head._replace(record_count=count, expected=expected), _row, True)
 
     def _part(self, content: Buffer, head: Head, make: Make[R], copy: bool) -> list[R]:
@@ -220,7 +222,7 @@ class RecordBatch:
             return decode(data, data if copy else memoryview(data), head, make)
         except KafkaError as error:
             topic_partition = TopicPartition(head.topic, head.partition) if head.topic else None
-            raise self._corrupt(error.message, topic_partition) from error
+            raise self._make_corrupt_error(error.message, topic_partition) from error
 
     def rows(
         self, start_offset: int = 0, *, check_crcs: bool = True, limit: int = DEFAULT_LIMIT
@@ -237,7 +239,7 @@ class RecordBatch:
         rows = self.rows(check_crcs=False) if self.is_control else []
         keys = [key for _, _, key, _, _ in rows]
         if not keys or keys[0] is None or len(keys[0]) < 4:
-            raise self._corrupt("It is not a control batch.")
+            raise self._make_corrupt_error("It is not a control batch.")
         return int(_INT16.unpack_from(keys[0], 2)[0])
 
     def _read(
@@ -252,13 +254,13 @@ class RecordBatch:
     ) -> list[R]:
         topic_partition = TopicPartition(topic, partition) if topic else None
         if check_crcs and not self.check_crc():
-            raise self._corrupt("Its checksum is wrong.", topic_partition)
+            raise self._make_corrupt_error("Its checksum is wrong.", topic_partition)
         try:
             return self._decode(make, topic, partition, start_offset, copy, check_crcs, limit)
         except ContentLimitError:
             raise
         except KafkaError as error:
-            raise self._corrupt(error.message, topic_partition) from error
+            raise self._make_corrupt_error(error.message, topic_partition) from error
 
     def _decode(
         self,
@@ -274,13 +276,13 @@ class RecordBatch:
         codec = self._attributes & CODEC_MASK
         data = bytes(decompress(codec, content, limit) if codec else content)
         self.content_size = len(data)
-        head = self._head(topic, partition, start_offset)
+        head = self._make_head(topic, partition, start_offset)
         source: bytes | memoryview = data
         if not copy:
             source = memoryview(data) if self.is_compressed else content.toreadonly()
         return decode(data, source, head, make)
 
-    def _head(self, topic: str, partition: int, start_offset: int) -> Head:
+    def _make_head(self, topic: str, partition: int, start_offset: int) -> Head:
         return Head(
             self.base_offset,
             self.last_offset,
@@ -296,7 +298,7 @@ class RecordBatch:
     def _compute_crc(self) -> int:
         return crc32c(self.buffer[ATTRIBUTES_AT:])
 
-    def _corrupt(
+    def _make_corrupt_error(
         self, reason: str, topic_partition: TopicPartition | None = None
     ) -> CorruptRecordError:
         return CorruptRecordError(

@@ -103,8 +103,8 @@ class RecordBatchBuilder:
         index = self.count
         plain = key is None or type(key) is bytes
         if not plain or type(value) is not bytes or headers or not index:
-            return self._append(timestamp, key, value, headers)
-        prefix = self._prefix if timestamp == self._timestamp else self._time(timestamp)
+            return self._append_record(timestamp, key, value, headers)
+        prefix = self._prefix if timestamp == self._timestamp else self._encode_time(timestamp)
         try:
             offset = VARINTS[index] if index < SMALL else write_varint(index)
             key_length = _NULL if key is None else VARINTS[len(key)]
@@ -113,7 +113,7 @@ class RecordBatchBuilder:
             )
             length = VARINTS[len(body)]
         except IndexError:  # VARINTS does not have this length.
-            return self._append(timestamp, key, value, headers)
+            return self._append_record(timestamp, key, value, headers)
         size = self.size + len(length) + len(body)
         if size > self._limit:
             return self._refuse()
@@ -123,7 +123,7 @@ class RecordBatchBuilder:
         self.size = size
         self.count = index + 1
         if prefix is not self._prefix:
-            self._move(timestamp, prefix)
+            self._store_time(timestamp, prefix)
         return index
 
     def append_values(self, timestamp: int, values: Sequence[bytes | None], start: int) -> int:
@@ -153,13 +153,13 @@ class RecordBatchBuilder:
         self.size, self.count = size, index
         return index - first + 1
 
-    def _append(
+    def _append_record(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
     ) -> int:
         index = self.count
         if not index:
             self._base_timestamp = timestamp
-        prefix = self._time(timestamp)
+        prefix = self._encode_time(timestamp)
         parts = [prefix, write_varint(index), *_field(key), *_field(value)]
         parts.append(write_varint(len(headers)))
         for name, content in headers:
@@ -173,7 +173,7 @@ class RecordBatchBuilder:
         self._buffer += body
         self.size = size
         self.count = index + 1
-        self._move(timestamp, prefix)
+        self._store_time(timestamp, prefix)
         return index
 
     def _refuse(self) -> int:
@@ -181,7 +181,7 @@ class RecordBatchBuilder:
             raise ValueError("Nothing can be added to a batch that is closed.")
         return -1
 
-    def _time(self, timestamp: int) -> bytes:
+    def _encode_time(self, timestamp: int) -> bytes:
         """Return the encoded attributes and timestamp of a record."""
         if not -_INT64_END <= timestamp < _INT64_END:
             raise ValueError(f"The timestamp {timestamp} does not fit into 64 bits.")
@@ -190,7 +190,7 @@ class RecordBatchBuilder:
             delta = wrap64(delta)
         return _NO_ATTRIBUTES + write_varint(delta)
 
-    def _move(self, timestamp: int, prefix: bytes) -> None:
+    def _store_time(self, timestamp: int, prefix: bytes) -> None:
         """Store the encoded timestamp, because the next record may have the same one."""
         self._timestamp, self._prefix = timestamp, prefix
         if timestamp > self.max_timestamp or self.count == 1:

@@ -39,7 +39,7 @@ class ArrowSends:
         if self._failure is None and isinstance(error, KafkaError):
             self._failure = error
 
-    def check(self) -> None:
+    def raise_failure(self) -> None:
         """Raise the first failure."""
         if self._failure is not None:
             raise self._failure
@@ -58,22 +58,22 @@ class ArrowSends:
             rows = selected(batch, self._topic)
             if seen is not None:
                 seen(rows)
-            await self._prepare(producer, rows)
+            await self._prepare_topics(producer, rows)
             size = max(1, rows.num_rows * SLICE_BYTES // max(rows.nbytes, 1))
             for start in range(0, rows.num_rows, size):
-                await self._send(producer, rows.slice(start, size))
-                self.check()
+                await self._send_rows(producer, rows.slice(start, size))
+                self.raise_failure()
 
-    async def _prepare(self, producer: Producer[Any, Any], rows: pa.RecordBatch) -> None:
+    async def _prepare_topics(self, producer: Producer[Any, Any], rows: pa.RecordBatch) -> None:
         """Fetch the metadata of new topics. Rows for an unknown topic would be sent slowly."""
         if self._topic is not None:
             topics = {self._topic}
         else:
             topics = set(rows.column("topic").unique().to_pylist())
         for topic in topics - self._prepared:
-            await self.prepare(producer, topic)
+            await self.prepare_topic(producer, topic)
 
-    async def prepare(self, producer: Producer[Any, Any], topic: str) -> None:
+    async def prepare_topic(self, producer: Producer[Any, Any], topic: str) -> None:
         """Fetch the metadata of a topic. Errors name the topic.
 
         If the topic does not exist, the error also says whether the option or the column names it.
@@ -99,7 +99,7 @@ class ArrowSends:
             raise
         self._prepared.add(topic)
 
-    async def _send(self, producer: Producer[Any, Any], rows: pa.RecordBatch) -> None:
+    async def _send_rows(self, producer: Producer[Any, Any], rows: pa.RecordBatch) -> None:
         for waited in (False, True):
             try:
                 producer.send_arrow(self._topic, rows)
@@ -109,11 +109,11 @@ class ArrowSends:
                 # Other tasks of the worker may fill the memory again, so one flush may not be
                 # enough.
                 await producer.flush()
-                self.check()
+                self.raise_failure()
                 continue
             if producer.full:
                 await producer.drain()
             return
         half = rows.num_rows // 2
         for part in (rows.slice(0, half), rows.slice(half)):
-            await self._send(producer, part)
+            await self._send_rows(producer, part)

@@ -26,14 +26,16 @@ class BatchFeed:
         self._reader: Future[asyncio.AbstractEventLoop | None] = Future()
         self._queue: asyncio.Queue[Any] = asyncio.Queue()
 
-    def fill(self, batches: Iterable[pa.RecordBatch], reader: Callable[[], Future[R]]) -> Future[R]:
+    def feed_reader(
+        self, batches: Iterable[pa.RecordBatch], reader: Callable[[], Future[R]]
+    ) -> Future[R]:
         """Start the coroutine, pass it all batches, and return its future.
 
         Returns early if the coroutine fails. An error of the iterator cancels the coroutine and is
         raised.
         """
         future = reader()
-        future.add_done_callback(self._ended)
+        future.add_done_callback(self._on_reader_end)
         try:
             loop = self._reader.result()
             for batch in batches:
@@ -49,7 +51,7 @@ class BatchFeed:
             raise
         return future
 
-    async def batches(self) -> AsyncIterator[pa.RecordBatch]:
+    async def read_batches(self) -> AsyncIterator[pa.RecordBatch]:
         """Yield the batches, in the order in which Spark yields them."""
         self._reader.set_result(asyncio.get_running_loop())
         while (batch := await self._queue.get()) is not END:
@@ -58,7 +60,7 @@ class BatchFeed:
             del batch
             self._room.release()
 
-    def _ended(self, _: Future[Any]) -> None:
+    def _on_reader_end(self, _: Future[Any]) -> None:
         if not self._reader.done():
             self._reader.set_result(None)
         self._room.release()

@@ -34,11 +34,11 @@ class RowDigest:
         sums: Iterable[int] | None = None
         for name, seed in SEEDS.items():
             if name in names:
-                sums = self._column(batch.column(names.index(name)), seed, sums)
+                sums = self._hash_column(batch.column(names.index(name)), seed, sums)
         self.rows += batch.num_rows
         self._sum = self._sum + sum(sums or ()) & MASK
 
-    def _column(self, column: Any, seed: int, sums: Iterable[int] | None) -> Iterable[int]:
+    def _hash_column(self, column: Any, seed: int, sums: Iterable[int] | None) -> Iterable[int]:
         import pyarrow as pa
         import pyarrow.compute as pc
 

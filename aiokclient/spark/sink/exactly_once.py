@@ -93,20 +93,20 @@ class ExactlyOnce:
         self._position = position
         self._digest = RowDigest()
 
-    async def write(self, feed: BatchFeed, client: Client) -> WrittenPart | None:
+    async def write_rows(self, feed: BatchFeed, client: Client) -> WrittenPart | None:
         """Write the rows, or compare them with the marker if they are committed already.
 
         Return None if there are no rows, or if the rows were committed already. Raises KafkaError
         if the rows that were committed for this batch are not the same, or if a later batch is
         committed.
         """
-        await self._reach("after-log")
-        batches = feed.batches()
+        await self._reach_test_point("after-log")
+        batches = feed.read_batches()
         first = await _first(batches)
         topic = self._options.topic
         if first is None:
             # Earlier attempts of this task had no rows, too, so they left no transaction to fence.
-            await self._compared(await self._marker(client, topic), batches)
+            await self._is_committed(await self._find_marker(client, topic), batches)
             return None
         if topic is None:
             topic = str(selected(first, None).column("topic")[0].as_py())
@@ -119,15 +119,15 @@ class ExactlyOnce:
         )
         async with producer:
             # The marker can be read only if the topic exists.
-            await sends.prepare(producer, topic)
-            marker = await self._marker(client, topic)
-            if await self._compared(marker, batches):
+            await sends.prepare_topic(producer, topic)
+            marker = await self._find_marker(client, topic)
+            if await self._is_committed(marker, batches):
                 return None
-            part = await self._written(producer, sends, topic, batches)
-        await self._reach("before-handoff")
+            part = await self._write_part(producer, sends, topic, batches)
+        await self._reach_test_point("before-handoff")
         return part
 
-    async def _compared(
+    async def _is_committed(
         self, marker: Marker | None, batches: AsyncIterator[pa.RecordBatch]
     ) -> bool:
         """Return whether the rows are already committed.
@@ -142,12 +142,12 @@ class ExactlyOnce:
             raise KafkaError(refusal(marker, self._position))
         async for batch in batches:
             self._digest.update(selected(batch, self._options.topic))
-        text = difference(marker, self._written_marker(), self._position)
+        text = difference(marker, self._make_marker(), self._position)
         if text is not None:
             raise KafkaError(text)
         return True
 
-    async def _written(
+    async def _write_part(
         self,
         producer: Producer[Any, Any],
         sends: ArrowSends,
@@ -160,9 +160,9 @@ class ExactlyOnce:
                 await sends.send_all(producer, batches, self._digest.update)
                 # Offsets of a group are the only data that a transaction stores beside records. So
                 # the marker is there exactly if the rows are.
-                offset = {TopicPartition(topic, MARKED_PARTITION): self._written_marker().encode()}
+                offset = {TopicPartition(topic, MARKED_PARTITION): self._make_marker().encode()}
                 await transaction.send_offsets(offset, GroupMetadata(self._position.group))
-                await self._reach("before-flush")
+                await self._reach_test_point("before-flush")
                 await producer.flush()
                 detached = await transaction.detach()
         except KafkaError as error:
@@ -172,10 +172,10 @@ class ExactlyOnce:
             raise _aborted(self._options, self._position, begun) from error
         return WrittenPart(self._position, topic, begun, detached)
 
-    def _written_marker(self) -> Marker:
+    def _make_marker(self) -> Marker:
         return Marker(self._position.batch, self._digest.rows, self._digest.hexdigest())
 
-    async def _marker(self, client: Client, topic: str | None) -> Marker | None:
+    async def _find_marker(self, client: Client, topic: str | None) -> Marker | None:
         """Return the newest marker of this Spark partition.
 
         `topic` is the topic of the first row. Without the option `topic`, the first rows of earlier
@@ -196,7 +196,7 @@ class ExactlyOnce:
                 found = {**found, **listed.succeeded[group]}
         return newest(decoded(found, self._position))
 
-    async def _reach(self, point: str) -> None:
+    async def _reach_test_point(self, point: str) -> None:
         position = self._position
         await reach(self._options.test_points, point, position.batch, position.partition)
 

@@ -80,25 +80,25 @@ class SinkOptions:
             hidden=OF_SPARK,
             of_kafka=text_options(option_names(Producer), REFUSED),
         )
-        reader.flag("includeHeaders", False)
-        properties = reader.properties(REFUSED, Producer.from_properties)
+        reader.read_flag("includeHeaders", False)
+        properties = reader.read_properties(REFUSED, Producer.from_properties)
         of_client = option_names(Client)
         timeout = dict(properties).get("transaction.timeout.ms", "")
         found = cls(
             streaming=streaming,
             topic=_topic(reader),
-            delivery_guarantee=reader.choice(
+            delivery_guarantee=reader.read_choice(
                 "deliveryGuarantee", (AT_LEAST_ONCE, EXACTLY_ONCE), AT_LEAST_ONCE
             ),
-            write_id=reader.text("writeId"),
-            checkpoint=reader.text("checkpointLocation"),
-            test_points=reader.text("aiokclient.test.points"),
+            write_id=reader.read_text("writeId"),
+            checkpoint=reader.read_text("checkpointLocation"),
+            test_points=reader.read_text("aiokclient.test.points"),
             transaction_timeout_ms=number_of(timeout, TRANSACTION_TIMEOUT_MS),
             client=tuple(pair for pair in properties if pair[0] in of_client),
             producer=tuple(pair for pair in properties if pair[0] not in of_client),
         )
         _check_guarantee(found, reader)
-        reader.finish()
+        reader.refuse_mistakes()
         return found
 
     @property
@@ -108,21 +108,21 @@ class SinkOptions:
 
 
 def _topic(reader: OptionReader) -> str | None:
-    topic = reader.text("topic")
+    topic = reader.read_text("topic")
     if topic is not None and not TOPIC.fullmatch(topic):
-        reader.problem(bad_value("topic", topic, f"It must be {TOPIC_NAME}"))
+        reader.add_problem(bad_value("topic", topic, f"It must be {TOPIC_NAME}"))
     return topic
 
 
 def _check_guarantee(options: SinkOptions, reader: OptionReader) -> None:
-    scope = (reader.text("commitScope") or COMMIT_SCOPE).strip()
+    scope = (reader.read_text("commitScope") or COMMIT_SCOPE).strip()
     if scope.lower() != COMMIT_SCOPE:
-        reader.problem(bad_value("commitScope", scope, ONLY_BATCH))
+        reader.add_problem(bad_value("commitScope", scope, ONLY_BATCH))
         return
     if not options.exactly_once:
         for name in ("commitScope", "writeId"):
-            if reader.has(name):
-                reader.problem(
+            if reader.has_option(name):
+                reader.add_problem(
                     f"{name} has no effect without deliveryGuarantee=exactly-once. Set that, or "
                     f"remove {name}."
                 )
@@ -131,7 +131,7 @@ def _check_guarantee(options: SinkOptions, reader: OptionReader) -> None:
     for name, wrong in EXACT.items():
         value = properties.get(name, "").strip().lower()
         if value in wrong:
-            reader.problem(
+            reader.add_problem(
                 bad_value(
                     f"kafka.{name}", value, "deliveryGuarantee=exactly-once needs the default."
                 )
@@ -139,23 +139,23 @@ def _check_guarantee(options: SinkOptions, reader: OptionReader) -> None:
     if options.streaming:
         _check_stream(options, reader)
     elif options.write_id is None:
-        reader.problem(
+        reader.add_problem(
             "writeId is missing. deliveryGuarantee=exactly-once in a batch write needs the name by "
             "which a repetition of this write is recognized."
         )
     elif not WRITE_ID.fullmatch(options.write_id):
         allowed = "It must have 1 to 128 letters, digits, '.', '_', and '-'."
-        reader.problem(bad_value("writeId", options.write_id, allowed))
+        reader.add_problem(bad_value("writeId", options.write_id, allowed))
 
 
 def _check_stream(options: SinkOptions, reader: OptionReader) -> None:
     if options.write_id is not None:
-        reader.problem(
+        reader.add_problem(
             "writeId is only allowed in a batch write. A stream is recognized by its checkpoint. "
             "Remove it."
         )
     if not (options.checkpoint or "").strip():
-        reader.problem(
+        reader.add_problem(
             "checkpointLocation is missing. deliveryGuarantee=exactly-once recognizes a repeated "
             "batch by the query's checkpoint: set its folder as an option of this query."
         )

@@ -193,10 +193,10 @@ def _write(options: SinkOptions, position: Position, batches: Iterator[pa.Record
     feed = BatchFeed()
     work: Callable[[Client], Awaitable[WrittenPart | None]]
     if options.exactly_once:
-        work = partial(ExactlyOnce(options, position).write, feed)
+        work = partial(ExactlyOnce(options, position).write_rows, feed)
     else:
         work = partial(_write_at_least_once, options, position, feed)
-    part = clients.result(feed.fill(batches, partial(clients.submit, options.client, work)))
+    part = clients.result(feed.feed_reader(batches, partial(clients.submit, options.client, work)))
     return Written(part, position) if options.exactly_once else Written()
 
 
@@ -208,10 +208,10 @@ async def _write_at_least_once(
     async with Producer.from_properties(
         dict(options.producer), client=client, on_delivery_error=sends.on_delivery_error
     ) as producer:
-        await sends.send_all(producer, feed.batches())
+        await sends.send_all(producer, feed.read_batches())
         await reach(options.test_points, "before-flush", position.batch, position.partition)
         await producer.flush()
-        sends.check()
+        sends.raise_failure()
     await reach(options.test_points, "before-handoff", position.batch, position.partition)
 
 

@@ -55,7 +55,7 @@ class FilteringReader(BatchReader):
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
         """Apply the filters. Yield those that Spark must check again."""
         for each in filters:
-            if not self._pushed.push(each):
+            if not self._pushed.push_filter(each):
                 yield each
 
 
@@ -80,7 +80,7 @@ async def _plan(client: Client, options: SourceOptions, pushed: Pushed) -> list[
     starts, ends = await _bounds(client, options, partitions)
     if "offsets" in (options.starting.kind, options.ending.kind):
         await _check_log(client, options, starts, ends)
-    ranges = pushed.cut(
+    ranges = pushed.limit_ranges(
         RangePartition(tp.topic, found[tp.topic].topic_id, tp.partition, starts[tp], ends[tp])
         for tp in partitions
     )

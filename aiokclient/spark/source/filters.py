@@ -48,7 +48,7 @@ class Pushed:
     timestamp: int | None = None
     """The lowest timestamp to read, in milliseconds since the epoch; None for any."""
 
-    def push(self, condition: Any) -> bool:
+    def push_filter(self, condition: Any) -> bool:
         """Apply a filter of Spark. Return whether Spark need not check it again."""
         kind, negated = type(condition).__name__, False
         if kind == "Not":
@@ -68,13 +68,13 @@ class Pushed:
             return True
         if negated:
             return False
-        return self._narrow(column, kind, values)
+        return self._narrow_range(column, kind, values)
 
-    def _narrow(self, column: str, kind: str, values: tuple[Any, ...]) -> bool:
+    def _narrow_range(self, column: str, kind: str, values: tuple[Any, ...]) -> bool:
         """Narrow the range by a condition on the offset or the timestamp."""
         if column == "timestamp":
             if kind in LOWER_BOUNDS and values and all(value.tzinfo for value in values):
-                self._not_before(min(values))
+                self._raise_timestamp(min(values))
             return False
         if not values:
             self.end = 0
@@ -96,14 +96,14 @@ class Pushed:
                 return False
         return True
 
-    def _not_before(self, value: datetime) -> None:
+    def _raise_timestamp(self, value: datetime) -> None:
         # A fraction of a millisecond is rounded down: Spark checks the records again.
         timestamp = (value - EPOCH) // MILLISECOND
         # A record without a timestamp has one of -1 ms in Spark, and brokers do not find it.
         if timestamp >= 0:
             self.timestamp = max(self.timestamp or 0, timestamp)
 
-    def selects(self, topic: str, partition: int) -> bool:
+    def may_select(self, topic: str, partition: int) -> bool:
         """Return whether records of a partition can fulfil the conditions."""
         values = {"topic": topic, "partition": partition}
         return all(
@@ -111,10 +111,10 @@ class Pushed:
             for column, kind, wanted, negated in self.conditions
         )
 
-    def cut(self, ranges: Iterable[RangePartition]) -> list[RangePartition]:
+    def limit_ranges(self, ranges: Iterable[RangePartition]) -> list[RangePartition]:
         """Return the parts of the ranges that can have records for the query."""
         return [
             replace(one, start=max(one.start, self.first), end=min(one.end, self.end))
             for one in ranges
-            if self.selects(one.topic, one.partition)
+            if self.may_select(one.topic, one.partition)
         ]

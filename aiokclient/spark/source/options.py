@@ -121,7 +121,7 @@ class SourceOptions:
         """Return the options of a batch query or a stream. Raises ConfigError for all mistakes."""
         reader = _reader(given)
         found = cls(**_parse(reader, streaming))
-        reader.finish()
+        reader.refuse_mistakes()
         return found
 
     @classmethod
@@ -136,8 +136,8 @@ class SourceOptions:
         both = OptionReader({}, (), "source")
         for text in batch.problems:
             if text in stream.problems:
-                both.problem(text)
-        both.finish()
+                both.add_problem(text)
+        both.refuse_mistakes()
         return found.include_headers
 
 
@@ -147,19 +147,21 @@ def _reader(given: Mapping[str, str]) -> OptionReader:
 
 
 def _parse(reader: OptionReader, streaming: bool) -> dict[str, Any]:
-    properties = dict(reader.properties(REFUSED, Consumer.from_properties))
-    least, most = (reader.integer(f"{word}OffsetsPerTrigger") for word in ("min", "max"))
+    properties = dict(reader.read_properties(REFUSED, Consumer.from_properties))
+    least, most = (reader.read_integer(f"{word}OffsetsPerTrigger") for word in ("min", "max"))
     if least is not None and most is not None and least > most:
-        reader.problem(
+        reader.add_problem(
             bad_value(
                 "minOffsetsPerTrigger", str(least), f"maxOffsetsPerTrigger is lower ({most})."
             )
         )
     if streaming:
         for name in ENDING:
-            if reader.has(name):
-                reader.problem(f"{name} is not allowed in a stream, which has no end. Remove it.")
-    reader.integer("kafkaConsumer.pollTimeoutMs", least=0)
+            if reader.has_option(name):
+                reader.add_problem(
+                    f"{name} is not allowed in a stream, which has no end. Remove it."
+                )
+    reader.read_integer("kafkaConsumer.pollTimeoutMs", least=0)
     level = properties.get("isolation.level", "read_uncommitted").strip().lower()
     # The source makes no consumer that would need them: it only passes on what `Client` has.
     of_consumers = option_names(Consumer) - option_names(Client)
@@ -167,19 +169,19 @@ def _parse(reader: OptionReader, streaming: bool) -> dict[str, Any]:
         **_chosen(reader),
         "starting": _bound(reader, "starting", "latest" if streaming else "earliest", streaming),
         "ending": _bound(reader, "ending", "latest", streaming),
-        "starting_strategy": reader.choice(
+        "starting_strategy": reader.read_choice(
             "startingOffsetsByTimestampStrategy", ("error", "latest"), "error"
         ),
-        "min_partitions": reader.integer("minPartitions", most=(1 << 31) - 1),
-        "max_records_per_partition": reader.integer("maxRecordsPerPartition"),
+        "min_partitions": reader.read_integer("minPartitions", most=(1 << 31) - 1),
+        "max_records_per_partition": reader.read_integer("maxRecordsPerPartition"),
         "max_offsets_per_trigger": most,
         "min_offsets_per_trigger": least,
-        "max_trigger_delay_ms": reader.duration_ms("maxTriggerDelay", MAX_TRIGGER_DELAY_MS),
-        "fail_on_data_loss": reader.flag("failOnDataLoss", True),
-        "include_headers": reader.flag("includeHeaders", False),
+        "max_trigger_delay_ms": reader.read_duration_ms("maxTriggerDelay", MAX_TRIGGER_DELAY_MS),
+        "fail_on_data_loss": reader.read_flag("failOnDataLoss", True),
+        "include_headers": reader.read_flag("includeHeaders", False),
         "commit_group": _commit_group(reader, properties.get("group.id"), streaming),
-        "fetch_offset_num_retries": reader.integer("fetchOffset.numRetries", 3, least=0),
-        "fetch_offset_retry_interval_ms": reader.integer(
+        "fetch_offset_num_retries": reader.read_integer("fetchOffset.numRetries", 3, least=0),
+        "fetch_offset_retry_interval_ms": reader.read_integer(
             "fetchOffset.retryIntervalMs", 10, least=0
         ),
         "isolation_level": level,
@@ -190,13 +192,15 @@ def _parse(reader: OptionReader, streaming: bool) -> dict[str, Any]:
 
 def _chosen(reader: OptionReader) -> dict[str, Any]:
     """Return the topics, the pattern, or the partitions, exactly one of which must be given."""
-    given = [name for name in STRATEGIES if reader.has(name)]
+    given = [name for name in STRATEGIES if reader.has_option(name)]
     if len(given) != 1:
         several = f"{' and '.join(given)} exclude each other" if given else "The topics are missing"
-        reader.problem(f"{several}. Set exactly one of subscribe, subscribePattern, and assign.")
+        reader.add_problem(
+            f"{several}. Set exactly one of subscribe, subscribePattern, and assign."
+        )
         return {}
     (name,) = given
-    text = reader.text(name) or ""
+    text = reader.read_text(name) or ""
     if name == "assign":
         return {"partitions": _assigned(reader, text)}
     if name == "subscribePattern":
@@ -205,13 +209,15 @@ def _chosen(reader: OptionReader) -> dict[str, Any]:
         except re.error as error:
             at = "" if error.pos is None else f" at position {error.pos}"
             reason = f"It is not a regular expression: {error.msg}{at}."
-            reader.problem(bad_value(name, text, reason))
+            reader.add_problem(bad_value(name, text, reason))
         if not text.strip():
-            reader.problem(bad_value(name, text, "It must be a regular expression."))
+            reader.add_problem(bad_value(name, text, "It must be a regular expression."))
         return {"pattern": text}
     topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
     if not topics:
-        reader.problem(bad_value(name, text, "It must be names of topics, separated by commas."))
+        reader.add_problem(
+            bad_value(name, text, "It must be names of topics, separated by commas.")
+        )
     _check_topics(reader, name, text, topics)
     return {"topics": topics}
 
@@ -220,11 +226,11 @@ def _check_topics(reader: OptionReader, name: str, text: str, topics: Iterable[s
     """Add a problem for the first name that no topic can have."""
     wrong = next((topic for topic in topics if not TOPIC.fullmatch(topic)), None)
     if wrong is not None:
-        reader.problem(bad_value(name, text, f"{wrong[:SHOWN]!r} is not {TOPIC_NAME}"))
+        reader.add_problem(bad_value(name, text, f"{wrong[:SHOWN]!r} is not {TOPIC_NAME}"))
 
 
 def _assigned(reader: OptionReader, text: str) -> tuple[TopicPartition, ...]:
-    value = reader.json("assign", ASSIGN_EXAMPLE)
+    value = reader.read_json("assign", ASSIGN_EXAMPLE)
     if value is None:
         return ()
     found = list[TopicPartition]()
@@ -235,7 +241,7 @@ def _assigned(reader: OptionReader, text: str) -> tuple[TopicPartition, ...]:
                 break
             found += [TopicPartition(topic, number) for number in numbers]
     if not found:
-        reader.problem(bad_value("assign", text, f"It must have the form {ASSIGN_EXAMPLE}."))
+        reader.add_problem(bad_value("assign", text, f"It must have the form {ASSIGN_EXAMPLE}."))
     _check_topics(reader, "assign", text, [tp.topic for tp in found])
     return tuple(sorted(set(found)))
 
@@ -248,76 +254,76 @@ def _bound(reader: OptionReader, side: str, default: Kind, streaming: bool) -> B
     """Return the start or the end. All options are checked, even those without an effect."""
     name = f"{side}OffsetsByTimestamp"
     # As in the connector, a query can have any offsets if a timestamp takes precedence.
-    anything = streaming or reader.has(name) or reader.has(f"{side}Timestamp")
+    anything = streaming or reader.has_option(name) or reader.has_option(f"{side}Timestamp")
     by_offset = _by_offset(reader, f"{side}Offsets", default, anything)
     times = _values(reader, name, TIMES_EXAMPLE, 0)
-    timestamp = reader.integer(f"{side}Timestamp", least=0)
+    timestamp = reader.read_integer(f"{side}Timestamp", least=0)
     if timestamp is not None:
         return Bound(f"{side}Timestamp", "timestamp", timestamp=timestamp)
-    if reader.has(name):
+    if reader.has_option(name):
         return Bound(name, "timestamps", times)
     return by_offset
 
 
 def _by_offset(reader: OptionReader, name: str, default: Kind, anything: bool) -> Bound:
-    text = (reader.text(name, default) or "").strip()
+    text = (reader.read_text(name, default) or "").strip()
     # A batch query must have something to read.
     wrong, number = ("latest", LATEST) if name == "startingOffsets" else ("earliest", EARLIEST)
     word = text.lower()
     if word in ("earliest", "latest"):
         if word == wrong and not anything:
-            reader.problem(bad_value(name, text, "In a batch query, nothing would be read."))
+            reader.add_problem(bad_value(name, text, "In a batch query, nothing would be read."))
         return Bound(name, cast(Kind, word))
     if not text.startswith("{"):
         reason = f"It must be earliest, latest, or JSON in the form {OFFSETS_EXAMPLE}."
-        reader.problem(bad_value(name, text, reason))
+        reader.add_problem(bad_value(name, text, reason))
         return Bound(name, default)
     values = _values(reader, name, OFFSETS_EXAMPLE, EARLIEST)
     for tp, offset in values:
         if offset == number and not anything:
             reason = f"{number} ({wrong}) of {tp} would read nothing in a batch query."
-            reader.problem(bad_value(name, text, reason))
+            reader.add_problem(bad_value(name, text, reason))
     return Bound(name, "offsets", values)
 
 
 def _values(reader: OptionReader, name: str, example: str, least: int) -> Partitions:
     """Return the number for each partition, from a JSON option that has the form of `example`."""
-    value = reader.json(name, example)
+    value = reader.read_json(name, example)
     if value is None:
         return ()
     found = list[tuple[TopicPartition, int]]()
-    text = reader.text(name) or ""
+    text = reader.read_text(name) or ""
     if not isinstance(value, dict):
-        reader.problem(bad_value(name, text, f"It must have the form {example}."))
+        reader.add_problem(bad_value(name, text, f"It must have the form {example}."))
         return ()
     for topic, numbers in value.items():
         if not isinstance(numbers, dict):
             reason = f"The value of {topic!r} must have the form of the one in {example}."
-            reader.problem(bad_value(name, text, reason))
+            reader.add_problem(bad_value(name, text, reason))
             continue
         for partition, number in numbers.items():
             if not is_index(partition):
                 reason = f"{partition[:20]!r} of {topic!r} must be the number of a partition."
-                reader.problem(bad_value(name, text, reason))
+                reader.add_problem(bad_value(name, text, reason))
             elif type(number) is not int or not least <= number < 1 << 63:
                 reason = (
                     f"The value of {topic}-{partition} must be an integer of at least {least}, not "
                     f"{json.dumps(number)[:SHOWN]}."
                 )
-                reader.problem(bad_value(name, text, reason))
+                reader.add_problem(bad_value(name, text, reason))
             else:
                 found.append((TopicPartition(topic, int(partition)), number))
     return tuple(sorted(found))
 
 
 def _commit_group(reader: OptionReader, group: str | None, streaming: bool) -> str | None:
-    value = reader.text("commitOffsets")
+    value = reader.read_text("commitOffsets")
     if value is None:
         return None
     if value.strip().lower() != "group":
-        reader.problem(bad_value("commitOffsets", value, "It must be group."))
+        reader.add_problem(bad_value("commitOffsets", value, "It must be group."))
     if not streaming:
-        reader.problem("commitOffsets is not allowed in a batch query, which commits nothing.")
+        reader.add_problem("commitOffsets is not allowed in a batch query, which commits nothing.")
     if not (group or "").strip():
-        reader.problem("commitOffsets=group needs kafka.group.id, the name of the group.")
+        reader.add_problem("commitOffsets=group needs kafka.group.id, the name of the group.")
     return group

@@ -36,7 +36,7 @@ class RangePartition:
         """The number of offsets."""
         return max(self.end - self.start, 0)
 
-    def parts(self, count: int) -> list[RangePartition]:
+    def split_range(self, count: int) -> list[RangePartition]:
         """Return `count` ranges of about the same size, in order."""
         ends = [self.start + self.size * number // count for number in range(count + 1)]
         return [replace(self, start=start, end=end) for start, end in pairwise(ends)]
@@ -62,7 +62,7 @@ def split(
     weights = [one.size * max(known.get(one.tp, mean), 1e-9) for one in wanted]
     _add(counts, weights, [one.size for one in wanted], (min_partitions or 0) - sum(counts))
     pairs = zip(wanted, counts, strict=True)
-    return [part for one, count in pairs for part in one.parts(count)]
+    return [part for one, count in pairs for part in one.split_range(count)]
 
 
 def _add(counts: list[int], weights: list[float], sizes: list[int], missing: int) -> None:

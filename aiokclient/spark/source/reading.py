@@ -65,7 +65,7 @@ def read(
     require_brokers(options.properties)
     start = _FirstRange() if _FirstRange.is_next else None
     for batch in clients.stream(options.properties, batches):
-        if start is not None and start.wait(batch.nbytes):
+        if start is not None and start.wait_for_demand(batch.nbytes):
             start = None
         try:
             converted = convert(batch)
@@ -92,7 +92,7 @@ class _FirstRange:
         self._bytes = 0
         self._ends = 0.0
 
-    def wait(self, size: int) -> bool:
+    def wait_for_demand(self, size: int) -> bool:
         """Wait if Spark has enough for the moment. Return whether it may have the rest."""
         now = time.monotonic()
         self._ends = self._ends or now + FIRST_S

@@ -98,12 +98,12 @@ class _Converter:
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch with the columns and types of the target."""
         arrays = [
-            self._array(name, batch.column(name), field.type)
+            self._convert_array(name, batch.column(name), field.type)
             for name, field in zip(self._names, self._target, strict=True)
         ]
         return self._pa.RecordBatch.from_arrays(arrays, schema=self._target)
 
-    def _array(self, name: str, array: Any, kind: Any) -> Any:
+    def _convert_array(self, name: str, array: Any, kind: Any) -> Any:
         if name == "timestamp":
             if array.null_count:
                 array = array.fill_null(self._no_time)

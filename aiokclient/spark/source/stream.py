@@ -57,11 +57,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cluster = StreamCluster(options)
         self._batches = StreamBatches(options, self._cluster)
         self._committed: Positions = {}
-        self._cluster.measure(
+        self._cluster.set_gauges(
             {
-                "spark.stream.lag.total": self._batches.total_lag,
-                "spark.stream.lag.max": self._batches.highest_lag,
-                "spark.stream.batches": self._batches.planned,
+                "spark.stream.lag.total": self._batches.compute_total_lag,
+                "spark.stream.lag.max": self._batches.compute_highest_lag,
+                "spark.stream.batches": self._batches.count_planned,
             }
         )
 
@@ -82,8 +82,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = parse(start)
         # The start is the end of a completed batch, so it is committed here, too: Spark does not
         # call `commit` after the last batch of an availableNow query, but it calls this.
-        self._commit(begin)
-        end = self._batches.next_end(
+        self._commit_offsets(begin)
+        end = self._batches.plan_end(
             begin,
             maximum=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             bounded=not isinstance(limit, ReadAllAvailable),
@@ -92,7 +92,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the end offsets of the logs, for the query's progress."""
-        latest = self._batches.latest()
+        latest = self._batches.get_latest()
         return None if latest is None else latest.as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -101,7 +101,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the parts of a planned batch. Spark may request them again after a crash."""
-        ranges = self._batches.ranges(parse(start), parse(end))
+        ranges = self._batches.plan_ranges(parse(start), parse(end))
         return [
             Split(part)
             for part in split(
@@ -117,12 +117,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Commit the end of a batch that Spark has completed, if the options name a group."""
-        self._commit(parse(end))
+        self._commit_offsets(parse(end))
 
-    def _commit(self, done: StreamOffsets) -> None:
+    def _commit_offsets(self, done: StreamOffsets) -> None:
         group = self._options.commit_group
         if group is not None and done.offsets and done.offsets != self._committed:
-            self._cluster.commit(group, done.offsets)
+            self._cluster.commit_offsets(group, done.offsets)
             self._committed = done.offsets
 
 
@@ -135,23 +135,23 @@ class StreamCluster:
         self._gauges: Mapping[str, Callable[[], float]] = {}
         self._measured: Client | None = None
 
-    def measure(self, gauges: Mapping[str, Callable[[], float]]) -> None:
+    def set_gauges(self, gauges: Mapping[str, Callable[[], float]]) -> None:
         """Push these metrics with those of the client (KIP-714, KIP-1076)."""
         self._gauges = gauges
 
-    def logs(self, max_age_s: float) -> Logs:
+    def fetch_logs(self, max_age_s: float) -> Logs:
         """Return the topics and end offsets, which are at most `max_age_s` old."""
         now = time.monotonic()
         if self._logs is None or now - self._logs[0] >= max_age_s:
-            self._logs = now, clients.run(self._options.properties, self._describe)
+            self._logs = now, clients.run(self._options.properties, self._fetch_logs)
         return self._logs[1]
 
-    def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
+    def fetch_first_offsets(self, partitions: Iterable[TopicPartition]) -> Positions:
         """Return the first offset of each partition."""
         wanted = list(partitions)
         return clients.run(self._options.properties, lambda client: topics.earliest(client, wanted))
 
-    def written(self, partitions: Iterable[TopicPartition]) -> Positions:
+    def fetch_log_ends(self, partitions: Iterable[TopicPartition]) -> Positions:
         """Return the end offset of each log, including the records of open transactions."""
         wanted = list(partitions)
         return clients.run(
@@ -159,7 +159,7 @@ class StreamCluster:
             lambda client: topics.latest(client, wanted, "read_uncommitted"),
         )
 
-    def starting(self, partitions: Iterable[TopicPartition]) -> Positions:
+    def fetch_starts(self, partitions: Iterable[TopicPartition]) -> Positions:
         """Return the starting offset of each partition, as the options define it."""
         options, wanted = self._options, list(partitions)
         return clients.run(
@@ -167,7 +167,7 @@ class StreamCluster:
             lambda client: topics.resolve(client, options, options.starting, wanted),
         )
 
-    def commit(self, group: str, offsets: Positions) -> None:
+    def commit_offsets(self, group: str, offsets: Positions) -> None:
         """Commit offsets for tools that show lag. A failure is only logged."""
 
         async def ask(client: Client) -> None:
@@ -185,7 +185,7 @@ class StreamCluster:
                 error,
             )
 
-    async def _describe(self, client: Client) -> Logs:
+    async def _fetch_logs(self, client: Client) -> Logs:
         if client is not self._measured:  # The previous client was idle and was closed.
             self._measured = client
             for name, gauge in self._gauges.items():

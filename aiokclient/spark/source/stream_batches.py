@@ -1,12 +1,12 @@
 """The ranges of offsets of each batch of a stream, as its reader on the driver decides them.
 
-    next_end   the end of the next batch, from the end of the previous one and the cluster's logs
-    ranges     the ranges of a planned batch, also of one that is repeated after a crash
+    plan_end      the end of the next batch, from the end of the previous one and the cluster's logs
+    plan_ranges   the ranges of a planned batch, also of one that is repeated after a crash
 
 Neither function assumes that the log is still the one for which the offsets were written.
-`next_end` compares topic ids and end offsets. `ranges` compares them again for the batch that is to
-be read, and the first offsets as well. If records are lost, DataLossError is raised, or the loss is
-logged if `failOnDataLoss` is false.
+`plan_end` compares topic ids and end offsets. `plan_ranges` compares them again for the batch that
+is to be read, and the first offsets as well. If records are lost, DataLossError is raised, or the
+loss is logged if `failOnDataLoss` is false.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ PAUSE_S = 0.25
 class Cluster(Protocol):
     """The requests to the cluster on which the decisions are based."""
 
-    def logs(self, max_age_s: float) -> Logs:
+    def fetch_logs(self, max_age_s: float) -> Logs:
         """Return the topics and end offsets, which are at most `max_age_s` seconds old."""
 
-    def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
+    def fetch_first_offsets(self, partitions: Iterable[TopicPartition]) -> Positions:
         """Return the first offset of each partition that exists."""
 
-    def written(self, partitions: Iterable[TopicPartition]) -> Positions:
+    def fetch_log_ends(self, partitions: Iterable[TopicPartition]) -> Positions:
         """Return the end offset of each log, including the records of open transactions."""
 
-    def starting(self, partitions: Iterable[TopicPartition]) -> Positions:
+    def fetch_starts(self, partitions: Iterable[TopicPartition]) -> Positions:
         """Return the starting offset of each partition, as the options define it."""
 
 
@@ -97,27 +97,27 @@ class StreamBatches:
 
     def stop_at_present_end(self) -> None:
         """Let later batches read only the records that exist now, and none that are added later."""
-        self._target = self._cluster.logs(0)
+        self._target = self._cluster.fetch_logs(0)
 
-    def latest(self) -> StreamOffsets | None:
+    def get_latest(self) -> StreamOffsets | None:
         """Return the end offsets on which the last decision was based."""
         if self._seen is None:
             return None
         return StreamOffsets(self._seen.ids, self._seen.ends)
 
-    def total_lag(self) -> float:
+    def compute_total_lag(self) -> float:
         """Return the number of offsets after the last planned batch, in all partitions."""
-        return sum(self._lags())
+        return sum(self._compute_lags())
 
-    def highest_lag(self) -> float:
+    def compute_highest_lag(self) -> float:
         """Return the highest number of offsets after the last planned batch in a partition."""
-        return max(self._lags(), default=0)
+        return max(self._compute_lags(), default=0)
 
-    def planned(self) -> float:
+    def count_planned(self) -> float:
         """Return the number of batches with records that this run has planned."""
         return self._planned
 
-    def next_end(
+    def plan_end(
         self, start: StreamOffsets, *, maximum: int | None = None, bounded: bool = True
     ) -> StreamOffsets:
         """Return the end of the batch after `start`; `start` itself if there is nothing to read.
@@ -125,23 +125,23 @@ class StreamBatches:
         The batch has at most `maximum` offsets. It may wait for the minimum number of offsets that
         the options require, unless `bounded` is false.
         """
-        logs = self._target or self._cluster.logs(self._cache_s)
-        if self._missing(start, logs) is not None:
-            logs = self._with_topics(start)
+        logs = self._target or self._cluster.fetch_logs(self._cache_s)
+        if self._describe_missing(start, logs) is not None:
+            logs = self._wait_for_topics(start)
         self._seen = logs
         if start.initial:
-            return self._first_end(logs, maximum)
+            return self._plan_first_end(logs, maximum)
         comparison = compare(start, logs)
         if comparison.losses and comparison.losses != self._certain:
-            logs, comparison = self._confirmed(start)
+            logs, comparison = self._confirm_losses(start)
             self._seen, self._certain = logs, comparison.losses
-        self._lose(comparison.losses)
-        earliest = self._cluster.earliest(comparison.fresh) if comparison.fresh else {}
-        self._lose(added_late(comparison.added, earliest))
+        self._report_losses(comparison.losses)
+        earliest = self._cluster.fetch_first_offsets(comparison.fresh) if comparison.fresh else {}
+        self._report_losses(added_late(comparison.added, earliest))
         fresh = {tp: earliest[tp] for tp in comparison.fresh if tp in earliest}
         starts = {**comparison.continuing, **comparison.moved, **fresh}
         ends = {tp: max(logs.ends[tp], offset) for tp, offset in starts.items()}
-        if bounded and self._waits(available(starts, ends)):
+        if bounded and self._must_wait(available(starts, ends)):
             return start
         if maximum is not None:
             ends = prorate(maximum, starts, ends)
@@ -150,22 +150,22 @@ class StreamBatches:
             return start
         return StreamOffsets(ids, ends, {**comparison.moved, **fresh})
 
-    def ranges(self, start: StreamOffsets, end: StreamOffsets) -> list[RangePartition]:
+    def plan_ranges(self, start: StreamOffsets, end: StreamOffsets) -> list[RangePartition]:
         """Return the ranges to read for the batch from `start` to `end`."""
         if start.offsets == end.offsets and start.ids == end.ids:
             # The source had no new records, and `end.starts` belongs to an earlier batch.
             return []
-        starts = self._starts(start, end)
+        starts = self._find_starts(start, end)
         wrong = beyond(starts, end.offsets, "the batch ends at")
         if wrong:
             raise DataLossError(wrong, hint="Restart the query with a new checkpoint.")
         starts = {tp: offset for tp, offset in starts.items() if offset < end.offsets[tp]}
         if not starts:
             return []
-        logs, starts, losses = self._present(starts, end)
-        self._lose(losses)
-        earliest = self._cluster.earliest(starts)
-        self._lose(trimmed(starts, earliest))
+        logs, starts, losses = self._find_present(starts, end)
+        self._report_losses(losses)
+        earliest = self._cluster.fetch_first_offsets(starts)
+        self._report_losses(trimmed(starts, earliest))
         found = []
         for tp in sorted(starts):
             first = max(starts[tp], earliest.get(tp, 0))
@@ -177,20 +177,20 @@ class StreamBatches:
         self._planned += bool(found)
         return found
 
-    def _lags(self) -> list[int]:
+    def _compute_lags(self) -> list[int]:
         ends = self._seen.ends if self._seen is not None else {}
         return [max(0, ends[tp] - at) for tp, at in self._reached.items() if tp in ends]
 
-    def _first_end(self, logs: Logs, maximum: int | None) -> StreamOffsets:
-        starts = self._cluster.starting(logs.ends)
+    def _plan_first_end(self, logs: Logs, maximum: int | None) -> StreamOffsets:
+        starts = self._cluster.fetch_starts(logs.ends)
         wrong: list[str] = []
         for _ in self._pace_attempts():
-            now = self._cluster.logs(0)
+            now = self._cluster.fetch_logs(0)
             # If a log has grown since `logs` was read, "latest" is above its end there. If it has
             # not, the end in `logs` was too low.
             if any(logs.ends[tp] < offset for tp, offset in starts.items()):
-                logs = self._corrected(logs, now, starts)
-            wrong = beyond(starts, self._with_written(now, starts).ends, "its log ends at")
+                logs = self._correct_ends(logs, now, starts)
+            wrong = beyond(starts, self._raise_ends(now, starts).ends, "its log ends at")
             if not wrong:
                 break
         if wrong:
@@ -199,13 +199,13 @@ class StreamBatches:
                 "Set it to offsets that the logs have."
             )
         ends = {tp: max(logs.ends[tp], offset) for tp, offset in starts.items()}
-        self._waits(available(starts, ends))
+        self._must_wait(available(starts, ends))
         if maximum is not None:
             ends = prorate(maximum, starts, ends)
         ids = {topic: logs.ids[topic] for topic in dict.fromkeys(tp.topic for tp in ends)}
         return StreamOffsets(ids, ends, starts)
 
-    def _waits(self, count: int) -> bool:
+    def _must_wait(self, count: int) -> bool:
         """Return whether a batch with `count` offsets must wait for more records.
 
         It does not wait if the end of the query is fixed, because later records are not read.
@@ -214,7 +214,7 @@ class StreamBatches:
             return False
         return self._delay.has_to_wait(count, self._clock())
 
-    def _starts(self, start: StreamOffsets, end: StreamOffsets) -> dict[TopicPartition, int]:
+    def _find_starts(self, start: StreamOffsets, end: StreamOffsets) -> dict[TopicPartition, int]:
         """Return the offset at which each partition of a batch starts."""
         starts, unknown = {}, []
         for tp in end.offsets:
@@ -232,10 +232,10 @@ class StreamBatches:
                 f"{names}. Restart the query with a new checkpoint."
             )
         # A checkpoint of another source that was converted lacks the starts of added partitions.
-        earliest = self._cluster.earliest(unknown) if unknown else {}
+        earliest = self._cluster.fetch_first_offsets(unknown) if unknown else {}
         return {**starts, **{tp: earliest.get(tp, 0) for tp in unknown}}
 
-    def _present(
+    def _find_present(
         self, starts: Positions, end: StreamOffsets
     ) -> tuple[Logs, dict[TopicPartition, int], list[str]]:
         """Return the logs, the starts of the partitions that are still the same, and the losses.
@@ -245,13 +245,13 @@ class StreamBatches:
         wanted = {tp: end.offsets[tp] for tp in starts}
         logs, kept, losses = Logs({}, {}), dict[TopicPartition, int](), list[str]()
         for _ in self._pace_attempts():
-            logs = self._with_written(self._cluster.logs(0), wanted)
+            logs = self._raise_ends(self._cluster.fetch_logs(0), wanted)
             kept, losses = _unchanged(starts, end, logs)
             if not losses:
                 break
         return logs, kept, losses
 
-    def _with_written(self, logs: Logs, wanted: Positions) -> Logs:
+    def _raise_ends(self, logs: Logs, wanted: Positions) -> Logs:
         """Return the logs. Ends that an open transaction limits are raised up to `wanted`.
 
         With read_committed, a log ends at its first open transaction. A start that the program
@@ -260,18 +260,18 @@ class StreamBatches:
         below = [tp for tp, offset in wanted.items() if logs.ends.get(tp, offset) < offset]
         if not below or self._options.isolation_level != "read_committed":
             return logs
-        written = self._cluster.written(below)
+        written = self._cluster.fetch_log_ends(below)
         return Logs(
             logs.ids,
             {**logs.ends, **{tp: max(logs.ends[tp], min(written[tp], wanted[tp])) for tp in below}},
         )
 
-    def _confirmed(self, start: StreamOffsets) -> tuple[Logs, Comparison]:
+    def _confirm_losses(self, start: StreamOffsets) -> tuple[Logs, Comparison]:
         """Repeat the comparison until there are no losses, or until they are certain."""
         logs, comparison = Logs({}, {}), Comparison()
         for _ in self._pace_attempts():
-            now = self._cluster.logs(0)
-            logs = self._with_written(now, start.offsets)
+            now = self._cluster.fetch_logs(0)
+            logs = self._raise_ends(now, start.offsets)
             if self._target is not None:
                 if not compare(start, now).losses:
                     # The target was requested from a broker that lagged.
@@ -283,7 +283,7 @@ class StreamBatches:
                 break
         return logs, comparison
 
-    def _corrected(self, logs: Logs, now: Logs, starts: Positions) -> Logs:
+    def _correct_ends(self, logs: Logs, now: Logs, starts: Positions) -> Logs:
         """Return `logs` with higher ends, if they were below the starts and now are not."""
         if any(now.ends.get(tp, 0) < offset for tp, offset in starts.items()):
             return logs
@@ -292,15 +292,15 @@ class StreamBatches:
             self._target = logs
         return logs
 
-    def _with_topics(self, start: StreamOffsets) -> Logs:
+    def _wait_for_topics(self, start: StreamOffsets) -> Logs:
         """Return the logs once they have all topics and partitions that the options name.
 
         Raises ConfigError if they do not have them after a limited time.
         """
         text: str | None = None
         for _ in self._pace_attempts():
-            logs = self._cluster.logs(0)
-            text = self._missing(start, logs)
+            logs = self._cluster.fetch_logs(0)
+            text = self._describe_missing(start, logs)
             if text is None:
                 if self._target is not None:
                     self._target = logs = _latest(self._target, logs)
@@ -318,7 +318,7 @@ class StreamBatches:
             self._sleep(max(pause, wait))
             wait = min(2 * wait, PAUSE_S)
 
-    def _missing(self, start: StreamOffsets, logs: Logs) -> str | None:
+    def _describe_missing(self, start: StreamOffsets, logs: Logs) -> str | None:
         """Return the text about a topic or partition that does not exist, or None."""
         named = {*self._options.topics, *(tp.topic for tp in self._options.partitions)}
         missing = sorted(named - set(logs.ids) - set(start.ids))
@@ -334,7 +334,7 @@ class StreamBatches:
             )
         return None
 
-    def _lose(self, losses: Sequence[str]) -> None:
+    def _report_losses(self, losses: Sequence[str]) -> None:
         if not losses:
             return
         if self._options.fail_on_data_loss:

@@ -21,7 +21,7 @@ ENTRY: Final = Struct(">16sq")
 class Admission:
     """The decisions about the pushes of one batch. Times are in microseconds.
 
-    `state` has the accepted pushes of earlier batches. It is the result of `save` after the
+    `state` has the accepted pushes of earlier batches. It is the result of `save_state` after the
     previous batch, and empty for the first batch.
     """
 
@@ -29,7 +29,7 @@ class Admission:
         self._watermark = watermark
         self._seen: dict[bytes, int] = dict(ENTRY.iter_unpack(state))
 
-    def decide(
+    def decide_push(
         self, digest: bytes, event_us: int | None, problem: str | None
     ) -> tuple[str, str | None]:
         """Return the status of a push, and the reason if it is not accepted."""
@@ -45,7 +45,7 @@ class Admission:
         self._seen[digest] = event_us
         return ACCEPTED, None
 
-    def save(self) -> bytes:
+    def save_state(self) -> bytes:
         """Return the state, without the pushes that are older than the watermark."""
         kept = ((each, at) for each, at in self._seen.items() if at >= self._watermark)
         return b"".join(ENTRY.pack(*entry) for entry in kept)

@@ -48,20 +48,22 @@ def draw(found: Dashboard, path: Any) -> None:
     figure.suptitle(_label(title(found), 160), x=0.01, ha="left", fontsize=13, fontweight="bold")
     span = _span(found)
     panels = [_Panel(axes, span) for axes in figure.subplots(2, 3).flat]
-    panels[0].draw(
+    panels[0].draw_lines(
         "Throughput, records per second", _lines_of(found.throughput, "per_second"), colors
     )
-    panels[1].draw("Lag of consumers, records", _lines_of(found.lag, "lag"), colors)
-    panels[2].draw("Latency of produce requests, ms", _lines_of(found.history, "value"), colors)
+    panels[1].draw_lines("Lag of consumers, records", _lines_of(found.lag, "lag"), colors)
+    panels[2].draw_lines(
+        "Latency of produce requests, ms", _lines_of(found.history, "value"), colors
+    )
     panels[2].draw_percentiles(found.history)
-    panels[3].draw("Errors, total", _summed(found.error_history, "client_id"), colors)
+    panels[3].draw_lines("Errors, total", _summed(found.error_history, "client_id"), colors)
     rebalances = _summed(found.rebalance_history, "group_id")
     groups = dict(zip(rebalances, COLORS[1:], strict=False))
-    panels[4].draw("Rebalances by group, total", rebalances, groups)
+    panels[4].draw_lines("Rebalances by group, total", rebalances, groups)
     versions = _by_version(found.lives)
-    panels[5].draw("Instances by version", versions, dict.fromkeys(versions, DARK))
+    panels[5].draw_lines("Instances by version", versions, dict.fromkeys(versions, DARK))
     for panel in panels:
-        panel.finish()
+        panel.finish_axes()
     figure.savefig(path)
 
 
@@ -110,16 +112,18 @@ class _Panel:
         self._values: list[float] = []
         self._names: list[tuple[str, tuple[datetime, float], str]] = []
 
-    def draw(self, heading: str, lines: Mapping[str, Line], colors: Mapping[str, str]) -> None:
+    def draw_lines(
+        self, heading: str, lines: Mapping[str, Line], colors: Mapping[str, str]
+    ) -> None:
         """Draw gray lines, and on them those in color, which are named."""
         self._axes.set_title(heading, loc="left", fontsize=10)
         shown = [name for name in lines if name in colors]
         others = [name for name in lines if name not in colors][: MOST_LINES - len(shown)]
         for name in others:
-            self._line(sorted(lines[name], key=_time), color=GRAY, linewidth=0.8)
+            self._draw_line(sorted(lines[name], key=_time), color=GRAY, linewidth=0.8)
         for name in shown:
             line = sorted(lines[name], key=_time)
-            self._line(line, color=colors[name], linewidth=1.8)
+            self._draw_line(line, color=colors[name], linewidth=1.8)
             self._names.append((name, line[-1], colors[name]))
 
     def draw_percentiles(self, rows: Rows) -> None:
@@ -130,15 +134,15 @@ class _Panel:
         for name, share, style in (("p50", 0.5, "-"), ("p99", 0.99, "--")):
             line = [(time, _percentile(found, share)) for time, found in sorted(periods.items())]
             if line:
-                self._line(line, color=DARK, linewidth=1.5, linestyle=style)
+                self._draw_line(line, color=DARK, linewidth=1.5, linestyle=style)
                 self._names.append((name, line[-1], DARK))
 
-    def _line(self, line: Line, **style: Any) -> None:
+    def _draw_line(self, line: Line, **style: Any) -> None:
         marker = "o" if len(line) == 1 else ""
         self._axes.plot(*zip(*line, strict=True), marker=marker, markersize=3, **style)
         self._values.extend(value for _, value in line)
 
-    def finish(self) -> None:
+    def finish_axes(self) -> None:
         """Scale the axes, and write the names."""
         axes = self._axes
         for side in ("top", "right"):

@@ -89,7 +89,7 @@ def decide(key: tuple[int], frames: Iterable[Any], state: Any) -> Iterator[Any]:
     for name in NULLABLE:
         frame[name] = frame[name].astype("Int64")  # Arrow refuses nulls as floats.
     decisions = [
-        admission.decide(
+        admission.decide_push(
             digest,
             None if event_us is pd.NA else int(event_us),
             problem if isinstance(problem, str) else None,
@@ -98,7 +98,7 @@ def decide(key: tuple[int], frames: Iterable[Any], state: Any) -> Iterator[Any]:
             frame["digest"], frame["event_us"], frame["problem"], strict=True
         )
     ]
-    state.update((admission.save(),))
+    state.update((admission.save_state(),))
     frame["status"] = [status for status, _ in decisions]
     frame["reason"] = [reason for _, reason in decisions]
     yield frame[DECIDED.names]

@@ -67,9 +67,9 @@ PROCESSING: Final = create_key("aiokclient-processing")
 
 
 class Processing:
-    """Records that are being processed. Their span is current until `leave`.
+    """Records that are being processed. Their span is current until `end_processing`.
 
-    With `ends`, `leave` also ends the span.
+    With `ends`, that call also ends the span.
     """
 
     __slots__ = ("_before", "_context", "_ends", "_is_over", "_task", "span")
@@ -87,11 +87,11 @@ class Processing:
         self._context = weakref.ref(within)
         current_context.attach(within)
 
-    def leave(self) -> None:
+    def end_processing(self) -> None:
         """End the processing, and restore the context of the present task."""
         self._is_over = True
         present = current_context.get_current()
-        restored = self._without_ended(present)
+        restored = self._find_present(present)
         if restored is not present:
             current_context.attach(restored)
         if self._ends:
@@ -99,9 +99,9 @@ class Processing:
 
     def _forget_ended(self) -> None:
         """Drop contexts whose processing has ended. Otherwise, a chain of them stays in memory."""
-        self._before = self._without_ended(self._before)
+        self._before = self._find_present(self._before)
 
-    def _without_ended(self, context: Context) -> Context:
+    def _find_present(self, context: Context) -> Context:
         """Go back from this context to the newest one whose processing has not ended. Return it.
 
         Stop at a context that another task made, even if its processing has ended.
@@ -135,7 +135,7 @@ class TracedIterator:
         return type(self)(self._inner, self._tracing, tracked=self._tracked)
 
     async def __anext__(self) -> Any:
-        self._leave()
+        self._end_processing()
         self._code = _calling_code()
         began_ns = time_ns()
         try:
@@ -148,10 +148,10 @@ class TracedIterator:
         self._present = self._tracing.begin_processing(taken, began_ns, tracked=self._tracked)
         return taken
 
-    def _leave(self) -> None:
+    def _end_processing(self) -> None:
         present, self._present = self._present, None
         if present is not None:
-            present.leave()
+            present.end_processing()
 
     def __del__(self) -> None:
         present = self._present
@@ -162,7 +162,7 @@ class TracedIterator:
             left = left_by(frame)
             if left.failed:
                 fail(present.span, left.error)
-        self._leave()
+        self._end_processing()
 
 
 def _present_task() -> weakref.ref[asyncio.Task[Any]] | None:
@@ -269,13 +269,13 @@ class ConsumerTracing:
     def make_methods(self) -> dict[str, Method]:
         """Return the methods that replace those of the consumer."""
         return {
-            **self._iterations(),
+            **self._iteration_methods(),
             **self._request_methods(),
             **self._end_methods(),
-            "commit": self._commit(),
+            "commit": self._make_commit(),
         }
 
-    def _iterations(self) -> dict[str, Method]:
+    def _iteration_methods(self) -> dict[str, Method]:
         def iteration(name: str) -> Method:
             original = getattr(self._kind, name)
 
@@ -311,7 +311,7 @@ class ConsumerTracing:
 
         def done(consumer: Any, record: Record) -> None:
             kind.done(consumer, record)
-            self._done(record)
+            self._end_record(record)
 
         def mark_processed(consumer: Any) -> None:
             self._end_tracked()
@@ -343,7 +343,7 @@ class ConsumerTracing:
         if group is not None and self._spans.is_active:
             commits = group.commits
             store: Method = type(commits).store_offsets
-            self._undo = with_methods(commits, {"store_offsets": self._traced_store(store)})
+            self._undo = with_methods(commits, {"store_offsets": self._trace_store(store)})
 
     def undo_tracing(self) -> None:
         """Stop tracing commits, and end all spans."""
@@ -366,7 +366,7 @@ class ConsumerTracing:
             return self._process_many(_read(taken), began_ns)
         if not isinstance(taken, ConsumerRecord):
             return self._process_many(_read_table(taken), began_ns)
-        span, context = self._start(taken)
+        span, context = self._start_span(taken)
         if tracked:
             key = taken.topic, taken.partition, taken.offset
             earlier = self._tracked.pop(key, None)
@@ -377,25 +377,25 @@ class ConsumerTracing:
                 self._tracked.pop(next(iter(self._tracked))).end()
         return Processing(span, context, ends=not tracked)
 
-    def _start(self, record: Record) -> tuple[Span, Context]:
+    def _start_span(self, record: Record) -> tuple[Span, Context]:
         before = current_context.get_current()
         creation = injected(record.headers)
         if creation is not None and creation_of(before) is None:
             before = extracted(record.headers, before)
         links = links_to([creation])
-        span = self._spans.start(
+        span = self._spans.start_span(
             PROCESS, [record.topic], _of_record(record), context=before, links=links
         )
         return span, with_processed(set_span_in_context(span, before), links)
 
     def _process_many(self, read: Read, began_ns: int) -> Processing:
         parent = set_span_in_context(self._record_poll(read, began_ns))
-        span = self._spans.start(
+        span = self._spans.start_span(
             PROCESS, read.topics, read.attributes, context=parent, links=read.links
         )
         return Processing(span, with_processed(set_span_in_context(span), read.links))
 
-    def _done(self, record: Record) -> None:
+    def _end_record(self, record: Record) -> None:
         span = self._tracked.pop((record.topic, record.partition, record.offset), None)
         if span is not None:
             span.end()
@@ -419,7 +419,7 @@ class ConsumerTracing:
         self._record_poll(read, began_ns)
 
     def _record_poll(self, read: Read, began_ns: int) -> Span:
-        span = self._spans.start(
+        span = self._spans.start_span(
             POLL, read.topics, read.attributes, links=read.links, began_ns=began_ns
         )
         span.end()
@@ -428,32 +428,32 @@ class ConsumerTracing:
     def on_request_failed(self, error: BaseException, began_ns: int) -> None:
         """Make the span of a request that has failed."""
         if isinstance(error, Exception) and self._spans.is_active:
-            span = self._spans.start(POLL, (), began_ns=began_ns)
+            span = self._spans.start_span(POLL, (), began_ns=began_ns)
             fail(span, error)
             span.end()
 
     # -- commits
 
-    def _commit(self) -> Method:
+    def _make_commit(self) -> Method:
         kind, spans = self._kind, self._spans
 
         async def commit(consumer: Any, what: Any = None, timeout: Any = None) -> None:
             if not spans.is_active:
                 await kind.commit(consumer, what, timeout)
                 return
-            span = spans.start(COMMIT, _topics(consumer))
+            span = spans.start_span(COMMIT, _topics(consumer))
             with ended(span), being(set_value(COMMITTING, True, set_span_in_context(span))):
                 await kind.commit(consumer, what, timeout)
 
         return commit
 
-    def _traced_store(self, original: Method) -> Method:
+    def _trace_store(self, original: Method) -> Method:
         spans = self._spans
 
         async def store(commits: Any, offsets: Any, *args: Any, **named: Any) -> Any:
             if not offsets or not spans.is_active or get_value(COMMITTING):
                 return await original(commits, offsets, *args, **named)
-            span = spans.start(COMMIT, (tp.topic for tp in offsets), context=Context())
+            span = spans.start_span(COMMIT, (tp.topic for tp in offsets), context=Context())
             with ended(span):
                 refused = await original(commits, offsets, *args, **named)
                 for error in refused.values():

@@ -53,7 +53,7 @@ class Carried:
         propagate.inject(self._own, context, WRITING)
         self._processed = get_value(PROCESSED, context) or frozenset()
 
-    def added_to(self, headers: Headers) -> Headers:
+    def add_to_headers(self, headers: Headers) -> Headers:
         """Return the headers with the context added.
 
         If the application has put a context of its own into the headers, return them as they are.
@@ -135,9 +135,9 @@ class ArrowHeaders:
         """The headers of each row. It is an empty list without a usable column of headers."""
         self._usable = isinstance(batch, pyarrow.RecordBatch)
         if self._usable:
-            self._read(batch.schema.names)
+            self._read_columns(batch.schema.names)
 
-    def _read(self, names: list[str]) -> None:
+    def _read_columns(self, names: list[str]) -> None:
         """Read the columns. The batch is not usable if `send_arrow` would refuse it."""
         if len(set(names)) < len(names):
             self._usable = False
@@ -159,7 +159,7 @@ class ArrowHeaders:
         rows = self.rows or [()] * self._batch.num_rows
         text, content = self._pyarrow.string(), self._pyarrow.binary()
         kind = self._pyarrow.list_(self._pyarrow.struct([("key", text), ("value", content)]))
-        added = [[_item(*pair) for pair in carried.added_to(headers)] for headers in rows]
+        added = [[_item(*pair) for pair in carried.add_to_headers(headers)] for headers in rows]
         columns = dict(zip(self._batch.schema.names, self._batch.columns, strict=True))
         columns[COLUMN] = self._pyarrow.array(added, kind)
         return self._pyarrow.RecordBatch.from_pydict(columns)

@@ -67,7 +67,7 @@ class ProducerTracing:
         transactions = None if producer._engine is None else producer._engine.transactions
         if transactions is not None and self._spans.is_active:
             commit: Method = type(transactions.ends).commit
-            self._undo = with_methods(transactions.ends, {"commit": self._traced_commit(commit)})
+            self._undo = with_methods(transactions.ends, {"commit": self._trace_commit(commit)})
 
     def undo_tracing(self) -> None:
         """Stop tracing transactions."""
@@ -79,27 +79,27 @@ class ProducerTracing:
 
     def send(self, producer: Any, record: ProducerRecord) -> Any:
         attributes = {} if record.value is not None else {"messaging.kafka.message.tombstone": True}
-        span, carried = self._start(record.topic, [record], attributes)
+        span, carried = self._start_span(record.topic, [record], attributes)
         try:
             delivery = self._kind.send(producer, *_with_context(carried, record))
         except BaseException as error:
-            self._end(span, error)
+            self._end_span(span, error)
             raise
-        self._follow(span, [delivery], _addresses(producer))
+        self._follow_deliveries(span, [delivery], _addresses(producer))
         return delivery
 
     def send_many(self, producer: Any, topic: str, values: Sequence[Any]) -> Any:
         if not isinstance(values, Sequence) or not values:
             return self._kind.send_many(producer, topic, values)
         records = [_as_record(topic, item) for item in values]
-        span, carried = self._start(topic, records, {COUNT: len(records)})
+        span, carried = self._start_span(topic, records, {COUNT: len(records)})
         try:
             sent = [_with_context(carried, record) for record in records]
             deliveries = self._kind.send_many(producer, topic, sent)
         except BaseException as error:
-            self._end(span, error)
+            self._end_span(span, error)
             raise
-        self._follow(span, deliveries, None)
+        self._follow_deliveries(span, deliveries, None)
         return deliveries
 
     def send_arrow(self, producer: Any, topic: str | None, batch: Any) -> Any:
@@ -108,27 +108,27 @@ class ProducerTracing:
         headers = ArrowHeaders(batch)
         topics = headers.topics if topic is None else {str(topic)}
         links = links_to(map(injected, headers.rows))
-        span = self._spans.start(SEND, topics, {COUNT: batch.num_rows}, links=links)
+        span = self._spans.start_span(SEND, topics, {COUNT: batch.num_rows}, links=links)
         try:
             carried = Carried(set_span_in_context(span))
             deliveries = self._kind.send_arrow(producer, topic, headers.with_context(carried))
         except BaseException as error:
-            self._end(span, error)
+            self._end_span(span, error)
             raise
-        self._follow(span, deliveries, None)
+        self._follow_deliveries(span, deliveries, None)
         return deliveries
 
-    def _start(
+    def _start_span(
         self, topic: Any, records: Sequence[ProducerRecord], attributes: dict[str, Any]
     ) -> tuple[Span, Carried]:
         topics = {str(record.topic) for record in records}
         links = _links(records)
         if not isinstance(topic, str):
             topics = set()  # The send refuses this topic.
-        span = self._spans.start(SEND, topics, attributes, links=links)
+        span = self._spans.start_span(SEND, topics, attributes, links=links)
         return span, Carried(set_span_in_context(span))
 
-    def _follow(
+    def _follow_deliveries(
         self,
         span: Span,
         deliveries: Sequence[Any],
@@ -140,7 +140,7 @@ class ProducerTracing:
         while index < len(deliveries):
             delivery = deliveries[index]
             if not delivery.done():
-                follow = partial(self._proceed, span, deliveries, address, index, error)
+                follow = partial(self._on_delivery, span, deliveries, address, index, error)
                 delivery.add_done_callback(follow, context=self._context)
                 return
             error = error or delivery.locate_record()[0].error
@@ -148,27 +148,27 @@ class ProducerTracing:
         if error is None and address is not None:
             (delivery,) = deliveries
             located(span, delivery.partition, delivery.offset, address(delivery))
-        self._end(span, error)
+        self._end_span(span, error)
 
-    def _proceed(self, *state: Any) -> None:
-        """Call `_follow` again, without the last argument: the delivery that called back."""
-        self._follow(*state[:-1])
+    def _on_delivery(self, *state: Any) -> None:
+        """Call `_follow_deliveries` again, without the last argument, which is the delivery."""
+        self._follow_deliveries(*state[:-1])
 
-    def _end(self, span: Span, error: BaseException | None) -> None:
+    def _end_span(self, span: Span, error: BaseException | None) -> None:
         if error is not None:
             fail(span, error)
         span.end()
 
     # -- commits
 
-    def _traced_commit(self, original: Method) -> Method:
+    def _trace_commit(self, original: Method) -> Method:
         spans = self._spans
 
         async def commit(ends: Any, *args: Any, **named: Any) -> None:
             if not spans.is_active:
                 await original(ends, *args, **named)
                 return
-            span = spans.start(COMMIT, ())
+            span = spans.start_span(COMMIT, ())
             with ended(span), being(set_span_in_context(span)):
                 await original(ends, *args, **named)
 
@@ -194,7 +194,7 @@ def _as_record(topic: str, item: Any) -> ProducerRecord:
 
 def _with_context(carried: Carried, record: ProducerRecord) -> ProducerRecord:
     try:
-        return record._replace(headers=carried.added_to(record.headers))
+        return record._replace(headers=carried.add_to_headers(record.headers))
     except (TypeError, ValueError):
         return record  # The send refuses these headers.
 

@@ -57,7 +57,7 @@ class Spans:
             host, port = config.bootstrap_servers[0]
             self._common.update(_server(host, port))
 
-    def start(
+    def start_span(
         self,
         operation: Operation,
         topics: Iterable[str],

@@ -83,7 +83,7 @@ async def test_rates_concern_the_time_since_the_last_accepted_push(world: World)
     failed.add(20)
     world.clock.now += 5
     assert world.value("producer.record.error.rate") == 3  # No push has been accepted yet.
-    world.collector.restart()
+    world.collector.begin_span()
     failed.add(4)
     world.clock.now += 2
     assert world.value("producer.record.error.rate") == 2
@@ -96,7 +96,7 @@ async def test_what_happens_between_collect_and_restart_is_in_the_next_span(worl
     world.clock.now += 1
     assert world.value("producer.batch.size.max") == 50
     batches.observe(40)
-    world.collector.restart()
+    world.collector.begin_span()
     world.clock.now += 1
     assert world.value("producer.batch.size.max") == 40
     assert world.value("producer.batch.size.avg") == 40
@@ -114,7 +114,7 @@ async def test_a_maximum_stays_until_a_push_is_accepted(world: World) -> None:
 async def test_averages_without_observations_are_not_a_number(world: World) -> None:
     world.child.spread("batches").observe(7)
     world.points()
-    world.collector.restart()
+    world.collector.begin_span()
     assert math.isnan(world.value("producer.batch.size.avg"))
     assert math.isnan(world.value("producer.batch.size.max"))
 
@@ -160,7 +160,7 @@ async def test_a_closed_child_is_pushed_once_more(world: World) -> None:
     world.child.counter("failed").add(5)
     world.end()
     assert world.value("producer.record.error.total") == 5
-    world.collector.restart()
+    world.collector.begin_span()
     assert not any(p.name.startswith(f"{P}producer.record") for p in world.points())
 
 
@@ -169,9 +169,9 @@ async def test_a_child_that_is_closed_during_a_push_is_pushed_once_more(world: W
     world.points()
     failed.add(5)
     world.end()
-    world.collector.restart()
+    world.collector.begin_span()
     assert world.value("producer.record.error.total") == 5
-    world.collector.restart()
+    world.collector.begin_span()
     assert not any(p.name.startswith(f"{P}producer.record") for p in world.points())
 
 

@@ -41,7 +41,7 @@ class Rows(BatchFeed):
         self._goes_on = goes_on
         self.waits = asyncio.Event()
 
-    async def batches(self) -> AsyncIterator[Any]:
+    async def read_batches(self) -> AsyncIterator[Any]:
         for number, value in enumerate(self._values):
             if number == 1 and self._goes_on is not None:
                 self.waits.set()
@@ -61,7 +61,7 @@ class Query:
         """Write the rows of one task."""
         feed = rows if isinstance(rows, Rows) else Rows(rows)
         write = ExactlyOnce(self.options, Position(self.name, partition, batch))
-        return await write.write(feed, self.client)
+        return await write.write_rows(feed, self.client)
 
     async def tasks(
         self, partitions: Sequence[Sequence[str]], batch: int = 0

@@ -31,17 +31,17 @@ class FakeCluster:
         self.start: str | dict[TopicPartition, int] = "earliest"
         self.requests = 0
 
-    def logs(self, max_age_s: float) -> Logs:
+    def fetch_logs(self, max_age_s: float) -> Logs:
         self.requests += 1
-        return Logs(dict(self.ids), {**self.written(self.spans), **self.open})
+        return Logs(dict(self.ids), {**self.fetch_log_ends(self.spans), **self.open})
 
-    def written(self, partitions: Iterable[TopicPartition]) -> Positions:
+    def fetch_log_ends(self, partitions: Iterable[TopicPartition]) -> Positions:
         return {tp: self.spans[tp][1] for tp in partitions}
 
-    def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
+    def fetch_first_offsets(self, partitions: Iterable[TopicPartition]) -> Positions:
         return {tp: self.spans[tp][0] for tp in partitions if tp in self.spans}
 
-    def starting(self, partitions: Iterable[TopicPartition]) -> Positions:
+    def fetch_starts(self, partitions: Iterable[TopicPartition]) -> Positions:
         if isinstance(self.start, dict):
             return self.start
         return {tp: self.spans[tp][self.start == "latest"] for tp in partitions}
@@ -84,7 +84,7 @@ def batches(cluster: FakeCluster, clock: Clock | None = None, **changed: Any) ->
 
 def spans(stream: StreamBatches, start: StreamOffsets, end: StreamOffsets) -> dict[Any, Any]:
     """Return the ranges of a batch, with its offsets as Spark stores them."""
-    parts = stream.ranges(parse(start.as_json()), parse(end.as_json()))
+    parts = stream.plan_ranges(parse(start.as_json()), parse(end.as_json()))
     return {TopicPartition(p.topic, p.partition): (p.start, p.end) for p in parts}
 
 
@@ -95,7 +95,7 @@ def at(offsets: dict[TopicPartition, int], **ids: str | None) -> StreamOffsets:
 
 def test_the_first_batch_stores_where_it_starts() -> None:
     cluster = FakeCluster(a={0: (3, 10), 1: (0, 0)})
-    end = batches(cluster).next_end(BEGINNING)
+    end = batches(cluster).plan_end(BEGINNING)
     assert end.starts == {A0: 3, A1: 0}
     assert end.offsets == {A0: 10, A1: 0}
     assert end.ids == {"a": "a-1"}
@@ -106,9 +106,9 @@ def test_a_repeated_first_batch_reads_what_was_planned_after_latest_has_moved() 
     cluster = FakeCluster(a={0: (0, 1000)})
     cluster.start = "latest"
     stream = batches(cluster)
-    end = stream.next_end(stream.next_end(BEGINNING))
+    end = stream.plan_end(stream.plan_end(BEGINNING))
     cluster.spans[A0] = (0, 1100)
-    end = stream.next_end(BEGINNING, maximum=50)
+    end = stream.plan_end(BEGINNING, maximum=50)
     assert end.offsets == {A0: 1100}, "A start at the end has nothing to read."
     planned = StreamOffsets({"a": "a-1"}, {A0: 1100}, {A0: 1000})
     cluster.spans[A0] = (0, 5000)
@@ -117,16 +117,16 @@ def test_a_repeated_first_batch_reads_what_was_planned_after_latest_has_moved() 
 
 def test_a_first_batch_without_its_starts_is_an_error_and_not_an_empty_batch() -> None:
     with pytest.raises(ConfigError, match=r"does not have the starting offsets .* for a-0"):
-        batches(FakeCluster(a={0: (0, 5)})).ranges(BEGINNING, at({A0: 5}))
+        batches(FakeCluster(a={0: (0, 5)})).plan_ranges(BEGINNING, at({A0: 5}))
 
 
 def test_a_start_beyond_the_end_of_the_log_raises() -> None:
     cluster = FakeCluster(a={0: (0, 1100)})
-    cluster.starting = lambda partitions: {A0: 5000}  # type: ignore[method-assign]
+    cluster.fetch_starts = lambda partitions: {A0: 5000}  # type: ignore[method-assign]
     with pytest.raises(
         ConfigError, match=r"startingOffsets .* a-0 is offset 5000, .* ends at offs.* 1100"
     ):
-        batches(cluster).next_end(BEGINNING)
+        batches(cluster).plan_end(BEGINNING)
 
 
 @pytest.mark.parametrize("fail", [True, False])
@@ -135,19 +135,19 @@ def test_a_batch_whose_start_is_beyond_its_end_raises(fail: bool) -> None:
     with pytest.raises(
         DataLossError, match=r"a-0 is offset 5000, and the batch ends at offset 1100"
     ):
-        stream.ranges(at({A0: 5000}), at({A0: 1100}))
+        stream.plan_ranges(at({A0: 5000}), at({A0: 1100}))
 
 
 def test_an_idle_stream_returns_the_same_offsets() -> None:
     cluster = FakeCluster(a={0: (0, 10)})
     stream = batches(cluster)
-    first = stream.next_end(BEGINNING)
-    assert stream.next_end(first) is first
+    first = stream.plan_end(BEGINNING)
+    assert stream.plan_end(first) is first
 
 
 def test_a_batch_in_which_the_source_has_nothing_new_repeats_no_records() -> None:
     stream = batches(FakeCluster(a={0: (0, 10)}))
-    first = stream.next_end(BEGINNING)
+    first = stream.plan_end(BEGINNING)
     assert first.starts == {A0: 0}
     assert spans(stream, first, first) == {}
 
@@ -155,9 +155,9 @@ def test_a_batch_in_which_the_source_has_nothing_new_repeats_no_records() -> Non
 def test_a_batch_continues_where_the_one_before_ended() -> None:
     cluster = FakeCluster(a={0: (0, 10)})
     stream = batches(cluster)
-    first = stream.next_end(BEGINNING)
+    first = stream.plan_end(BEGINNING)
     cluster.spans[A0] = (0, 15)
-    second = stream.next_end(first)
+    second = stream.plan_end(first)
     assert (second.offsets, second.starts) == ({A0: 15}, {})
     assert spans(stream, first, second) == {A0: (10, 15)}
 
@@ -165,12 +165,12 @@ def test_a_batch_continues_where_the_one_before_ended() -> None:
 def test_a_partition_added_in_mid_stream_is_read_from_its_first_offset() -> None:
     cluster = FakeCluster(a={0: (0, 10)})
     stream = batches(cluster)
-    first = stream.next_end(BEGINNING)
+    first = stream.plan_end(BEGINNING)
     cluster.spans[A1] = (0, 7)
-    second = stream.next_end(first)
+    second = stream.plan_end(first)
     assert second.starts == {A1: 0}
     assert spans(stream, first, second) == {A1: (0, 7)}
-    assert stream.next_end(second) is second
+    assert stream.plan_end(second) is second
 
 
 def test_an_added_partition_whose_first_records_are_gone_is_a_loss() -> None:
@@ -178,42 +178,42 @@ def test_an_added_partition_whose_first_records_are_gone_is_a_loss() -> None:
     with pytest.raises(
         DataLossError, match=r"a-1 is new .* offset 0 to 3 were deleted .* offset 4"
     ):
-        batches(cluster).next_end(at({A0: 10}))
-    end = batches(cluster, fail_on_data_loss=False).next_end(at({A0: 10}))
+        batches(cluster).plan_end(at({A0: 10}))
+    end = batches(cluster, fail_on_data_loss=False).plan_end(at({A0: 10}))
     assert end.starts == {A1: 4}
 
 
 @pytest.mark.parametrize("length", [5, 5000])
 def test_a_recreated_topic_is_recognized_by_its_id_shorter_and_longer(length: int) -> None:
     cluster = FakeCluster(a={0: (0, 100)})
-    first = batches(cluster).next_end(BEGINNING)
+    first = batches(cluster).plan_end(BEGINNING)
     cluster.recreate("a", p0=(0, length))
     with pytest.raises(DataLossError) as raised:
-        batches(cluster).next_end(first)
+        batches(cluster).plan_end(first)
     for part in ("a-1, and is a-2 now", "a-0 up to offset 100", f"new log ends at {length}"):
         assert part in str(raised.value)
     lenient = batches(cluster, fail_on_data_loss=False)
-    second = lenient.next_end(first)
+    second = lenient.plan_end(first)
     assert spans(lenient, first, second) == {A0: (0, length)}
-    assert batches(cluster).next_end(second) is second
+    assert batches(cluster).plan_end(second) is second
 
 
 def test_a_topic_recreated_between_plan_and_repetition_is_not_read_as_the_old_one() -> None:
     cluster = FakeCluster(a={0: (0, 5000)})
     start, planned = at({A0: 10}, a="a-0"), at({A0: 100}, a="a-0")
     with pytest.raises(DataLossError, match=r"its id was a-0, and is a-1 now"):
-        batches(cluster).ranges(start, planned)
+        batches(cluster).plan_ranges(start, planned)
     lenient = batches(cluster, fail_on_data_loss=False)
     assert spans(lenient, start, planned) == {}
-    assert spans(lenient, planned, lenient.next_end(planned)) == {A0: (0, 5000)}
+    assert spans(lenient, planned, lenient.plan_end(planned)) == {A0: (0, 5000)}
 
 
 def test_a_log_that_ends_before_the_offset_of_the_query_is_a_loss_after_a_second_look() -> None:
     clock, cluster = Clock(), FakeCluster(a={0: (0, 70)})
     with pytest.raises(DataLossError, match=r"a-0 up to offset 100, and its log ends at offset 70"):
-        batches(cluster, clock).next_end(at({A0: 100}))
+        batches(cluster, clock).plan_end(at({A0: 100}))
     assert clock.now >= 1.0
-    end = batches(cluster, fail_on_data_loss=False).next_end(at({A0: 100}))
+    end = batches(cluster, fail_on_data_loss=False).plan_end(at({A0: 100}))
     assert (end.offsets, end.starts) == ({A0: 70}, {A0: 70})
 
 
@@ -226,18 +226,18 @@ def test_an_end_offset_that_is_low_for_a_moment_is_no_loss() -> None:
 
     stream = batches(cluster, clock)
     stream._sleep = recover
-    assert stream.next_end(at({A0: 100})).offsets == {A0: 120}
+    assert stream.plan_end(at({A0: 100})).offsets == {A0: 120}
 
 
 def test_retention_that_overtakes_the_query_is_a_loss() -> None:
     cluster = FakeCluster(a={0: (40, 100)})
     start = at({A0: 10})
     stream = batches(cluster)
-    end = stream.next_end(start)
+    end = stream.plan_end(start)
     with pytest.raises(
         DataLossError, match=r"a-0 from offset 10 to 39 were deleted .* starts at offset 40"
     ):
-        stream.ranges(start, end)
+        stream.plan_ranges(start, end)
     assert spans(batches(cluster, fail_on_data_loss=False), start, end) == {A0: (40, 100)}
 
 
@@ -246,14 +246,14 @@ def test_a_planned_range_that_is_deleted_entirely_is_skipped_without_an_error_on
 ):
     cluster = FakeCluster(a={0: (200, 300)})
     with pytest.raises(DataLossError, match=r"from offset 10 to 199"):
-        batches(cluster).ranges(at({A0: 10}), at({A0: 100}))
+        batches(cluster).plan_ranges(at({A0: 10}), at({A0: 100}))
     assert spans(batches(cluster, fail_on_data_loss=False), at({A0: 10}), at({A0: 100})) == {}
 
 
 def test_a_planned_batch_beyond_the_end_of_the_log_is_a_loss() -> None:
     cluster = FakeCluster(a={0: (0, 50)})
     with pytest.raises(DataLossError, match=r"a-0 up to offset 100, and its log ends at offset 50"):
-        batches(cluster).ranges(at({A0: 10}), at({A0: 100}))
+        batches(cluster).plan_ranges(at({A0: 10}), at({A0: 100}))
     assert spans(batches(cluster, fail_on_data_loss=False), at({A0: 10}), at({A0: 100})) == {
         A0: (10, 50)
     }
@@ -264,9 +264,9 @@ def test_a_checkpoint_of_another_topic_is_a_loss_that_names_what_was_read() -> N
     with pytest.raises(
         DataLossError, match=r"has read b-0 up to offset 5, and the partition is gone"
     ):
-        batches(cluster).next_end(at({B0: 5}))
+        batches(cluster).plan_end(at({B0: 5}))
     lenient = batches(cluster, fail_on_data_loss=False)
-    assert lenient.next_end(at({B0: 5})).starts == {A0: 0}
+    assert lenient.plan_end(at({B0: 5})).starts == {A0: 0}
 
 
 def test_a_topic_that_does_not_exist_is_an_error() -> None:
@@ -274,13 +274,13 @@ def test_a_topic_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(
         ConfigError, match=r"The topic missing, which the query names, does not exist"
     ):
-        batches(cluster, topics=("a", "missing")).next_end(BEGINNING)
+        batches(cluster, topics=("a", "missing")).plan_end(BEGINNING)
 
 
 def test_ids_are_taken_from_the_cluster_after_a_conversion() -> None:
     cluster = FakeCluster(a={0: (0, 10)})
     start = at({A0: 10}, a=None)
-    end = batches(cluster).next_end(start)
+    end = batches(cluster).plan_end(start)
     assert end.ids == {"a": "a-1"}
     assert spans(batches(cluster), start, end) == {}
 
@@ -294,22 +294,22 @@ def test_an_added_partition_in_a_converted_plan_starts_at_its_first_offset() -> 
 def test_the_maximum_is_divided_among_the_partitions() -> None:
     cluster = FakeCluster(a={0: (0, 300), 1: (0, 100)})
     stream = batches(cluster)
-    first = stream.next_end(BEGINNING, maximum=40)
+    first = stream.plan_end(BEGINNING, maximum=40)
     assert first.offsets == {A0: 30, A1: 10}
-    second = stream.next_end(first, maximum=36)
+    second = stream.plan_end(first, maximum=36)
     assert spans(stream, first, second) == {A0: (30, 57), A1: (10, 19)}
 
 
 def test_a_batch_waits_for_the_minimum_by_returning_its_start() -> None:
     clock, cluster = Clock(), FakeCluster(a={0: (0, 10)})
     stream = batches(cluster, clock, min_offsets_per_trigger=100, max_trigger_delay_ms=5000)
-    first = stream.next_end(BEGINNING)
+    first = stream.plan_end(BEGINNING)
     assert first.offsets == {A0: 10}
     cluster.spans[A0] = (0, 50)
-    assert stream.next_end(first) is first
-    assert stream.next_end(first, bounded=False).offsets == {A0: 50}
+    assert stream.plan_end(first) is first
+    assert stream.plan_end(first, bounded=False).offsets == {A0: 50}
     clock.now = 5.0
-    assert stream.next_end(first).offsets == {A0: 50}
+    assert stream.plan_end(first).offsets == {A0: 50}
 
 
 def test_available_now_reads_up_to_what_existed_and_ends() -> None:
@@ -317,11 +317,11 @@ def test_available_now_reads_up_to_what_existed_and_ends() -> None:
     stream = batches(cluster, min_offsets_per_trigger=100)
     stream.stop_at_present_end()
     cluster.spans.update({A0: (0, 99), A1: (0, 5)})
-    first = stream.next_end(BEGINNING, maximum=4)
+    first = stream.plan_end(BEGINNING, maximum=4)
     assert first.offsets == {A0: 4}
-    second = stream.next_end(first)
+    second = stream.plan_end(first)
     assert second.offsets == {A0: 10}
-    assert stream.next_end(second) is second
+    assert stream.plan_end(second) is second
 
 
 def test_available_now_from_latest_starts_where_the_log_ends_although_it_has_grown() -> None:
@@ -330,9 +330,9 @@ def test_available_now_from_latest_starts_where_the_log_ends_although_it_has_gro
     stream = batches(cluster)
     stream.stop_at_present_end()
     cluster.spans[A0] = (0, 12)
-    first = stream.next_end(BEGINNING)
+    first = stream.plan_end(BEGINNING)
     assert (first.starts, first.offsets) == ({A0: 12}, {A0: 12})
-    assert stream.next_end(first) is first, "What was passed is not taken for a truncation."
+    assert stream.plan_end(first) is first, "What was passed is not taken for a truncation."
 
 
 def test_a_loss_that_is_allowed_is_logged_once_while_the_query_waits(
@@ -340,10 +340,10 @@ def test_a_loss_that_is_allowed_is_logged_once_while_the_query_waits(
 ) -> None:
     cluster = FakeCluster(a={0: (0, 10)})
     stream = batches(cluster, fail_on_data_loss=False, min_offsets_per_trigger=100)
-    stream.next_end(at({A0: 10}))
+    stream.plan_end(at({A0: 10}))
     start = at({A0: 10, B0: 5})
-    assert stream.next_end(start) is start
-    assert stream.next_end(start) is start
+    assert stream.plan_end(start) is start
+    assert stream.plan_end(start) is start
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "b-0 up to offset 5" in caplog.text
     assert "failOnDataLoss is false" in caplog.text
@@ -352,10 +352,18 @@ def test_a_loss_that_is_allowed_is_logged_once_while_the_query_waits(
 def test_the_lag_is_what_follows_the_last_planned_batch() -> None:
     cluster = FakeCluster(a={0: (0, 300), 1: (0, 100)})
     stream = batches(cluster)
-    assert (stream.total_lag(), stream.highest_lag(), stream.planned()) == (0, 0, 0)
-    first = stream.next_end(BEGINNING, maximum=40)
-    stream.ranges(BEGINNING, first)
-    assert (stream.total_lag(), stream.highest_lag(), stream.planned()) == (360, 270, 1)
+    assert (stream.compute_total_lag(), stream.compute_highest_lag(), stream.count_planned()) == (
+        0,
+        0,
+        0,
+    )
+    first = stream.plan_end(BEGINNING, maximum=40)
+    stream.plan_ranges(BEGINNING, first)
+    assert (stream.compute_total_lag(), stream.compute_highest_lag(), stream.count_planned()) == (
+        360,
+        270,
+        1,
+    )
 
 
 def test_start_within_an_open_transaction_is_not_beyond_the_end() -> None:
@@ -363,34 +371,34 @@ def test_start_within_an_open_transaction_is_not_beyond_the_end() -> None:
     cluster.open[A0] = 4
     cluster.start = {A0: 7}
     stream = batches(cluster, isolation_level="read_committed")
-    end = stream.next_end(BEGINNING)
+    end = stream.plan_end(BEGINNING)
     assert end.offsets == {A0: 7}
     assert spans(stream, BEGINNING, end) == {}
-    assert stream.next_end(end) is end
+    assert stream.plan_end(end) is end
     del cluster.open[A0]
-    after = stream.next_end(end)
+    after = stream.plan_end(end)
     assert spans(stream, end, after) == {A0: (7, 10)}
 
 
 def test_planned_batch_with_an_open_transaction_is_not_truncated() -> None:
     cluster = FakeCluster(a={0: (0, 10)})
-    end = batches(cluster).next_end(BEGINNING)
+    end = batches(cluster).plan_end(BEGINNING)
     cluster.open[A0] = 4
     stream = batches(cluster, isolation_level="read_committed")
     assert spans(stream, BEGINNING, end) == {A0: (0, 10)}
     cluster.spans[A0] = (0, 9)
     with pytest.raises(DataLossError, match="its log ends at offset 9"):
-        stream.ranges(BEGINNING, end)
+        stream.plan_ranges(BEGINNING, end)
 
 
 def test_assigned_partition_that_does_not_exist_is_an_error() -> None:
     cluster = FakeCluster(a={0: (0, 10)})
     stream = batches(cluster, topics=(), partitions=(A0, A1))
     with pytest.raises(ConfigError, match="assign: the partition a-1 does not exist"):
-        stream.next_end(BEGINNING)
+        stream.plan_end(BEGINNING)
     # If the query has read a partition that no longer exists, its data is lost.
     with pytest.raises(DataLossError, match="a-1 up to offset 5, and the partition is gone"):
-        stream.next_end(at({A0: 10, A1: 5}))
+        stream.plan_end(at({A0: 10, A1: 5}))
 
 
 class LaggingCluster(FakeCluster):
@@ -400,9 +408,9 @@ class LaggingCluster(FakeCluster):
         super().__init__(**logs)
         self._clock, self._until, self._old = clock, until, old
 
-    def logs(self, max_age_s: float) -> Logs:
+    def fetch_logs(self, max_age_s: float) -> Logs:
         lags = self._clock() < self._until
-        return self._old.logs(max_age_s) if lags else super().logs(max_age_s)
+        return self._old.fetch_logs(max_age_s) if lags else super().fetch_logs(max_age_s)
 
 
 LAGS = pytest.mark.parametrize("lag", [0.0, 0.15, 1.2, 2.5])
@@ -420,12 +428,12 @@ def test_broker_that_lags_for_some_seconds_hides_no_records(
     if available_now:
         stream.stop_at_present_end()
     start = at({A0: 5})
-    end = stream.next_end(start)
+    end = stream.plan_end(start)
     assert end.offsets == {A0: 10, A1: 2}
     assert spans(stream, start, end) == {A0: (5, 10), A1: (0, 2)}
     # Records that are added later are not read by availableNow.
     cluster.spans[A0] = (0, 11)
-    assert (stream.next_end(end) is end) is available_now
+    assert (stream.plan_end(end) is end) is available_now
 
 
 @LAGS
@@ -440,7 +448,7 @@ def test_start_that_a_lagging_broker_does_not_have_yet_is_no_error(
     stream = batches(cluster, clock)
     if available_now:
         stream.stop_at_present_end()
-    end = stream.next_end(BEGINNING)
+    end = stream.plan_end(BEGINNING)
     assert (end.starts, end.offsets) == ({A0: 5}, {A0: 10})
 
 
@@ -458,7 +466,7 @@ def test_repeated_batch_that_a_lagging_broker_does_not_have_yet_is_read(lag: flo
 def test_topic_that_a_lagging_broker_does_not_know_yet_is_not_missing(lag: float) -> None:
     clock = Clock()
     cluster = LaggingCluster(clock, lag, FakeCluster(), a={0: (0, 10)})
-    assert batches(cluster, clock).next_end(BEGINNING).offsets == {A0: 10}
+    assert batches(cluster, clock).plan_end(BEGINNING).offsets == {A0: 10}
 
 
 @LAGS
@@ -466,7 +474,7 @@ def test_new_topic_whose_old_id_a_lagging_broker_still_returns_is_no_loss(lag: f
     clock, old = Clock(), FakeCluster(a={0: (0, 3)})
     cluster = LaggingCluster(clock, lag, old, a={0: (0, 10)})
     cluster.ids["a"] = "a-2"
-    assert batches(cluster, clock).next_end(at({A0: 5}, a="a-2")).offsets == {A0: 10}
+    assert batches(cluster, clock).plan_end(at({A0: 5}, a="a-2")).offsets == {A0: 10}
 
 
 def test_loss_that_is_certain_is_not_checked_again_at_each_trigger() -> None:
@@ -474,8 +482,8 @@ def test_loss_that_is_certain_is_not_checked_again_at_each_trigger() -> None:
     stream = batches(cluster, clock, fail_on_data_loss=False, min_offsets_per_trigger=100)
     start = at({A0: 10, B0: 5})
     cluster.recreate("a", p0=(0, 1))
-    stream.next_end(start)
+    stream.plan_end(start)
     looked = clock.now
     assert looked >= 2.0
-    stream.next_end(start)
+    stream.plan_end(start)
     assert clock.now == looked
