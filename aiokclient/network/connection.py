@@ -276,7 +276,7 @@ class SetupFrames:
             )
         self._frame.set_result(frame)
 
-    def make_not_kafka_error(self) -> ConnectionSetupError:
+    def make_frame_error(self) -> ConnectionSetupError:
         """Return the error for bytes that are not a frame of Kafka."""
         return not_kafka(self._address, self._head)
 
@@ -662,9 +662,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             frames = self._reader.take_frames(nbytes)
         except OversizedFrameError as error:
-            self.close(
-                self._fail_oversized(error) if setup is None else setup.make_not_kafka_error()
-            )
+            self.close(self._fail_oversized(error) if setup is None else setup.make_frame_error())
             return
         if self._threshold is not None:
             self._threshold.expect_bytes(self._reader.missing)
