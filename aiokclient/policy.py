@@ -350,7 +350,7 @@ DEFAULT_BACKOFF = Backoff()
 class Retry:
     """The attempts of one operation: their number, the delay between them, and the time left.
 
-    A repeated operation, such as keeping a connection open, calls `succeeded` after each success
+    A repeated operation, such as keeping a connection open, calls `start_over` after each success
     and continues to use the object.
     """
 

@@ -498,13 +498,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return sent.future
 
     def hold_requests(self) -> None:
-        """Hold all requests except those of `send_first`, until `resume`."""
+        """Hold all requests except those of `send_first`, until `release_requests`."""
         self._held.set_suspended(True)
         self._used_before = self._last_used
 
     @property
     def is_suspended(self) -> bool:
-        """Whether requests are held until `resume`."""
+        """Whether requests are held until `release_requests`."""
         return self._held.suspended
 
     def release_requests(self) -> None:

@@ -53,7 +53,7 @@ class HeldRequests:
         self._paused_at = 0.0
 
     def pause_writing(self, now: float) -> None:
-        """Write nothing until `resume`, because the transport's buffer is full."""
+        """Write nothing until `resume_writing`, because the transport's buffer is full."""
         self.paused = self._full = True
         self._paused_at = now
 

@@ -64,9 +64,9 @@ class DecoderSource(Source):
         """Return the decoder, or with a field of an array, the sieve of its elements."""
         self.sifted = sifted
         self.view = self.cls._reads_views
-        message = self.struct(self.cls, self.cls.__name__)
-        self.line(f"return {message}, pos")
-        return self.assemble("decode", "buf, pos" if sifted is None else "buf, pos, keep")
+        message = self.write_struct(self.cls, self.cls.__name__)
+        self.write_line(f"return {message}, pos")
+        return self.compile_function("decode", "buf, pos" if sifted is None else "buf, pos, keep")
 
     def make_first_lines(self) -> list[str]:
         return ["    end = len(buf)"]
@@ -79,199 +79,205 @@ class DecoderSource(Source):
             f"        bad_text({label!r}, error)",
         ]
 
-    def flush(self) -> None:
+    def write_pending(self) -> None:
         if not self.pending:
             return
-        name, layout = self.layout()
+        name, layout = self.make_layout()
         targets = ", ".join(target for _, target in self.pending)
         if name == "_B":
-            self.line(f"{targets} = buf[pos]")
+            self.write_line(f"{targets} = buf[pos]")
         else:
             self.names[name] = layout.unpack_from
             comma = "," if len(self.pending) == 1 else ""
-            self.line(f"{targets}{comma} = {name}(buf, pos)")
-        self.line(f"pos += {layout.size}")
+            self.write_line(f"{targets}{comma} = {name}(buf, pos)")
+        self.write_line(f"pos += {layout.size}")
         for code, target in self.pending:
             if code == "16s":
-                self.line(f"{target} = uuid_from({target})")
+                self.write_line(f"{target} = uuid_from({target})")
         self.pending.clear()
 
-    def struct(self, cls: Any, path: str) -> str:
+    def write_struct(self, cls: Any, path: str) -> str:
         """Write the code that reads a struct into a new variable. Return the variable's name."""
-        target = self.fresh("o")
-        self.line(f"{target} = new({self.constant(cls.__name__, cls)})")
-        self.fields(cls, target, path)
+        target = self.new_variable("o")
+        self.write_line(f"{target} = new({self.name_constant(cls.__name__, cls)})")
+        self.write_fields(cls, target, path)
         return target
 
-    def fields(self, cls: Any, target: str, path: str) -> None:
+    def write_fields(self, cls: Any, target: str, path: str) -> None:
         tagged = []
         for field in cls._fields:
             attribute = f"{target}.{field.name}"
             if not field.present_in(self.version):
-                self.default(field, attribute)
+                self.write_default(field, attribute)
             elif field.tagged_in(self.version):
-                self.default(field, attribute)
+                self.write_default(field, attribute)
                 tagged.append(field)
             else:
-                self.field(field, attribute, path)
+                self.write_field(field, attribute, path)
         if self.flexible:
-            self.tags(target, tagged, path)
+            self.write_tags(target, tagged, path)
         else:
-            self.line(f"{target}._tags = None")
-        self.flush()
+            self.write_line(f"{target}._tags = None")
+        self.write_pending()
 
-    def default(self, field: Field, target: str) -> None:
+    def write_default(self, field: Field, target: str) -> None:
         value = field.new_default()
         if isinstance(value, list):
-            self.line(f"{target} = []")
+            self.write_line(f"{target} = []")
         elif is_struct(field.element) and value is not None:
-            self.line(f"{target} = {self.constant(field.element.__name__, field.element)}()")
+            self.write_line(
+                f"{target} = {self.name_constant(field.element.__name__, field.element)}()"
+            )
         else:
-            self.line(f"{target} = {self.literal(value)}")
+            self.write_line(f"{target} = {self.make_literal(value)}")
 
-    def field(self, field: Field, target: str, path: str) -> None:
+    def write_field(self, field: Field, target: str, path: str) -> None:
         path = f"{path}.{field.name}"
         null = field.nullable_in(self.version)
         if field.kind == "array":
-            self.array(field, target, null, path)
+            self.write_array(field, target, null, path)
         elif field.kind != "struct":
             flexible = field.flexible_in(self.version, self.flexible)
-            self.scalar(field.element, target, null, flexible, path)
+            self.write_scalar(field.element, target, null, flexible, path)
         elif null:
-            self.nullable_struct(field, target, path)
+            self.write_nullable_struct(field, target, path)
         else:
-            self.line(f"{target} = {self.struct(field.element, path)}")
+            self.write_line(f"{target} = {self.write_struct(field.element, path)}")
 
-    def nullable_struct(self, field: Field, target: str, path: str) -> None:
-        mark = self.fresh("n")
+    def write_nullable_struct(self, field: Field, target: str, path: str) -> None:
+        mark = self.new_variable("n")
         self.pending.append(("b", mark))
-        self.flush()
-        with self.block(f"if {mark} < 0:"):
-            self.line(f"{target} = None")
-        with self.block("else:"):
-            self.line(f"{target} = {self.struct(field.element, path)}")
+        self.write_pending()
+        with self.write_block(f"if {mark} < 0:"):
+            self.write_line(f"{target} = None")
+        with self.write_block("else:"):
+            self.write_line(f"{target} = {self.write_struct(field.element, path)}")
 
-    def length(self, kind: str, flexible: bool) -> str:
+    def write_length(self, kind: str, flexible: bool) -> str:
         """Write the code that reads a length or a count into a new variable. Null becomes -1."""
-        length = self.fresh("n")
+        length = self.new_variable("n")
         self.pending.append(("B" if flexible else LENGTHS[kind], length))
-        self.flush()
+        self.write_pending()
         if flexible:
-            with self.block(f"if {length} > 127:"):
-                self.line(f"{length}, pos = continue_uvarint(buf, pos, {length})")
-            self.line(f"{length} -= 1")
+            with self.write_block(f"if {length} > 127:"):
+                self.write_line(f"{length}, pos = continue_uvarint(buf, pos, {length})")
+            self.write_line(f"{length} -= 1")
         return length
 
-    def scalar(self, kind: Scalar, target: str, null: bool, flexible: bool, path: str) -> None:
+    def write_scalar(
+        self, kind: Scalar, target: str, null: bool, flexible: bool, path: str
+    ) -> None:
         if kind.code:
             self.pending.append((kind.code, target))
             return
-        length = self.length(kind.kind, flexible)
+        length = self.write_length(kind.kind, flexible)
         most = f" or {length} > {MAX_STRING}" if kind.kind == "string" and flexible else ""
-        with self.unless(f"{length} == -1", f"{target} = None", null):
-            self.line(f"stop = pos + {length}")
-            with self.block(f"if {length} < 0 or stop > end{most}:"):
-                self.line(f"bad_length({path!r}, {length}, buf, pos)")
-            self.line(f"{target} = {self.slice(kind.kind)}")
-            self.line("pos = stop")
+        with self.write_unless(f"{length} == -1", f"{target} = None", null):
+            self.write_line(f"stop = pos + {length}")
+            with self.write_block(f"if {length} < 0 or stop > end{most}:"):
+                self.write_line(f"bad_length({path!r}, {length}, buf, pos)")
+            self.write_line(f"{target} = {self.make_slice(kind.kind)}")
+            self.write_line("pos = stop")
 
-    def slice(self, kind: str) -> str:
+    def make_slice(self, kind: str) -> str:
         if kind == "string":
             return 'str(buf[pos:stop], "utf-8")' if self.view else "buf[pos:stop].decode()"
         if kind == "bytes" and self.view:
             return "bytes(buf[pos:stop])"
         return "buf[pos:stop]"
 
-    def array(self, field: Field, target: str, null: bool, path: str) -> None:
-        element, count = field.element, self.length("array", self.flexible)
-        with self.unless(f"{count} == -1", f"{target} = None", null):
+    def write_array(self, field: Field, target: str, null: bool, path: str) -> None:
+        element, count = field.element, self.write_length("array", self.flexible)
+        with self.write_unless(f"{count} == -1", f"{target} = None", null):
             if isinstance(element, Scalar) and element.code in _INTEGERS:
-                self.integers(element.code, count, target, path)
+                self.write_integers(element.code, count, target, path)
             else:
-                self.elements(element, count, target, path, sifted=field is self.sifted)
+                self.write_elements(element, count, target, path, sifted=field is self.sifted)
 
-    def integers(self, code: str, count: str, target: str, path: str) -> None:
-        readers = self.constant("read_" + code, _INTEGERS[code])
+    def write_integers(self, code: str, count: str, target: str, path: str) -> None:
+        readers = self.name_constant("read_" + code, _INTEGERS[code])
         size = f"{count} * {INTEGER_SIZES[code]}"
-        with self.block(f"if 0 <= {count} < {len(_INTEGERS[code])}:"):
-            self.line(f"{target} = [*{readers}[{count}](buf, pos)]")
-        with self.block("else:"):
-            self.check(count, INTEGER_SIZES[code], path)
-            self.line(f"{target} = integers(buf, pos, {count}, {code!r})")
-        self.line(f"pos += {size}")
+        with self.write_block(f"if 0 <= {count} < {len(_INTEGERS[code])}:"):
+            self.write_line(f"{target} = [*{readers}[{count}](buf, pos)]")
+        with self.write_block("else:"):
+            self.write_count_check(count, INTEGER_SIZES[code], path)
+            self.write_line(f"{target} = integers(buf, pos, {count}, {code!r})")
+        self.write_line(f"pos += {size}")
 
-    def elements(self, element: Any, count: str, target: str, path: str, *, sifted: bool) -> None:
-        self.check(count, smallest_size(element, self.version, self.flexible), path)
-        items = self.fresh("items")
-        self.line(f"{items} = []")
-        many = self.many(items, count) if is_struct(element) else ""
-        with self.block(f"for _ in range({count}):"):
+    def write_elements(
+        self, element: Any, count: str, target: str, path: str, *, sifted: bool
+    ) -> None:
+        self.write_count_check(count, smallest_size(element, self.version, self.flexible), path)
+        items = self.new_variable("items")
+        self.write_line(f"{items} = []")
+        many = self.write_hide_array(items, count) if is_struct(element) else ""
+        with self.write_block(f"for _ in range({count}):"):
             if not is_struct(element):
-                item = self.fresh("item")
-                self.scalar(element, item, False, self.flexible, path)
-                self.flush()
-                self.line(f"{items}.append({item})")
+                item = self.new_variable("item")
+                self.write_scalar(element, item, False, self.flexible, path)
+                self.write_pending()
+                self.write_line(f"{items}.append({item})")
             else:
-                item = self.struct(element, path)
+                item = self.write_struct(element, path)
                 # A struct that is not kept is freed before the next one is decoded, so that a very
                 # long array takes time but no memory.
-                with self.block(f"if keep({item}):") if sifted else nullcontext():
-                    self.line(f"{items}.append({item})")
-                    self.hide(item, many)
-        self.line(f"{target} = {items}")
+                with self.write_block(f"if keep({item}):") if sifted else nullcontext():
+                    self.write_line(f"{items}.append({item})")
+                    self.write_hide_struct(item, many)
+        self.write_line(f"{target} = {items}")
 
-    def many(self, items: str, count: str) -> str:
+    def write_hide_array(self, items: str, count: str) -> str:
         """Write the code that hides an array from the garbage collector if the array is long.
 
         Return the name of the variable that stores whether it is long.
         """
-        many = self.fresh("many")
-        self.line(f"{many} = {count} >= MANY")
-        with self.block(f"if {many}:"):
-            self.line(f"untrack({items})")
+        many = self.new_variable("many")
+        self.write_line(f"{many} = {count} >= MANY")
+        with self.write_block(f"if {many}:"):
+            self.write_line(f"untrack({items})")
         return many
 
-    def hide(self, item: str, many: str) -> None:
+    def write_hide_struct(self, item: str, many: str) -> None:
         """Write the code that hides a struct from the garbage collector if its array is long.
 
         `many` is the name of the variable that stores whether it is long.
         """
-        with self.block(f"if {many}:"):
-            self.line(f"untrack_whole({item})")
+        with self.write_block(f"if {many}:"):
+            self.write_line(f"untrack_whole({item})")
 
-    def check(self, count: str, size: int, path: str) -> None:
+    def write_count_check(self, count: str, size: int, path: str) -> None:
         """Write the code that refuses an impossible count before anything is allocated."""
         needed = count if size == 1 else f"{count} * {size}"
-        with self.block(f"if {count} < 0 or {needed} > end - pos:"):
-            self.line(f"bad_length({path!r}, {count}, buf, pos)")
+        with self.write_block(f"if {count} < 0 or {needed} > end - pos:"):
+            self.write_line(f"bad_length({path!r}, {count}, buf, pos)")
 
-    def tags(self, target: str, tagged: list[Field], path: str) -> None:
-        count = self.fresh("n")
+    def write_tags(self, target: str, tagged: list[Field], path: str) -> None:
+        count = self.new_variable("n")
         self.pending.append(("B", count))
-        self.flush()
-        self.line(f"{target}._tags = None")
-        with self.block(f"if {count}:"):
+        self.write_pending()
+        self.write_line(f"{target}._tags = None")
+        with self.write_block(f"if {count}:"):
             if tagged:
-                self.known_tags(target, tagged, count, path)
+                self.write_known_tags(target, tagged, count, path)
             else:
-                self.line(f"{target}._tags, pos = read_tags(buf, pos, {count})")
+                self.write_line(f"{target}._tags, pos = read_tags(buf, pos, {count})")
 
-    def known_tags(self, target: str, tagged: list[Field], count: str, path: str) -> None:
-        tag, stop = self.fresh("tag"), self.fresh("stop")
-        self.line(f"{count}, pos = tag_count(buf, pos, {count})")
-        self.line(f"{tag} = -1")
-        with self.block(f"for _ in range({count}):"):
-            self.line(f"{tag}, {stop}, pos = read_tag(buf, pos, {tag})")
+    def write_known_tags(self, target: str, tagged: list[Field], count: str, path: str) -> None:
+        tag, stop = self.new_variable("tag"), self.new_variable("stop")
+        self.write_line(f"{count}, pos = tag_count(buf, pos, {count})")
+        self.write_line(f"{tag} = -1")
+        with self.write_block(f"for _ in range({count}):"):
+            self.write_line(f"{tag}, {stop}, pos = read_tag(buf, pos, {tag})")
             word = "if"
             for field in tagged:
-                with self.block(f"{word} {tag} == {field.tag}:"):
-                    self.field(field, f"{target}.{field.name}", path)
-                    self.flush()
+                with self.write_block(f"{word} {tag} == {field.tag}:"):
+                    self.write_field(field, f"{target}.{field.name}", path)
+                    self.write_pending()
                 word = "elif"
-            with self.block("else:"):
-                with self.block(f"if {target}._tags is None:"):
-                    self.line(f"{target}._tags = {{}}")
-                self.line(f"{target}._tags[{tag}] = bytes(buf[pos:{stop}])")
-                self.line(f"pos = {stop}")
-            with self.block(f"if pos != {stop}:"):
-                self.line(f"bad_tag_size({path!r}, {tag}, {stop}, pos)")
+            with self.write_block("else:"):
+                with self.write_block(f"if {target}._tags is None:"):
+                    self.write_line(f"{target}._tags = {{}}")
+                self.write_line(f"{target}._tags[{tag}] = bytes(buf[pos:{stop}])")
+                self.write_line(f"pos = {stop}")
+            with self.write_block(f"if pos != {stop}:"):
+                self.write_line(f"bad_tag_size({path!r}, {tag}, {stop}, pos)")

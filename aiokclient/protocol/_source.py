@@ -38,33 +38,33 @@ class Source:
         self.numbers = 0
         self.pending: list[tuple[str, str]] = []
 
-    def line(self, text: str) -> None:
+    def write_line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
 
     @contextmanager
-    def block(self, head: str) -> Iterator[None]:
-        self.line(head)
+    def write_block(self, head: str) -> Iterator[None]:
+        self.write_line(head)
         self.depth += 1
         yield
         self.depth -= 1
 
     @contextmanager
-    def unless(self, condition: str, otherwise: str, null: bool) -> Iterator[None]:
+    def write_unless(self, condition: str, otherwise: str, null: bool) -> Iterator[None]:
         """Write the lines of the body, which `null` makes the alternative to another line."""
         if not null:
             yield
             return
-        with self.block(f"if {condition}:"):
-            self.line(otherwise)
-        with self.block("else:"):
+        with self.write_block(f"if {condition}:"):
+            self.write_line(otherwise)
+        with self.write_block("else:"):
             yield
 
-    def fresh(self, letter: str) -> str:
+    def new_variable(self, letter: str) -> str:
         """Return a new variable name."""
         self.numbers += 1
         return f"{letter}{self.numbers}"
 
-    def constant(self, prefix: str, value: Any) -> str:
+    def name_constant(self, prefix: str, value: Any) -> str:
         """Return the name of an object in the generated code: the same name at each call."""
         for name, known in self.names.items():
             if known is value and name.startswith(prefix):
@@ -73,18 +73,18 @@ class Source:
         self.names[name] = value
         return name
 
-    def literal(self, value: Any) -> str:
+    def make_literal(self, value: Any) -> str:
         """Return the source of an expression for an immutable default value."""
         if value is None or isinstance(value, (bool, int, float, str, bytes)):
             return repr(value)
-        return self.constant("default", value)
+        return self.name_constant("default", value)
 
-    def layout(self) -> tuple[str, struct.Struct]:
+    def make_layout(self) -> tuple[str, struct.Struct]:
         """Return the name of the `Struct` for the pending fields."""
         layout = ">" + "".join(code for code, _ in self.pending)
         return "_" + layout[1:].replace("?", "t"), struct.Struct(layout)
 
-    def assemble(self, function: str, parameters: str) -> Any:
+    def compile_function(self, function: str, parameters: str) -> Any:
         """Compile the lines and return the function."""
         label = f"{self.cls.__name__} v{self.version}"
         before = [f"def {function}({parameters}):", *self.make_first_lines()]

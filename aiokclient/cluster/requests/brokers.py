@@ -213,7 +213,7 @@ class Brokers(PoolOwner):
     def add_bootstrap_servers(self, servers: Iterable[tuple[str, int]]) -> list[ConnectionPool]:
         """Return new pools for bootstrap servers, in the order in which to try them.
 
-        Until the next snapshot, `choose` returns only these pools.
+        Until the next snapshot, `choose_pool` returns only these pools.
         """
         self._named = {}
         for node_id in [node_id for node_id in self._pools if node_id < 0]:
@@ -361,7 +361,7 @@ class Brokers(PoolOwner):
     # -- connections ------------------------------------------------------------------------
 
     def avoid_broker(self, node_id: int | None) -> None:
-        """Let `choose` return this broker only if no other is reachable. None avoids no broker."""
+        """Let `choose_pool` return this broker only if no other is reachable. None: avoid none."""
         self._avoided = node_id
 
     def find_pool(self, node_id: int) -> ConnectionPool:
@@ -433,7 +433,7 @@ class Brokers(PoolOwner):
         return [pool for node_id, pool in pools if node_id < 0 or node_id in self._named]
 
     async def connect_any(self, request: type[Request[Any]] | None = None) -> BrokerConnection:
-        """Return a control connection to the broker that `choose` returns, opened if necessary.
+        """Return a control connection to the broker of `choose_pool`, opened if necessary.
 
         If that broker cannot be connected, does not respond, or supports no version of `request`,
         the next one is tried. Raises the error of the last broker if none is left. There is no

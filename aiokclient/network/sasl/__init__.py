@@ -1,11 +1,12 @@
 """The SASL mechanisms of the client, which respond to the challenges of a broker. Sans-IO.
 
-A mechanism is one module, with a sans-IO class that has the method `step`, and one row of
-`MECHANISMS`. `network/authentication.py` exchanges the messages with the broker:
+A mechanism is one module, with a sans-IO class that has the method `answer_challenge`, and one row
+of `MECHANISMS`. `network/authentication.py` exchanges the messages with the broker:
 
-    SaslHandshake(mechanism) ─▶ step(b"") ─▶ SaslAuthenticate ─▶ step(challenge) ─▶ ... ─▶ None
+    SaslHandshake(mechanism) ─▶ answer_challenge(b"") ─▶ SaslAuthenticate
+        ─▶ answer_challenge(challenge) ─▶ ... ─▶ None
 
-A step that would block the event loop is called in a thread (`Mechanism.thread`).
+A call that would block the event loop is called in a thread (`Mechanism.thread`).
 """
 
 from __future__ import annotations

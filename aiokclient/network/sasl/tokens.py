@@ -55,7 +55,7 @@ def refresh_delay_s(config: ClientConfig, life_s: float, random: float) -> float
 
 
 class TokenSource:
-    """The token of one client, which `get` returns as long as it has not expired.
+    """The token of one client, which `get_token` returns as long as it has not expired.
 
     One call of the provider may take as long as a request.
     """

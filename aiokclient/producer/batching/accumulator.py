@@ -209,7 +209,7 @@ class Memory:
             buffer = self.buffer
             if queue.unsendable:
                 buffer.add_bytes(True, size)
-            else:  # The same as `add`, inlined because this runs for every batch.
+            else:  # The same as `add_bytes`, inlined because this runs for every batch.
                 buffer.total += size
                 buffer.free -= size
 

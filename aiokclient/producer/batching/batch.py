@@ -246,7 +246,7 @@ class ProducerBatch(BatchState):
         self.refused = False
         self.attempt += 1
 
-    def enter_request(
+    def encode_for_request(
         self, now: float, *, by_name: bool, transactional: bool = False
     ) -> memoryview:
         """Count one more request, and return its bytes, with the current identity of the batch."""
@@ -266,7 +266,7 @@ class ProducerBatch(BatchState):
         """
         return attempt == self.attempt and not self.done
 
-    def leave_request(self) -> bool:
+    def end_request(self) -> bool:
         """Count one fewer request that uses the bytes. Return whether the bytes can be released."""
         self.requests -= 1
         return self.done and not self.requests

@@ -191,10 +191,10 @@ class Leaders:
     def _schedule_search(self) -> None:
         if self._search is None and self._refused and not self._stopped:
             self._search = self._accumulator.callbacks.call_later(
-                REFUSED_TOPIC_S, self._search_refused
+                REFUSED_TOPIC_S, self._search_refused_topics
             )
 
-    def _search_refused(self) -> None:
+    def _search_refused_topics(self) -> None:
         """Request the metadata of refused topics for which records wait.
 
         The metadata updater does not repeat a refused request. But a missing permission may have

@@ -83,7 +83,7 @@ class MultiBatch:
             if found is None:
                 data = TopicProduceData(name=topic.name, topic_id=topic.topic_id)
                 found = self._parts[topic] = (data, {})
-            records = batch.enter_request(now, by_name=by_name, transactional=transactional)
+            records = batch.encode_for_request(now, by_name=by_name, transactional=transactional)
             found[0].partition_data.append(PartitionProduceData(index=index, records=records))
             sent = found[1][index] = Sent(batch, batch.attempt)
             self.sent.append(sent)
@@ -125,7 +125,7 @@ class OneBatch:
 
     def __init__(self, batch: ProducerBatch, template: Template, now: float) -> None:
         self.version = template.version
-        records = batch.enter_request(
+        records = batch.encode_for_request(
             now,
             by_name=self.version < IDS_FROM,
             transactional=template.transactional_id is not None,
@@ -605,7 +605,7 @@ class Sender:
             self.in_flight -= 1
             # By now the transport has released the bytes, or will never read them again.
             for sent in request.sent:
-                if sent.batch.leave_request():
+                if sent.batch.end_request():
                     self._accumulator.release_memory(sent.batch)
             if error is None and self._connection.silent:
                 self._connection.set_silent(False)

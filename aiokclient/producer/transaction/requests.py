@@ -406,7 +406,7 @@ class TransactionRequests:
         )
 
     async def renew_epoch(self, identity: ProducerIdentity) -> ProducerIdentity:
-        """Return the identity with the next epoch. Repeat the request as an abort is repeated."""
+        """Return the identity with the next epoch. Errors are retried as for an abort."""
         patience = self.new_patience()
         while True:
             try:

@@ -197,7 +197,7 @@ class Transaction:
         elif self._is_latest:
             await self._commit_at_exit()
         else:
-            self._require_requested_end()
+            self._require_explicit_end()
 
     async def _commit_at_exit(self) -> None:
         """Commit the transaction, unless the body has ended or detached it."""
@@ -206,7 +206,7 @@ class Transaction:
             return
         try:
             if state in ENDED:
-                self._require_requested_end()
+                self._require_explicit_end()
                 return
             await self._manager.ends.commit(None, self)
         except KafkaError:
@@ -220,7 +220,7 @@ class Transaction:
             raise
         self.on_committed()
 
-    def _require_requested_end(self) -> None:
+    def _require_explicit_end(self) -> None:
         """Raise an error unless the application has committed, aborted, or detached it."""
         self.require_producer()
         if self.outcome is TransactionOutcome.COMMITTED or self._is_end_requested:

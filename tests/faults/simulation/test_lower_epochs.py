@@ -33,7 +33,7 @@ async def learns(client: Any, leader: int) -> None:
     """Wait until the client knows the announced leader."""
     cluster = client._cluster
     await cluster.updater.refresh(["t"], timeout=30)
-    assert cluster.metadata.leader_epoch("t", 0) == HIGH
+    assert cluster.metadata.find_leader_epoch("t", 0) == HIGH
     assert cluster.metadata.find_leader("t", 0) == leader
 
 

@@ -100,7 +100,7 @@ class Endpoint:
 
 
 class _Exchange:
-    """One request, which `run` sends in a thread, and which `abort` ends from the event loop."""
+    """One request. `send_request` sends it in a thread; `abort` ends it from the event loop."""
 
     def __init__(self, endpoint: Endpoint, form: Secret, authorization: Secret | None) -> None:
         self._endpoint = endpoint

@@ -378,7 +378,7 @@ def test_a_batch_is_unknowable_when_its_request_named_a_recreated_topic(by_name:
     model.send()
     (batch,) = queue.sent
     batch.builder.append(0, None, b"x")
-    batch.enter_request(0.0, by_name=by_name)
+    batch.encode_for_request(0.0, by_name=by_name)
     batch.note_unknown()
     queue.change_incarnation("new")
     model.disconnect(0, False)
