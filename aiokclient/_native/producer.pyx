@@ -28,6 +28,7 @@ __all__ = [
     "Waiter",
     "WakeQueue",
     "send_columns",
+    "with_own_send",
 ]
 
 cdef extern from "Python.h":

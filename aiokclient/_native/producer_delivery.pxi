@@ -145,7 +145,9 @@ cdef class Delivery:
 
     def __await__(self):
         cdef Py_ssize_t index = self._index
-        cdef DeliveryBatch batch = locate(self._batch, &index)
+        cdef DeliveryBatch batch = self._batch
+        if batch is None or index < batch.moved:
+            batch = locate(batch, &index)
         cdef Ended ended
         cdef Waiting waiting
         if batch.done and not batch.calls:

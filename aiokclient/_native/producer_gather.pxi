@@ -298,7 +298,7 @@ cdef object make_outcome(OutcomeRuns runs, Py_ssize_t index, Py_ssize_t nth):
             PyTuple_GET_ITEM(source, 0),
             PyTuple_GET_ITEM(source, 1),
             _new_long(run.offset + nth if run.offset >= 0 else -1),
-            _new_long(run.timestamp),
+            time_object(run.timestamp),
             run.answer,
         )
     )

@@ -1,4 +1,4 @@
-"""The native twin of `producer.producer.SendPath`, with the same interface.
+"""The native twin of `producer._pure.send_path.SendPath`, with the same interface.
 
 It handles only the common cases. In all others, it changes nothing, and the Python code of
 `Producer` sends the records.
@@ -26,6 +26,7 @@ cdef extern from "send.h":
     object aiok_call(object function)
     ctypedef PyObject *(*AiokSend)(PyObject *, PyObject *, PyObject *) except NULL
     void aiok_send_shortly(PyTypeObject *type, AiokSend plain)
+    int aiok_own_send(PyTypeObject *type, PyTypeObject *base) except -1
 
 
 cdef enum:
@@ -47,7 +48,7 @@ cdef struct Row:
 
 
 cdef class SendPath:
-    """See `producer.producer.SendPath`."""
+    """See `producer._pure.send_path.SendPath`."""
 
     cdef public bint _usable
     cdef public bint _real_time
@@ -156,6 +157,12 @@ cdef PyObject *sent_plain(PyObject *self, PyObject *topic, PyObject *value) exce
 
 
 aiok_send_shortly(<PyTypeObject *>SendPath, sent_plain)
+
+
+def with_own_send(owner):
+    """See `producer._pure.send_path.with_own_send`."""
+    aiok_own_send(<PyTypeObject *>owner, <PyTypeObject *>SendPath)
+    return owner
 
 
 cdef TopicState topic_of(SendPath self, object topic):

@@ -278,6 +278,24 @@ cdef DeliveryBatch locate(DeliveryBatch batch, Py_ssize_t *index):
     return batch
 
 
+# The last timestamp of a metadata, as a number and as an object. Records of one batch often share it.
+cdef int64_t last_time = -1
+cdef PyObject *last_time_object = NULL
+
+
+cdef PyObject *time_object(int64_t timestamp) except NULL:
+    """Return the timestamp as a new reference to a Python object."""
+    global last_time, last_time_object
+    cdef PyObject *made
+    cdef PyObject *old
+    if last_time_object == NULL or last_time != timestamp:
+        made, old = _new_long(timestamp), last_time_object
+        last_time, last_time_object = timestamp, made
+        if old != NULL:
+            _decref(old)
+    return _new_ref(last_time_object)
+
+
 cdef PyObject *metadata(
     DeliveryBatch batch, Py_ssize_t index, int64_t timestamp
 ) except NULL:
@@ -287,7 +305,7 @@ cdef PyObject *metadata(
         <PyObject *>batch.topic,
         <PyObject *>batch.partition,
         _new_long(batch.base_offset + index if batch.base_offset >= 0 else -1),
-        _new_long(batch.append_time if batch.append_time >= 0 else timestamp),
+        time_object(batch.append_time if batch.append_time >= 0 else timestamp),
         aiok_answer(batch.append_time, batch.log_start),
     )
 

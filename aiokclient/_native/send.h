@@ -87,4 +87,18 @@ aiok_send_shortly(PyTypeObject *type, AiokSend plain)
     }
 }
 
+/* Gives a class its own descriptor of the method `send` that it inherits from `base`. */
+static int
+aiok_own_send(PyTypeObject *type, PyTypeObject *base)
+{
+    PyObject *found = PyDict_GetItemString(base->tp_dict, "send");
+    if (found == NULL || !Py_IS_TYPE(found, &PyMethodDescr_Type)) {
+        return 0;
+    }
+    PyObject *own = PyDescr_NewMethod(type, ((PyMethodDescrObject *)found)->d_method);
+    int failed = own == NULL ? -1 : PyObject_SetAttrString((PyObject *)type, "send", own);
+    Py_XDECREF(own);
+    return failed;
+}
+
 #endif

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from aiokclient import Producer, ProducerRecord
 from aiokclient._native import in_use
+from aiokclient.producer._pure.send_path import SendPath as PythonSendPath
 from aiokclient.producer.batching.batch import ProducerBatch
-from aiokclient.producer.producer import PythonSendPath
 from aiokclient.testing import EmbeddedCluster
 
 if not in_use():
@@ -242,3 +242,31 @@ async def test_a_producer_that_is_done_with_is_collected(servers: EmbeddedCluste
     await asyncio.sleep(0)
     gc.collect()
     assert [reference() for reference in gone] == [None, None]
+
+
+async def test_a_producer_keeps_its_dict_empty_so_that_cpython_caches_send(producer: Any) -> None:
+    topic = vars(producer).pop("own")
+    assert vars(producer) == {}
+    deliveries = [producer.send(topic, b"v"), *producer.send_many(topic, [b"v"])]
+    await producer.drain()
+    await producer.prepare(topic)
+    await producer.gather(deliveries)
+    assert vars(producer) == {}
+    producer.noted = "by the program"
+    assert vars(producer) == {"noted": "by the program"}
+    assert (await producer.send(topic, b"w")).topic == topic
+    assert Producer.send.__objclass__ is Producer  # type: ignore[attr-defined]
+    assert native.SendPath.send.__objclass__ is native.SendPath
+
+
+async def test_a_producer_that_was_never_initialized_can_be_shown_and_deleted() -> None:
+    class Unfinished(Producer[Any, Any]):
+        def __init__(self) -> None:
+            raise ValueError("before the options")
+
+    with pytest.raises(ValueError, match="before the options"):
+        Unfinished()
+    made = Unfinished.__new__(Unfinished)
+    assert made._closing is None
+    del made
+    gc.collect()
