@@ -44,7 +44,7 @@ class KafkaDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns of the source, in Spark's notation."""
-        return ddl(SourceOptions.check(self.options))
+        return ddl(SourceOptions.read_include_headers(self.options))
 
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of a batch query."""

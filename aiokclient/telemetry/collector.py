@@ -175,7 +175,10 @@ class ClientCollector:
         self._lag.begin_timer()
 
     def begin_span(self) -> None:
-        """Begin a new time span at the last `take_metrics`. Call it when all of it was accepted."""
+        """Begin a new time span at the moment of the last `take_metrics`.
+
+        Call it when a broker has accepted all metrics that were taken then.
+        """
         self._began, self._before, self._again = self._taken_at, self._samples, False
         self._metrics.drop_owners(self._ended)
 

@@ -151,7 +151,10 @@ class FetchSizes:
 
     @property
     def responses_ahead(self) -> int:
-        """The largest number of responses that wait for the reader. With 0, it asks for each."""
+        """The largest number of responses that wait for the reader.
+
+        If it is 0, a fetch is sent only when the reader waits for it.
+        """
         if self._taken < self._steady:
             return 0 if self._taken < self._early else 1
         return AHEAD

@@ -13,7 +13,7 @@ _WINDOW = 31  # zlib's window bits for a gzip header and trailer.
 
 
 def compress(data: Buffer, level: int) -> Buffer:
-    """Return `data` as one member."""
+    """Return `data` compressed, as one gzip member."""
     # cramjam is faster at level 1, zlib at all other levels.
     if level == 1:
         import cramjam

@@ -99,7 +99,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of a task, and wait until they are acknowledged or in a transaction."""
-        return _write(self._options, self._position(_context().partitionId()), iterator)
+        return _write(self._options, self._make_position(_context().partitionId()), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the rows that the tasks have written and not committed."""
@@ -109,7 +109,7 @@ class BatchWriter(DataSourceArrowWriter):
         """Abort the transactions that the tasks have left open."""
         _abort(self._options, messages, self._position)
 
-    def _position(self, partition: int) -> Position:
+    def _make_position(self, partition: int) -> Position:
         return Position(self._options.write_id or "", partition, 0, False)
 
 

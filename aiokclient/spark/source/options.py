@@ -125,7 +125,7 @@ class SourceOptions:
         return found
 
     @classmethod
-    def check(cls, given: Mapping[str, str]) -> bool:
+    def read_include_headers(cls, given: Mapping[str, str]) -> bool:
         """Return `include_headers`, before it is known whether the query is a stream.
 
         Raises ConfigError for options that are wrong in a batch query and also in a stream.

@@ -105,7 +105,7 @@ class HeartbeatBuilder:
         `version` is the version of the request in which it will be sent.
         """
         config = self._config
-        request = self._build_bare(member.member_id, member.generation_id)
+        request = self._build_minimal(member.member_id, member.generation_id)
         if member.generation_id == JOIN_EPOCH:
             self.forget_sent()
             owned = frozenset()
@@ -136,9 +136,9 @@ class HeartbeatBuilder:
         # With epoch -2, the coordinator keeps the partitions of a static member until its session
         # ends. With -1, the member is removed at once (KIP-848).
         static = self._config.group_instance_id is not None
-        return self._build_bare(member_id, LEAVE_FOR_A_WHILE if static else LEAVE)
+        return self._build_minimal(member_id, LEAVE_FOR_A_WHILE if static else LEAVE)
 
-    def _build_bare(self, member_id: str, epoch: int) -> ConsumerGroupHeartbeatRequest:
+    def _build_minimal(self, member_id: str, epoch: int) -> ConsumerGroupHeartbeatRequest:
         return ConsumerGroupHeartbeatRequest(
             group_id=self._config.group_id or "",
             member_id=member_id,

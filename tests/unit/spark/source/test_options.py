@@ -366,10 +366,14 @@ def test_stream_refuses_an_end() -> None:
 
 
 def test_check_finds_what_is_wrong_in_both_kinds_of_queries() -> None:
-    assert SourceOptions.check({**GIVEN, "includeHeaders": "true", "endingOffsets": "latest"})
-    assert not SourceOptions.check({**GIVEN, "startingOffsets": "latest"})
+    assert SourceOptions.read_include_headers(
+        {**GIVEN, "includeHeaders": "true", "endingOffsets": "latest"}
+    )
+    assert not SourceOptions.read_include_headers({**GIVEN, "startingOffsets": "latest"})
     with pytest.raises(ConfigError, match="Did you mean minPartitions"):
-        SourceOptions.check({**GIVEN, "minpartition": "3", "endingOffsets": "latest"})
+        SourceOptions.read_include_headers(
+            {**GIVEN, "minpartition": "3", "endingOffsets": "latest"}
+        )
 
 
 def test_all_mistakes_are_in_one_error() -> None:
@@ -404,4 +408,4 @@ def test_any_options_are_read_or_refused(options: dict[str, str], streaming: boo
         with contextlib.suppress(ConfigError):
             SourceOptions.parse(given_options, streaming=streaming)
         with contextlib.suppress(ConfigError):
-            SourceOptions.check(given_options)
+            SourceOptions.read_include_headers(given_options)
