@@ -149,7 +149,7 @@ class OptionReader:
         return default
 
     def read_flag(self, name: str, default: bool) -> bool:
-        """Return a bool."""
+        """Return whether an option is set to `true`."""
         return self.read_choice(name, ("true", "false"), str(default).lower()) == "true"
 
     def read_integer(

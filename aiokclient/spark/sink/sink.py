@@ -139,12 +139,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 "to a sink in Python. Nothing is written or committed. Stop the query, and use "
                 "trigger(processingTime=...) or trigger(availableNow=True)."
             )
-        self._query(messages)
+        self._find_query_id(messages)
         _commit(self._options, messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Abort the transactions that the tasks have left open."""
-        query = self._query(messages)
+        query = self._find_query_id(messages)
         if query is None and self._options.exactly_once:
             log.warning(
                 "The transactions of batch %d were not aborted: no task has reported the id of "
@@ -156,7 +156,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return
         _abort(self._options, messages, lambda part: Position(query or "", part, batchId))
 
-    def _query(self, messages: list[WriterCommitMessage | None]) -> str | None:
+    def _find_query_id(self, messages: list[WriterCommitMessage | None]) -> str | None:
         """Return the id of the query, which Spark passes to tasks, but not to the driver."""
         checkpoint = self._options.checkpoint or ""
         for message in messages:

@@ -91,7 +91,7 @@ class Processing:
         """End the processing, and restore the context of the present task."""
         self._is_over = True
         present = current_context.get_current()
-        restored = self._find_present(present)
+        restored = self._find_current_context(present)
         if restored is not present:
             current_context.attach(restored)
         if self._ends:
@@ -99,9 +99,9 @@ class Processing:
 
     def _forget_ended(self) -> None:
         """Drop contexts whose processing has ended. Otherwise, a chain of them stays in memory."""
-        self._before = self._find_present(self._before)
+        self._before = self._find_current_context(self._before)
 
-    def _find_present(self, context: Context) -> Context:
+    def _find_current_context(self, context: Context) -> Context:
         """Go back from this context to the newest one whose processing has not ended. Return it.
 
         Stop at a context that another task made, even if its processing has ended.
