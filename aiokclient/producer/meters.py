@@ -5,7 +5,7 @@ Written batches are collected in a list first, and are counted when the metrics 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import add, truediv
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from aiokclient.named_tuple import NamedTuple
 from aiokclient.producer.batching.stages import BatchStage
 
 if TYPE_CHECKING:
+    from aiokclient.producer.batching.accumulator import Memory
     from aiokclient.producer.batching.batch import ProducerBatch
     from aiokclient.producer.delivery.delivery import DeliveryBatch
 
@@ -42,6 +43,7 @@ class ProducerMeters:
         self.own_metrics = own = own_metrics
         self._acknowledged_bytes = own.metrics.get_topic_counters("producer.topic.bytes", unit="By")
         self._batch_bytes = own.metrics.histogram("producer.batch.bytes", BYTES, unit="By")
+        self._gauges: Sequence[Callable[[], None]] = ()
         self._noted: list[tuple[str, int, int, float, int]] = []
         self.requests = own.counter("produce.requests")
         self.exhausted = own.counter("exhausted")
@@ -69,6 +71,28 @@ class ProducerMeters:
         own.add_forget_listener(self._topics.clear)
         own.add_forget_listener(self._bytes.clear)
         own.add_updater(self._count_batches)
+
+    def measure_memory(self, memory: Memory, pending: Mapping[ProducerBatch, None]) -> None:
+        """Show the bytes of the batches without an outcome, `pending`, from now on."""
+        own, buffer, overflow = self.own_metrics, memory.buffer, memory.overflow
+        total = buffer.limit
+        own.gauge("buffer.total", lambda: total)
+        own.gauge("buffer.free", lambda: total - buffer.total)
+        own.gauge("overflow.bytes", lambda: overflow.total)
+        own.gauge(
+            "overflow.records", lambda: sum(batch.count for batch in pending if batch.in_overflow)
+        )
+        # All producers of a client share the client's metrics, so each producer adds its bytes.
+        gauge = own.metrics.gauge
+        self._gauges = [
+            gauge("producer.buffer.bytes", unit="By").add_source(lambda: buffer.total),
+            gauge("producer.overflow.bytes", unit="By").add_source(lambda: overflow.total),
+        ]
+
+    def end_measuring(self) -> None:
+        """Stop adding the producer's bytes to the metrics of its client."""
+        for end in self._gauges:
+            end()
 
     def count_written(self, batch: ProducerBatch) -> None:
         """Record a batch that was acknowledged, or that needs no acknowledgement."""

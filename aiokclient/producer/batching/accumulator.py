@@ -32,7 +32,6 @@ from aiokclient.errors import (
     RecordTooLargeError,
     UnknownTopicOrPartitionError,
 )
-from aiokclient.metrics import OwnMetrics
 from aiokclient.named_tuple import NamedTuple
 from aiokclient.policy import Scope
 from aiokclient.producer.batching.batch import FIRST_RESERVE, RECORD_OVERHEAD, ProducerBatch
@@ -319,30 +318,12 @@ class Accumulator:
         """Partitions with batches in the overflow queue, by whether they are unsendable."""
         self._room: dict[asyncio.Future[None], None] = {}
         """The tasks that wait for room, in the order of their calls."""
-        own_metrics = engine.own_metrics
-        self.meters = ProducerMeters(own_metrics)
-        self._register_gauges(own_metrics, config.buffer_memory)
-        # All producers of a client share the client's metrics, so each producer adds its bytes.
-        metrics, buffer, overflow = own_metrics.metrics, memory.buffer, memory.overflow
-        self._gauges = [
-            metrics.gauge("producer.buffer.bytes", unit="By").add_source(lambda: buffer.total),
-            metrics.gauge("producer.overflow.bytes", unit="By").add_source(lambda: overflow.total),
-        ]
-
-    def _register_gauges(self, own_metrics: OwnMetrics, total: int) -> None:
-        memory = self.memory
-        own_metrics.gauge("buffer.total", lambda: total)
-        own_metrics.gauge("buffer.free", lambda: total - memory.buffer.total)
-        own_metrics.gauge("overflow.bytes", lambda: memory.overflow.total)
-        own_metrics.gauge(
-            "overflow.records",
-            lambda: sum(batch.count for batch in self.pending if batch.in_overflow),
-        )
+        self.meters = ProducerMeters(engine.own_metrics)
+        self.meters.measure_memory(memory, self.pending)
 
     def stop(self) -> None:
         """Stop timers and measurements, and wake the tasks that wait for room."""
-        for end in self._gauges:
-            end()
+        self.meters.end_measuring()
         self._wake_waiters()
         self.stop_expiry()
         if self._linger_timer is not None:
