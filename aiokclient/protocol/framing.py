@@ -41,6 +41,9 @@ _LULL = 16
 """Number of reads without a large frame after which a reader frees the memory that it keeps."""
 _LAST_CORRELATION_ID = 0x7FFFFFFF
 
+_make_tuple = tuple.__new__
+"""The C function that makes a named tuple. The class would call it in a Python function."""
+
 
 class OversizedFrameError(ProtocolError):
     """An error raised when a frame is longer than allowed.
@@ -271,7 +274,8 @@ class ClientPipeline:
         segments = _frame(head, request, version)
         self._next = 0 if number == _LAST_CORRELATION_ID else number + 1
         if expect_response:
-            self._in_flight.append(InFlight(number, request, version, response_header))
+            asked = _make_tuple(InFlight, (number, request, version, response_header))
+            self._in_flight.append(asked)
         return number, segments
 
     def _add_header(self, request: type[Request[Any]], version: int) -> tuple[bytes, int]:

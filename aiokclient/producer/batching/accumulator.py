@@ -16,6 +16,7 @@ only the first batch. For smaller batches, a thread would increase the cost by a
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -154,13 +155,14 @@ class Memory:
         If the partition has batches in the overflow queue, new bytes go there too, to keep the
         order.
         """
-        if not queue.overflowed and size <= self.buffer.compute_room(
-            queue.unsendable, queue.buffered
-        ):
-            return Room.BUFFER
+        buffer = self.buffer
+        if not queue.overflowed:
+            dead = queue.unsendable
+            if size <= (buffer.compute_room(True, queue.buffered) if dead else buffer.free):
+                return Room.BUFFER
         # Batches may exceed the limit of the buffer (see `may_move_in`). The excess bytes reduce
         # the room in the overflow queue, so that both pools together do not exceed their limits.
-        excess = min(0, self.buffer.free)
+        excess = min(0, buffer.free)
         if size <= self.overflow.compute_room(queue.unsendable, queue.overflowed) + excess:
             return Room.OVERFLOW
         return Room.NOWHERE
@@ -303,8 +305,8 @@ class Accumulator:
         """Seconds after which a new batch must be checked for the first time."""
         self._expiry_timer: asyncio.TimerHandle | None = None
         """One timer for the deadlines of all batches, which is always set to the next deadline."""
-        self._expiry_due = 0.0
-        """The time of that timer. The handles of uvloop have no `when()` for short delays."""
+        self._expiry_due = math.inf
+        """The time of that timer; infinity if there is none. uvloop's handles have no `when()`."""
         self._linger_s = config.linger_ms / 1000
         self._compression = Compression[config.compression_type.upper()]
         self._level = config.compression_level
@@ -338,10 +340,8 @@ class Accumulator:
         `now` is the time on the loop's clock, if the caller has just read it.
         """
         when = (self.loop.time() if now is None else now) + self._expiry_s
-        if self._expiry_timer is None:
-            self._set_expiry_timer(when)
-        elif self._expiry_due > when:
-            self._expiry_timer.cancel()
+        if self._expiry_due > when:
+            self.stop_expiry()
             self._set_expiry_timer(when)
 
     def stop_expiry(self) -> None:
@@ -349,6 +349,7 @@ class Accumulator:
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
             self._expiry_timer = None
+            self._expiry_due = math.inf
 
     def _set_expiry_timer(self, when: float) -> None:
         self._expiry_due = when
@@ -356,6 +357,7 @@ class Accumulator:
 
     def _on_expiry_timer(self) -> None:
         self._expiry_timer = None
+        self._expiry_due = math.inf
         when = self._engine.expiry.expire_batches(self.loop.time())
         if when is not None:
             self._set_expiry_timer(when)
@@ -421,7 +423,14 @@ class Accumulator:
         batch = queue.open
         if batch is not None:
             index = batch.append_record(need, timestamp, key, value, headers)
-            if index < 0 and batch.compute_room() < need and self._grow_reserve(batch, need):
+            # Without headers, the record takes at least `need - RECORD_OVERHEAD` bytes. If it
+            # cannot fit, nothing is reserved that the closed batch would release at once.
+            if (
+                index < 0
+                and batch.compute_room() < need
+                and (headers or batch.builder.size + need - RECORD_OVERHEAD <= largest_batch(queue))
+                and self._grow_reserve(batch, need)
+            ):
                 index = batch.append_record(need, timestamp, key, value, headers)
             if index >= 0:
                 return batch, index
@@ -537,7 +546,8 @@ class Accumulator:
         """Start the delivery timeout and the linger time of a batch that has its first record."""
         self.pending[batch] = None
         self.active[batch.queue] = None
-        self.schedule_expiry(batch.created)
+        if batch.created + self._expiry_s < self._expiry_due:
+            self.schedule_expiry(batch.created)
         if batch.in_overflow:
             self._move_overflow(batch.queue.unsendable, beyond=False)
             if batch.in_overflow and not batch.queue.unsendable:
@@ -615,7 +625,8 @@ class Accumulator:
         batch = queue.close_open_batch()
         if batch is None:
             return
-        self._trim_batch(batch)
+        if batch.reserved - batch.builder.size > SLACK:
+            self._trim_batch(batch)
         # A batch without a partition is not compressed: its records will move to other batches one
         # by one, and no thread may use its builder then.
         if batch.builder.size >= self._thread_bytes and queue.partition is not None:
@@ -629,7 +640,8 @@ class Accumulator:
             return True
         if batch.compressing:
             return False
-        self._trim_batch(batch)
+        if batch.reserved - batch.builder.size > SLACK:
+            self._trim_batch(batch)
         if self._compression is Compression.NONE or batch.builder.size < self._thread_bytes:
             batch.compress_and_measure()
             return True
@@ -654,9 +666,8 @@ class Accumulator:
 
     def _trim_batch(self, batch: ProducerBatch) -> None:
         """Release the memory that a batch reserved and did not use."""
-        if batch.reserved - batch.builder.size > SLACK:
-            self.memory.release_bytes(batch.queue, batch.trim_memory(), batch.in_overflow)
-            self.on_room()
+        self.memory.release_bytes(batch.queue, batch.trim_memory(), batch.in_overflow)
+        self.on_room()
 
     def _trim_all(self) -> None:
         """Release all memory that batches reserved for further records."""
@@ -696,7 +707,9 @@ class Accumulator:
             self._failures.origins.forget_batch(batch)
         self.meters.count_written(batch)
         self._is_last_alone = batch.count == 1
-        self.forget_batch(batch)
+        self.pending.pop(batch, None)
+        if not batch.requests:
+            self.release_memory(batch)
 
     def fail_batch(self, batch: ProducerBatch, error: KafkaError) -> None:
         """Fail the records that are still in a batch."""
@@ -739,14 +752,15 @@ class Accumulator:
         """Release the memory of a batch whose bytes are no longer used."""
         queue, size, in_overflow = batch.queue, batch.reserved, batch.in_overflow
         if size:
-            self.memory.release_bytes(queue, size, in_overflow)
+            self.memory.take_bytes(queue, -size, in_overflow)
             if in_overflow and not queue.overflowed:
                 self._overflowing[queue.unsendable].pop(queue, None)
             if self._overflowing[queue.unsendable]:
                 self._move_overflow(queue.unsendable)
             if queue.unsendable:  # Sendable queues have more room when unsendable ones have less.
                 self._move_overflow(False)
-            self.on_room()
+            if self._room:
+                self._wake_waiters()
         batch.free_memory()
 
     def _wake_waiters(self) -> None:

@@ -378,7 +378,7 @@ class PartitionQueue(QueueState):
         """
         if self.blocked or self.sequences.state is SequenceState.DRAINING:
             return None
-        if self.in_flight and self.in_flight >= (1 if self.sequences.single else limit):
+        if self.in_flight and (self.in_flight >= limit or self.sequences.single):
             return None
         if self.in_flight < len(self.sent):
             return self.sent[self.in_flight]
@@ -393,14 +393,18 @@ class PartitionQueue(QueueState):
             self.close_open_batch()
         return self.closed[0]
 
-    def mark_in_flight(self, batch: ProducerBatch) -> None:
-        """Mark the batch as in flight, because a request with it is about to be sent."""
+    def mark_in_flight(self, batch: ProducerBatch) -> bool:
+        """Mark the batch as in flight, because a request with it is about to be sent.
+
+        Return whether there is another batch that is not in flight (see `more`).
+        """
         sent, at = self.sent, self.in_flight
         if at == len(sent):
             sent.append(self.closed.popleft())
         assert sent[at] is batch
         batch.begin_attempt()
         self.in_flight = at + 1
+        return bool(self.closed) or self.open is not None or at + 1 < len(sent)
 
     def requeue_batch(
         self, batch: ProducerBatch, *, refused: bool = False, foreign: bool = False
@@ -439,7 +443,9 @@ class PartitionQueue(QueueState):
                 # the offset need not be checked.
                 at = base_offset if batch.by_name else -1
                 self.sequences.mark_written(batch.identity, batch.count, at)
-            self.sequences.apply_event(SequenceEvent.WRITTEN if written else SequenceEvent.LOST)
+            if not written or self.sequences.state is not SequenceState.FLOWING:
+                event = SequenceEvent.WRITTEN if written else SequenceEvent.LOST
+                self.sequences.apply_event(event)
             if self.sequences.state is SequenceState.DRAINING or self._next_incarnation is not None:
                 self.continue_when_idle()
         elif batch in self.closed:

@@ -74,6 +74,9 @@ from aiokclient.named_tuple import NamedTuple
 MAX_EPOCH = 0x7FFF
 MODULUS = 1 << 31
 
+make_tuple = tuple.__new__
+"""The C function that makes a named tuple. The class would call it in a Python function."""
+
 
 class SequenceState(Enum):
     """The state of a partition's sequences, which determines what it may send."""
@@ -213,9 +216,9 @@ class PartitionSequences:
 
     def assign_identity(self, count: int) -> BatchIdentity:
         """Return the identity of the next batch, of `count` records."""
-        identity = BatchIdentity(self.producer_id, self.epoch, self.next)
-        self.next = advance(self.next, count)
-        return identity
+        sequence = self.next
+        self.next = (sequence + count) % MODULUS
+        return make_tuple(BatchIdentity, (self.producer_id, self.epoch, sequence))
 
     def mark_written(self, identity: BatchIdentity, count: int, base_offset: int = -1) -> None:
         """Store that the leader has written the batch with this identity.
@@ -226,7 +229,7 @@ class PartitionSequences:
         if identity.producer_id != self.producer_id or identity.epoch != self.epoch:
             return
         self.proven = self.trusted = True
-        end = advance(identity.sequence, count)
+        end = (identity.sequence + count) % MODULUS
         if (end - self.acknowledged) % MODULUS < MODULUS // 2:
             self.acknowledged = end
         if base_offset >= 0:
