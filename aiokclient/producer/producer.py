@@ -69,8 +69,8 @@ from aiokclient.types import (
 
 if TYPE_CHECKING:
     from aiokclient.cluster.metadata.snapshot import PartitionInfo
-    from aiokclient.producer.batching.accumulator import SendErrors
     from aiokclient.producer.batching.queue import PartitionQueue, Topic
+    from aiokclient.producer.delivery.failures import SendErrors
     from aiokclient.producer.engine import Engine
     from aiokclient.producer.transaction.manager import TransactionManager
     from aiokclient.producer.transaction.transaction import Transaction

@@ -22,22 +22,18 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from aiokclient.cluster.requests.attempts import LastAnswer
 from aiokclient.config.codecs import SLOW_BYTES, Compression
 from aiokclient.errors import (
-    AbortableError,
-    BufferExhaustedError,
     KafkaError,
-    RecordTooLargeError,
-    UnknownTopicOrPartitionError,
 )
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.policy import Scope
 from aiokclient.producer.batching.batch import FIRST_RESERVE, RECORD_OVERHEAD, ProducerBatch
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.delivery.delivery import DeliveryBatch, WakeQueue
+from aiokclient.producer.delivery.failures import NON_TRANSACTIONAL, TRANSACTIONAL
 from aiokclient.producer.meters import ProducerMeters
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import Headers
@@ -45,38 +41,6 @@ from aiokclient.types import Headers
 if TYPE_CHECKING:
     from aiokclient.config.producer import ProducerConfig
     from aiokclient.producer.engine import Engine
-
-# The errors of a send that appends no record. Without a transaction, such an error concerns only
-# the record. Inside one, everything that a call raises has a category (KIP-1050): the application
-# leaves the record out and continues, or it aborts the transaction, as after any AbortableError.
-
-
-class AbortableBufferExhaustedError(BufferExhaustedError, AbortableError):
-    """A BufferExhaustedError of a transactional producer with an open transaction."""
-
-
-class AbortableRecordTooLargeError(RecordTooLargeError, AbortableError):
-    """A RecordTooLargeError of a transactional producer with an open transaction."""
-
-
-class AbortableUnknownPartitionError(UnknownTopicOrPartitionError, AbortableError):
-    """An UnknownTopicOrPartitionError of a transactional producer with an open transaction."""
-
-
-class SendErrors(NamedTuple):
-    """The classes of the errors that a producer raises when it cannot accept a record."""
-
-    exhausted: type[BufferExhaustedError]
-    too_large: type[RecordTooLargeError]
-    unknown_partition: type[UnknownTopicOrPartitionError]
-
-
-NON_TRANSACTIONAL: Final = SendErrors(
-    BufferExhaustedError, RecordTooLargeError, UnknownTopicOrPartitionError
-)
-TRANSACTIONAL: Final = SendErrors(
-    AbortableBufferExhaustedError, AbortableRecordTooLargeError, AbortableUnknownPartitionError
-)
 
 
 class Room(Enum):

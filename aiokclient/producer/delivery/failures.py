@@ -1,4 +1,4 @@
-"""The failed deliveries of a producer: their reports, and which ones were never retrieved.
+"""The failures of a producer: the errors of sends, and the reports of failed deliveries.
 
 Details of a failed batch are kept until all its failures were retrieved, for at most `KEPT`
 batches. For further batches only the number of failures is kept, so that a producer whose records
@@ -16,15 +16,55 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aiokclient.background import SLICE_S
-from aiokclient.errors import DeliveryErrors, KafkaError
+from aiokclient.errors import (
+    AbortableError,
+    BufferExhaustedError,
+    DeliveryErrors,
+    KafkaError,
+    RecordTooLargeError,
+    UnknownTopicOrPartitionError,
+)
 from aiokclient.named_tuple import NamedTuple
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
 
 if TYPE_CHECKING:
     from aiokclient.producer.engine import Engine
+
+
+# The errors of a send that appends no record. Without a transaction, such an error concerns only
+# the record. Inside one, everything that a call raises has a category (KIP-1050): the application
+# leaves the record out and continues, or it aborts the transaction, as after any AbortableError.
+
+
+class AbortableBufferExhaustedError(BufferExhaustedError, AbortableError):
+    """A BufferExhaustedError of a transactional producer with an open transaction."""
+
+
+class AbortableRecordTooLargeError(RecordTooLargeError, AbortableError):
+    """A RecordTooLargeError of a transactional producer with an open transaction."""
+
+
+class AbortableUnknownPartitionError(UnknownTopicOrPartitionError, AbortableError):
+    """An UnknownTopicOrPartitionError of a transactional producer with an open transaction."""
+
+
+class SendErrors(NamedTuple):
+    """The classes of the errors that a producer raises when it cannot accept a record."""
+
+    exhausted: type[BufferExhaustedError]
+    too_large: type[RecordTooLargeError]
+    unknown_partition: type[UnknownTopicOrPartitionError]
+
+
+NON_TRANSACTIONAL: Final = SendErrors(
+    BufferExhaustedError, RecordTooLargeError, UnknownTopicOrPartitionError
+)
+TRANSACTIONAL: Final = SendErrors(
+    AbortableBufferExhaustedError, AbortableRecordTooLargeError, AbortableUnknownPartitionError
+)
 
 
 class Moved(NamedTuple):

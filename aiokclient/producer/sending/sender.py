@@ -30,14 +30,11 @@ from aiokclient.named_tuple import NamedTuple
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.producer.batching.batch import ProducerBatch
-from aiokclient.producer.batching.queue import PartitionQueue, TopicStatus
+from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.batching.sequences import make_tuple
 from aiokclient.producer.batching.stages import BatchStage, InLog
-from aiokclient.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
-from aiokclient.protocol.one_batch import OneBatchRequest, Template, Written
+from aiokclient.protocol.messages.produce import ProduceRequest
+from aiokclient.protocol.produce_template import IDS_FROM, Template, TemplateRequest, Written
 
 if TYPE_CHECKING:
     from aiokclient.config.producer import ProducerConfig
@@ -45,9 +42,6 @@ if TYPE_CHECKING:
     from aiokclient.producer.engine import Engine
     from aiokclient.producer.transaction.manager import TransactionManager
     from aiokclient.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
-
-IDS_FROM = 13
-"""The first version of Produce that names topics by their ids."""
 
 
 class Sent(NamedTuple):
@@ -57,42 +51,23 @@ class Sent(NamedTuple):
     attempt: int
 
 
-class MultiBatch:
-    """A request with several batches, at most one for each partition."""
+class BatchesRequest(TemplateRequest):
+    """A request with at most one batch for each partition."""
 
-    __slots__ = ("_parts", "message", "sent", "version")
+    __slots__ = ("sent",)
 
     def __init__(
-        self,
-        batches: Sequence[ProducerBatch],
-        version: int,
-        now: float,
-        *,
-        acks: int,
-        timeout_ms: int,
-        transactional_id: str | None = None,
+        self, templates: Sequence[Template], batches: Sequence[ProducerBatch], now: float
     ) -> None:
-        self.version = version
-        self.sent: list[Sent] = []
-        by_name, transactional = version < IDS_FROM, transactional_id is not None
-        self._parts: dict[TopicStatus, tuple[TopicProduceData, dict[int, Sent]]] = {}
-        for batch in batches:
-            topic, index = batch.queue.topic, batch.queue.partition
-            assert index is not None
-            found = self._parts.get(topic)
-            if found is None:
-                data = TopicProduceData(name=topic.name, topic_id=topic.topic_id)
-                found = self._parts[topic] = (data, {})
-            records = batch.encode_for_request(now, by_name=by_name, transactional=transactional)
-            found[0].partition_data.append(PartitionProduceData(index=index, records=records))
-            sent = found[1][index] = Sent(batch, batch.attempt)
-            self.sent.append(sent)
-        self.message = ProduceRequest(
-            transactional_id=transactional_id,
-            acks=acks,
-            timeout_ms=timeout_ms,
-            topic_data=[data for data, _ in self._parts.values()],
-        )
+        by_name = templates[0].version < IDS_FROM
+        transactional = templates[0].transactional_id is not None
+        self.templates = templates
+        self.batches = [
+            batch.encode_for_request(now, by_name=by_name, transactional=transactional)
+            for batch in batches
+        ]
+        self.sent = [make_tuple(Sent, (batch, batch.attempt)) for batch in batches]
+        self._tags = None
 
     def match_response(
         self, response: ProduceResponse
@@ -101,53 +76,19 @@ class MultiBatch:
 
         Only the first part for a partition counts. Partitions that were not requested are ignored.
         """
-        by_id = self.version >= IDS_FROM
-        waiting: dict[str | UUID, dict[int, Sent]] = {
-            data.topic_id if by_id else data.name: dict(sent) for data, sent in self._parts.values()
+        by_id = self.templates[0].version >= IDS_FROM
+        waiting: dict[tuple[str | UUID, int], Sent] = {
+            (template.topic_id if by_id else template.name, template.index): sent
+            for template, sent in zip(self.templates, self.sent, strict=True)
         }
         for topic in response.responses:
-            of_topic = waiting.get(topic.topic_id if by_id else topic.name)
-            if of_topic is None:
-                continue
+            name = topic.topic_id if by_id else topic.name
             for part in topic.partition_responses:
-                sent = of_topic.pop(part.index, None)
-                if sent is not None:
-                    yield sent, part
-        for of_topic in waiting.values():
-            for sent in of_topic.values():
-                yield sent, None
-
-
-class OneBatch:
-    """A request with one batch, which is faster to create than a `MultiBatch`."""
-
-    __slots__ = ("message", "sent", "version")
-
-    def __init__(self, batch: ProducerBatch, template: Template, now: float) -> None:
-        self.version = template.version
-        records = batch.encode_for_request(
-            now,
-            by_name=self.version < IDS_FROM,
-            transactional=template.transactional_id is not None,
-        )
-        self.message = OneBatchRequest(template, records)
-        self.sent = [Sent(batch, batch.attempt)]
-
-    def match_response(
-        self, response: ProduceResponse
-    ) -> Iterator[tuple[Sent, PartitionProduceResponse | None]]:
-        """Yield the batch with its part of the response; see `MultiBatch.match_response`."""
-        template = self.message.template
-        for topic in response.responses:
-            if self.version >= IDS_FROM:
-                asked = topic.topic_id == template.topic_id
-            else:
-                asked = topic.name == template.name
-            for part in topic.partition_responses if asked else ():
-                if part.index == template.index:
-                    yield self.sent[0], part
-                    return
-        yield self.sent[0], None
+                found = waiting.pop((name, part.index), None)
+                if found is not None:
+                    yield found, part
+        for sent in waiting.values():
+            yield sent, None
 
 
 class ProduceRequests:
@@ -168,7 +109,7 @@ class ProduceRequests:
 
     def make_request(
         self, batches: Sequence[ProducerBatch], version: int, now: float
-    ) -> MultiBatch | OneBatch:
+    ) -> BatchesRequest:
         """Return the request for the given batches in an API version that the broker supports.
 
         `now` is the time on the loop's clock at which they are sent.
@@ -178,35 +119,30 @@ class ProduceRequests:
             version = version if highest is None else min(version, highest)
         # From Produce 13 on, a request has no names of topics (KIP-516). Brokers older than 2.8
         # give no ids.
-        if version >= IDS_FROM and not all(batch.queue.topic.topic_id.int for batch in batches):
-            version = IDS_FROM - 1
-        if len(batches) != 1:
-            return MultiBatch(
-                batches,
-                version,
-                now,
-                acks=self._acks,
-                timeout_ms=self._timeout_ms,
-                transactional_id=self._transactional_id,
-            )
-        queue = batches[0].queue
+        if version >= IDS_FROM:
+            for batch in batches:  # Not `all`, which would call a generator for each batch.
+                if not batch.queue.topic.topic_id.int:
+                    version = IDS_FROM - 1
+        templates = [self._find_template(batch.queue, version) for batch in batches]
+        return BatchesRequest(templates, batches, now)
+
+    def _find_template(self, queue: PartitionQueue, version: int) -> Template:
+        """Return the template of a partition, and make it if the version or the topic is new."""
         topic_id = queue.topic.topic_id
         found = self._templates.get(queue)
         if found is None or found.topic_id is not topic_id or found.version != version:
             index = queue.partition
             assert index is not None
-            name = queue.topic.name
-            found = Template(
+            found = self._templates[queue] = Template(
                 version,
-                name,
+                queue.topic.name,
                 topic_id,
                 index,
                 self._acks,
                 self._timeout_ms,
                 self._transactional_id,
             )
-            self._templates[queue] = found
-        return OneBatch(batches[0], found, now)
+        return found
 
 
 def endpoints(response: ProduceResponse) -> list[BrokerInfo]:
@@ -544,12 +480,12 @@ class Sender:
             # As in Java's client, max_request_size limits the request, not only a record.
             if batches and total + batch.size > self._max_request:
                 break
-            queue.mark_in_flight(batch)
+            has_more = queue.mark_in_flight(batch)
             batches.append(batch)
             total += batch.size
             # The other batches of this queue come after those of all other queues.
             del self._ready[queue]
-            if queue.more:
+            if has_more:
                 self._ready[queue] = None
             if until and self._clock.monotonic() > until:
                 break
@@ -577,10 +513,10 @@ class Sender:
         self.in_flight += 1
         self._sent.value += 1
         connection.send_with_callback(
-            request.message,
+            request,
             partial(self._callbacks.call_now, self._on_response, request),
             timeout_s=self._timeout_s,
-            version=request.version,
+            version=request.templates[0].version,
             expect_response=self._expects_response,
             now=now,
         )
@@ -591,8 +527,8 @@ class Sender:
 
     def _on_response(
         self,
-        request: MultiBatch | OneBatch,
-        response: ProduceResponse | Written | None,
+        request: BatchesRequest,
+        response: ProduceResponse | list[Written] | None,
         error: KafkaError | None,
     ) -> None:
         self._handling_response = True
@@ -613,10 +549,12 @@ class Sender:
                 for sent in request.sent:
                     self._responses.on_no_response(sent, error)
             # With acks=0, brokers send no response.
-            elif response is None or isinstance(response, Written):
-                for sent in request.sent:
-                    if sent.batch.is_current(sent.attempt):
-                        self._accumulator.complete_batch(sent.batch, *response or ())
+            elif response is None or isinstance(response, list):
+                written = response or [Written(-1, -1)] * len(request.sent)
+                for sent, outcome in zip(request.sent, written, strict=True):
+                    batch = sent.batch
+                    if sent.attempt == batch.attempt and not batch.done:  # As in `is_current`.
+                        self._accumulator.complete_batch(batch, *outcome)
             else:
                 nodes = endpoints(response)
                 for sent, part in request.match_response(response):
@@ -714,8 +652,8 @@ class TransactionalSender(Sender):
 
     def _on_response(
         self,
-        request: MultiBatch | OneBatch,
-        response: ProduceResponse | Written | None,
+        request: BatchesRequest,
+        response: ProduceResponse | list[Written] | None,
         error: KafkaError | None,
     ) -> None:
         super()._on_response(request, response, error)

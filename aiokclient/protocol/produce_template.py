@@ -1,0 +1,295 @@
+"""Produce requests that are written from templates, without an object for each part.
+
+All requests for a partition are the same except for the batch. All successful responses are the
+same except for three numbers. So a `Template` has the bytes of a request with one batch and of its
+successful response, which the codecs have made, and the parts of them that belong to the topic and
+to the partition. A request with several batches is put together from these parts, and its response
+is compared with them. A response with any other byte is decoded by its codec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct as Layout
+from struct import error as LayoutError
+from typing import TYPE_CHECKING, Any
+
+from aiokclient.errors import ProtocolError
+from aiokclient.named_tuple import NamedTuple
+from aiokclient.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from aiokclient.protocol.primitives import read_uvarint, write_uvarint
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from aiokclient.protocol.fields import Buffer
+
+COPIED = 16 * 1024
+"""Batches with fewer bytes than this are copied into the frame."""
+NULL_AND_TAGS = 4
+"""The size, in bytes, of the end of a request whose records are null. The end is the length of the
+null records, an int32. In flexible versions, it is one byte for that length, and one byte each for
+the tags of partition, topic, and request."""
+NUMBERS = {layout.size: layout for layout in (Layout(">qq"), Layout(">qqq"))}
+"""The layouts of the numbers of a response: the one before version 5, and the one since."""
+PARTS = {layout.size: layout for layout in (Layout(">ihqq"), Layout(">ihqqq"))}
+"""The same numbers after the index of the partition and its error code."""
+LENGTH = Layout(">i")
+IDS_FROM = 13
+"""The first version of Produce that names topics by their ids."""
+LOG_START_FROM = 5
+"""The first version of Produce whose responses have the start of the log."""
+ID_SIZE = 16
+"""The size of a topic's id in bytes."""
+INDEX_AND_CODE = 6
+"""The size of the index of a partition and its error code, in bytes."""
+
+
+_make_tuple = tuple.__new__
+"""The C function that makes a named tuple. The class would call it in a Python function."""
+
+
+class Written(NamedTuple):
+    """The fields of a successful response for one batch."""
+
+    base_offset: int
+    append_time: int
+    log_start: int = -1
+
+
+class Template:
+    """The common parts of all produce requests for one partition, and of their responses."""
+
+    __slots__ = (
+        "answer_head",
+        "answer_size",
+        "answer_tail",
+        "flexible",
+        "head",
+        "index",
+        "index_bytes",
+        "name",
+        "numbers",
+        "request_head",
+        "tail",
+        "topic_head",
+        "topic_id",
+        "transactional_id",
+        "version",
+    )
+
+    def __init__(
+        self,
+        version: int,
+        name: str,
+        topic_id: UUID,
+        index: int,
+        acks: int,
+        timeout_ms: int,
+        transactional_id: str | None = None,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.version, self.name, self.topic_id, self.index = version, name, topic_id, index
+        self.flexible = ProduceRequest.is_flexible(version)
+        data = [PartitionProduceData(index=index, records=None)]
+        topic = TopicProduceData(name=name, topic_id=topic_id, partition_data=data)
+        request = ProduceRequest(
+            transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=[]
+        )
+        count_size = 1 if self.flexible else LENGTH.size
+        whole = b"".join(request.encode(version))
+        self.request_head = whole[: -2 if self.flexible else -LENGTH.size]
+        """The fields before the topics."""
+        request.topic_data = [topic]
+        whole = b"".join(request.encode(version))
+        self.head = whole[:-NULL_AND_TAGS]
+        """Everything before the batch, in a request with one batch."""
+        self.tail = whole[1 - NULL_AND_TAGS :] if self.flexible else b""
+        self.index_bytes = self.head[-LENGTH.size :]
+        start = len(self.request_head) + count_size
+        self.topic_head = self.head[start : -LENGTH.size - count_size]
+        """The name or the id of the topic, as requests and responses have it."""
+        self._learn_answer()
+
+    def _learn_answer(self) -> None:
+        zeros, ones = self._encode_answer(0), self._encode_answer(-1)
+        start = next(at for at in range(len(zeros)) if zeros[at] != ones[at])
+        end = start
+        while end < len(zeros) and zeros[end] != ones[end]:
+            end += 1
+        self.answer_head, self.answer_tail = zeros[:start], zeros[end:]
+        self.answer_size = len(zeros)
+        self.numbers = NUMBERS[end - start]
+
+    def _encode_answer(self, number: int) -> bytes:
+        part = PartitionProduceResponse(
+            index=self.index,
+            base_offset=number,
+            log_append_time_ms=number,
+            log_start_offset=number,
+        )
+        topic = TopicProduceResponse(
+            name=self.name, topic_id=self.topic_id, partition_responses=[part]
+        )
+        return b"".join(ProduceResponse(responses=[topic]).encode(self.version))
+
+
+class TemplateRequest(ProduceRequest):
+    """A request with a batch for each template, at most one for each partition.
+
+    All templates have the same version, and differ only in topic and partition. The inherited
+    fields are not set. A successful response is a list with the `Written` of each batch, in the
+    order of the batches.
+    """
+
+    __slots__ = ("batches", "templates")
+
+    def __init__(self, templates: Sequence[Template], batches: Sequence[Buffer]) -> None:
+        self.templates = templates
+        self.batches = batches
+        self._tags = None
+
+    def encode_into(self, version: int, out: bytearray, segments: list[Buffer]) -> bytearray:
+        templates = self.templates
+        if len(templates) > 1:
+            return self._encode_several(out, segments)
+        template, batch = templates[0], self.batches[0]
+        assert version == template.version
+        size = batch.nbytes if isinstance(batch, memoryview) else len(batch)
+        out += template.head
+        if template.flexible:
+            length = size + 1  # As a varint; see `write_uvarint`. This saves a call per request.
+            while length > 0x7F:
+                out.append(length & 0x7F | 0x80)
+                length >>= 7
+            out.append(length)
+        else:
+            out += LENGTH.pack(size)
+        if size < COPIED:
+            out += batch
+            out += template.tail
+            return out
+        segments.append(out)
+        segments.append(batch)
+        return bytearray(template.tail)
+
+    def group_by_topic(self) -> dict[bytes, dict[int, int]]:
+        """Return the position of each partition in `templates`, by the bytes of its topic."""
+        topics: dict[bytes, dict[int, int]] = {}
+        for at, template in enumerate(self.templates):
+            topics.setdefault(template.topic_head, {})[template.index] = at
+        return topics
+
+    def _encode_several(self, out: bytearray, segments: list[Buffer]) -> bytearray:
+        templates, batches = self.templates, self.batches
+        flexible = templates[0].flexible
+        out += templates[0].request_head
+        topics = self.group_by_topic()
+        _write_count(out, len(topics), flexible)
+        for topic_head, positions in topics.items():
+            out += topic_head
+            _write_count(out, len(positions), flexible)
+            for at in positions.values():
+                batch = batches[at]
+                size = batch.nbytes if isinstance(batch, memoryview) else len(batch)
+                out += templates[at].index_bytes
+                _write_count(out, size, flexible)
+                if size < COPIED:
+                    out += batch
+                else:
+                    segments.append(out)
+                    segments.append(batch)
+                    out = bytearray()
+                if flexible:
+                    out.append(0)  # The partition has no tags.
+            if flexible:
+                out.append(0)  # The topic has no tags.
+        if flexible:
+            out.append(0)  # The request has no tags.
+        return out
+
+    def read_response(self, frame: Buffer, position: int, version: int) -> tuple[Any, int]:
+        end = len(frame)
+        if len(self.templates) == 1:
+            template = self.templates[0]
+            if end - position == template.answer_size:
+                head = position + len(template.answer_head)
+                tail = end - len(template.answer_tail)
+                if frame[position:head] == template.answer_head and (
+                    frame[tail:] == template.answer_tail
+                ):
+                    numbers = template.numbers.unpack_from(frame, head)
+                    if version < LOG_START_FROM:
+                        return [Written(*numbers)], end
+                    return [_make_tuple(Written, numbers)], end
+        elif isinstance(frame, bytes) and (found := self._read_several(frame, position)):
+            return found, end
+        return super().read_response(frame, position, version)
+
+    def _read_several(self, frame: bytes, position: int) -> list[Written] | None:
+        """Return the outcome of each batch if all of them were written, otherwise None."""
+        template = self.templates[0]
+        flexible, version = template.flexible, template.version
+        layout = PARTS[template.numbers.size + INDEX_AND_CODE]
+        # A response ends with the throttle time, and with the tags of the topic and its own.
+        rest = LENGTH.size + flexible
+        part_end = template.answer_tail[: -rest - flexible]
+        found: list[Written | None] = [None] * len(self.templates)
+        waiting = self.group_by_topic()
+        try:
+            count, position = _read_count(frame, position, flexible)
+            if count != len(waiting):
+                return None
+            for _ in range(count):
+                start = position
+                if version >= IDS_FROM:
+                    position += ID_SIZE
+                elif flexible:
+                    size, position = read_uvarint(frame, position)
+                    position += size - 1
+                else:
+                    position += 2 + int.from_bytes(frame[position : position + 2])
+                positions = waiting.pop(frame[start:position])
+                parts, position = _read_count(frame, position, flexible)
+                if parts != len(positions):
+                    return None
+                for _ in range(parts):
+                    index, code, *numbers = layout.unpack_from(frame, position)
+                    position += layout.size
+                    if code or not frame.startswith(part_end, position):
+                        return None
+                    position += len(part_end)
+                    found[positions.pop(index)] = Written(*numbers)
+                position += flexible
+                if flexible and frame[position - 1]:
+                    return None  # The topic has tags.
+        except (LookupError, ProtocolError, LayoutError):
+            # It is not the usual response. The codec says what it is.
+            return None
+        if frame[position:] != template.answer_tail[-rest:]:
+            return None
+        return [each for each in found if each is not None]
+
+
+def _write_count(out: bytearray, count: int, flexible: bool) -> None:
+    """Write the length of an array, or of the bytes of a batch."""
+    if flexible:
+        write_uvarint(out, count + 1)
+    else:
+        out += LENGTH.pack(count)
+
+
+def _read_count(frame: bytes, position: int, flexible: bool) -> tuple[int, int]:
+    """Return the length of an array, and the position after it."""
+    if flexible:
+        count, position = read_uvarint(frame, position)
+        return count - 1, position
+    count = LENGTH.unpack_from(frame, position)[0]
+    return count, position + LENGTH.size
