@@ -1,8 +1,8 @@
 """Memory: buffers that are reused, and data that is hidden from the garbage collector.
 
-Frames and columns have similar sizes, and each is needed until the application drops the last
-record in it. A new allocation for each of them would cost more than decoding small records, because
-the operating system clears new memory page by page.
+Frames, columns, and batches have similar sizes, and each is needed until the application drops the
+last record in it, or until a batch was sent. A new allocation for each of them would cost more than
+decoding small records, because the operating system clears new memory page by page.
 
 The collector stops the whole process for seconds when it visits millions of objects. The data of a
 large response has no reference cycles, so that reference counting is enough to free it.
@@ -43,6 +43,9 @@ class BufferPool:
 
     def clear(self) -> None:
         """Free the memory that is kept."""
+
+    def trim(self) -> None:
+        """Free the memory that was not used since the last call of `trim`."""
 
 
 @twin("ground")

@@ -1,6 +1,39 @@
 """The declarations of records and their metadata, for the other native modules."""
 
 from cpython.object cimport PyObject, PyTypeObject
+from libc.stdint cimport uint8_t
+
+
+cdef enum:
+    BLOCKS = 32
+
+
+cdef class BufferPool:
+    cdef readonly Py_ssize_t kept
+    cdef readonly Py_ssize_t limit
+    cdef int _count
+    # The lowest number of blocks in the pool since the last `trim`.
+    cdef int _unused
+    cdef void *_at[BLOCKS]
+    cdef Py_ssize_t _rooms[BLOCKS]
+    cpdef int clear(self) except -1
+    cdef int _find(self, MemoryBlock block, Py_ssize_t size) except -1
+    cdef void *_drop(self, int which) noexcept
+    cdef void _give(self, void *at, Py_ssize_t room) noexcept
+
+
+cdef class MemoryBlock:
+    cdef void *at
+    cdef Py_ssize_t size
+    cdef Py_ssize_t room
+    cdef BufferPool pool
+
+
+# Return `size` bytes of memory with arbitrary content, from the pool if that is not None.
+cdef MemoryBlock new_block(BufferPool pool, Py_ssize_t size)
+
+# Return the address of the first byte of a block.
+cdef uint8_t *block_start(MemoryBlock block) noexcept
 
 
 cdef extern from "record_object.h":

@@ -6,7 +6,6 @@ from libc.stdlib cimport free, malloc
 
 
 cdef enum:
-    BLOCKS = 8
     ALIGNMENT = 64
     PAGE = 4096
     SMALL = 32 * 1024
@@ -20,12 +19,6 @@ cdef extern from "Python.h":
 cdef class BufferPool:
     """The native twin of `buffers.BufferPool`, with the same interface."""
 
-    cdef readonly Py_ssize_t kept
-    cdef readonly Py_ssize_t limit
-    cdef int _count
-    cdef void *_at[BLOCKS]
-    cdef Py_ssize_t _rooms[BLOCKS]
-
     def __init__(self, Py_ssize_t limit):
         self.limit = limit
 
@@ -36,11 +29,7 @@ cdef class BufferPool:
         """Return `size` bytes of memory with arbitrary content."""
         if size < 0:
             raise ValueError(f"The size of a buffer must be at least 0, not {size}.")
-        cdef Block block = Block.__new__(Block)
-        self._find(block, size)
-        block.size = size
-        block.pool = self
-        return memoryview(block)
+        return memoryview(new_block(self, size))
 
     cpdef int clear(self) except -1:
         """Free the memory that is kept."""
@@ -48,7 +37,14 @@ cdef class BufferPool:
             free(self._drop(0))
         return 0
 
-    cdef int _find(self, Block block, Py_ssize_t size) except -1:
+    def trim(self):
+        """Free the memory that was not used since the last call of `trim`."""
+        while self._unused:
+            self._unused -= 1
+            free(self._drop(0))
+        self._unused = self._count
+
+    cdef int _find(self, MemoryBlock block, Py_ssize_t size) except -1:
         cdef int best = -1, i
         for i in range(self._count):
             # The block may live long, so it gets at most twice the memory that it needs.
@@ -58,14 +54,9 @@ cdef class BufferPool:
         if best >= 0:
             block.room = self._rooms[best]
             block.at = self._drop(best)
+            self._unused = min(self._unused, self._count)
             return 0
-        if size > PY_SSIZE_T_MAX - (size >> 3) - PAGE:
-            raise MemoryError()
-        block.room = rounded(size)
-        block.at = malloc(block.room)
-        if block.at == NULL:
-            raise MemoryError()
-        return 0
+        return allocate(block, size)
 
     cdef void *_drop(self, int which) noexcept:
         """Remove one kept piece of memory. The others keep their order."""
@@ -84,6 +75,7 @@ cdef class BufferPool:
             return
         while self._count == BLOCKS or self.kept > self.limit - room:
             free(self._drop(0))
+            self._unused = min(self._unused, self._count)
         self._at[self._count], self._rooms[self._count] = at, room
         self._count += 1
         self.kept += room
@@ -91,13 +83,8 @@ cdef class BufferPool:
 
 @cython.no_gc
 @cython.final
-cdef class Block:
+cdef class MemoryBlock:
     """The memory of a view. It is released when no view refers to it any more."""
-
-    cdef void *at
-    cdef Py_ssize_t size
-    cdef Py_ssize_t room
-    cdef BufferPool pool
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         PyBuffer_FillInfo(view, self, <void *>aligned(self.at), self.size, 0, flags)
@@ -107,6 +94,32 @@ cdef class Block:
             self.pool._give(self.at, self.room)
         else:
             free(self.at)
+
+
+cdef MemoryBlock new_block(BufferPool pool, Py_ssize_t size):
+    cdef MemoryBlock block = MemoryBlock.__new__(MemoryBlock)
+    if pool is None:
+        allocate(block, size)
+    else:
+        pool._find(block, size)
+        block.pool = pool
+    block.size = size
+    return block
+
+
+cdef uint8_t *block_start(MemoryBlock block) noexcept:
+    return aligned(block.at)
+
+
+cdef int allocate(MemoryBlock block, Py_ssize_t size) except -1:
+    if size > PY_SSIZE_T_MAX - (size >> 3) - PAGE:
+        raise MemoryError()
+    # Small blocks are never kept, so they need no size that others can use.
+    block.room = rounded(size) if size >= SMALL - ALIGNMENT else size + ALIGNMENT
+    block.at = malloc(block.room)
+    if block.at == NULL:
+        raise MemoryError()
+    return 0
 
 
 cdef inline uint8_t *aligned(void *at) noexcept:

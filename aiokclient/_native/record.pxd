@@ -4,7 +4,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SI
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from aiokclient._native.ground cimport AiokSpares, SharedFields
+from aiokclient._native.ground cimport AiokSpares, BufferPool, MemoryBlock, SharedFields
 
 
 cdef extern from "record_format.h":
@@ -137,7 +137,11 @@ cdef class RecordBatchBuilder:
     cdef readonly Py_ssize_t size
     cdef readonly Py_ssize_t count
     cdef readonly bint closed
-    cdef object _buffer
+    cdef BufferPool _memory
+    # The memory of the batch. None before the first record.
+    cdef MemoryBlock _block
+    # The size of the closed batch, in bytes.
+    cdef Py_ssize_t _encoded
     cdef object _level
     cdef object _sealed
     cdef object _sealed_with

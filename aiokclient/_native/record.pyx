@@ -13,7 +13,14 @@ from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from aiokclient._native.ground cimport ConsumerRecord, SharedFields, record_spares, shared_fields
+from aiokclient._native.ground cimport (
+    ConsumerRecord,
+    SharedFields,
+    block_start,
+    new_block,
+    record_spares,
+    shared_fields,
+)
 
 __all__ = ["Columns", "RecordBatch", "RecordBatchBuilder", "murmur2", "span", "walk"]
 

@@ -1,15 +1,15 @@
 """Building a v2 batch: the native twin of `record._pure.builder`, which makes the same bytes.
 
-Records are encoded directly into a bytearray. At first it has the likely size of the batch, and it
-doubles when it is full. No other object refers to it before the batch is sealed. The size of a
-record is computed before it is written, so the size limit is exact, and a refused record leaves the
-batch unchanged.
+Records are encoded directly into a block of memory. At first it has the likely size of the batch,
+and it doubles when it is full. No other object refers to it before the batch is sealed. A block
+returns to its pool when nothing refers to it: neither the builder nor a view, such as those that a
+transport keeps until it has sent the bytes. The size of a record is computed before it is written,
+so the size limit is exact, and a refused record leaves the batch unchanged.
 """
 
 from aiokclient.record.compression import compress
 
 from cpython.buffer cimport PyObject_CheckBuffer
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport (
     PyBytes_AS_STRING,
     PyBytes_Check,
@@ -44,17 +44,23 @@ cdef class RecordBatchBuilder:
         self.compression = UNCOMPRESSED
         self.max_timestamp = -1
         self.size = HEADER_SIZE
-        self._buffer = bytearray(HEADER_SIZE)
-        self._data = <uint8_t *>PyByteArray_AS_STRING(self._buffer)
-        self._room = HEADER_SIZE
 
-    def __init__(self, *, compression=UNCOMPRESSED, level=None, limit, likely=0):
+    def __init__(
+        self,
+        *,
+        compression=UNCOMPRESSED,
+        level=None,
+        limit,
+        likely=0,
+        BufferPool memory=None,
+    ):
         if self.count or self.closed:
             raise ValueError("A builder can be used for one batch only.")
         self.compression = compression
         self._level = level
         self._limit = LARGEST_SIZE if limit > LARGEST_SIZE else limit
         self._likely = likely
+        self._memory = memory
 
     def append(self, timestamp, key, value, headers=()):
         """Add a record and return its index in the batch, or -1 if it does not fit.
@@ -180,18 +186,21 @@ cdef class RecordBatchBuilder:
         if self.closed:
             return
         self.closed = True
-        PyByteArray_Resize(self._buffer, self.size)
-        settle(self)
-        if self.compression is UNCOMPRESSED:
-            return
-        with memoryview(self._buffer) as view, view[HEADER_SIZE:] as records:
-            compressed = compress(self.compression, records, self._level)
-        if len(compressed) < self.size - HEADER_SIZE:
-            self._buffer = bytearray(HEADER_SIZE)
-            self._buffer += compressed
-            settle(self)
-        else:
+        self._encoded = self.size
+        if not self.count:
             self.compression = UNCOMPRESSED
+            return
+        self._block.size = self.size
+        if self.compression is not UNCOMPRESSED:
+            with memoryview(self._block) as view, view[HEADER_SIZE:] as records:
+                compressed = compress(self.compression, records, self._level)
+            if len(compressed) < self.size - HEADER_SIZE:
+                replace_records(self, compressed)
+                return
+            self.compression = UNCOMPRESSED
+        if self.size < self._room // 2:
+            # Small batches in large blocks would need more memory than is accounted for.
+            move_block(self, self.size, self.size)
 
     @property
     def compressed(self):
@@ -201,7 +210,7 @@ cdef class RecordBatchBuilder:
     @property
     def encoded_size(self):
         """The size of the closed batch in bytes; before `close`, that of the uncompressed batch."""
-        return self._room if self.closed else self.size
+        return self._encoded if self.closed else self.size
 
     def seal(
         self,
@@ -223,12 +232,11 @@ cdef class RecordBatchBuilder:
         values = (producer_id, producer_epoch, base_sequence, transactional, leader_epoch)
         if self._sealed is None or values != self._sealed_with:
             if self._sealed is not None:
-                self._buffer = bytearray(self._buffer)
-                settle(self)
+                move_block(self, self._encoded, self._encoded)
             write_header(
                 self, producer_id, producer_epoch, base_sequence, transactional, leader_epoch
             )
-            self._sealed = memoryview(self._buffer).toreadonly()
+            self._sealed = memoryview(self._block).toreadonly()
             self._sealed_with = values
         return self._sealed
 
@@ -239,6 +247,8 @@ cdef class RecordBatchBuilder:
         """
         cdef Py_buffer view
         cdef Head head
+        if not self.count:
+            return iter(())
         head.expected = 0
         head.base_offset = head.start_offset = head.append_time = 0
         head.last_offset = self.count - 1
@@ -257,10 +267,25 @@ cdef class RecordBatchBuilder:
             PyBuffer_Release(&view)
 
 
-cdef int settle(RecordBatchBuilder builder) except -1:
-    """Update the address and the size of the buffer after it has changed."""
-    builder._data = <uint8_t *>PyByteArray_AS_STRING(builder._buffer)
-    builder._room = PyByteArray_GET_SIZE(builder._buffer)
+cdef int move_block(RecordBatchBuilder builder, Py_ssize_t size, Py_ssize_t used) except -1:
+    """Continue in another block of `size` bytes, into which `used` bytes are copied."""
+    cdef MemoryBlock block = new_block(builder._memory, size)
+    if used:
+        memcpy(block_start(block), builder._data, used)
+    builder._block = block  # This releases the former block, unless a view refers to it.
+    builder._data = block_start(block)
+    builder._room = size
+    return 0
+
+
+cdef int replace_records(RecordBatchBuilder builder, object compressed) except -1:
+    """Continue in a block with the compressed records, after room for the header."""
+    cdef Part part
+    compressed = plain(compressed)
+    take(compressed, &part)
+    builder._encoded = HEADER_SIZE + part.size
+    move_block(builder, builder._encoded, 0)
+    memcpy(builder._data + HEADER_SIZE, part.at, part.size)
     return 0
 
 
@@ -271,8 +296,7 @@ cdef int grow(RecordBatchBuilder builder, Py_ssize_t size) except -1:
     """
     cdef Py_ssize_t room = max(2 * builder._room, FIRST_ROOM, builder._likely)
     room = max(min(room, builder._limit), size)
-    PyByteArray_Resize(builder._buffer, room)
-    return settle(builder)
+    return move_block(builder, room, builder.size if builder.count else 0)
 
 
 cdef inline int64_t time_of(object timestamp) except? -1:
@@ -441,10 +465,10 @@ cdef int write_header(
 ) except -1:
     cdef uint8_t *at = builder._data
     cdef int attributes = builder.compression
-    if builder._room - LOG_OVERHEAD > INT32_MAX or builder.count > INT32_MAX:
+    if builder._encoded - LOG_OVERHEAD > INT32_MAX or builder.count > INT32_MAX:
         raise ValueError("A batch would be larger than 2 GiB.")
     memset(at, 0, 8)
-    aiok_put(at + 8, builder._room - LOG_OVERHEAD, 4)
+    aiok_put(at + 8, builder._encoded - LOG_OVERHEAD, 4)
     aiok_put(at + 12, <uint64_t>leader_epoch, 4)
     at[16] = 2
     aiok_put(at + 21, attributes | (TRANSACTIONAL if transactional else 0), 2)
@@ -455,6 +479,6 @@ cdef int write_header(
     aiok_put(at + 51, <uint64_t>producer_epoch, 2)
     aiok_put(at + 53, <uint64_t>base_sequence, 4)
     aiok_put(at + 57, builder.count, 4)
-    with memoryview(builder._buffer) as view:
+    with memoryview(builder._block) as view:
         aiok_put(at + CRC_AT, crc32c(view[ATTRIBUTES_AT:]), 4)
     return 0

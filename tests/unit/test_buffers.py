@@ -136,3 +136,18 @@ def test_a_reader_gives_memory_back_when_large_frames_no_longer_come() -> None:
     assert reader._pool.kept == 0
     fed(reader, frame(200_000, 1))
     assert reader._pool.kept >= 200_000
+
+
+@native
+def test_trim_frees_what_was_not_used_since_the_last_trim() -> None:
+    pool = BufferPool(MIB)
+    views = [pool.take(100 * KIB) for _ in range(4)]
+    views.clear()
+    pool.trim()  # All four were in use since the pool was made.
+    assert pool.kept >= 400 * KIB
+    views = [pool.take(100 * KIB)]
+    views.clear()
+    pool.trim()
+    assert 100 * KIB <= pool.kept <= 120 * KIB
+    pool.trim()
+    assert pool.kept == 0

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from aiokclient.memory import BufferPool
 from aiokclient.record._pure.decode import Head, decode, wrap64
 from aiokclient.record.compression import Compression, compress, decompress
 from aiokclient.record.crc import crc32c
@@ -49,7 +50,8 @@ class RecordBatchBuilder:
 
     `limit` is the largest size of the uncompressed batch in bytes, including its 61-byte header.
     Only the first record may exceed it. `likely` is the expected size, for which memory may be
-    allocated in advance. Only one thread at a time may use a builder.
+    allocated in advance. Native builders take it from the pool `memory`, to which it returns when
+    no view of the batch is left. Only one thread at a time may use a builder.
     """
 
     __slots__ = (
@@ -75,6 +77,7 @@ class RecordBatchBuilder:
         level: int | None = None,
         limit: int,
         likely: int = 0,
+        memory: BufferPool | None = None,
     ) -> None:
         self.compression = compression
         """The requested codec. After `close`, it is NONE if compression saved no bytes."""
