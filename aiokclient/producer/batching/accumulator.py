@@ -404,7 +404,10 @@ class Accumulator:
             if (
                 index < 0
                 and batch.compute_room() < need
-                and (headers or batch.builder.size + need - RECORD_OVERHEAD <= largest_batch(queue))
+                and (
+                    headers
+                    or batch.builder.size + need - RECORD_OVERHEAD <= queue.topic.batch_limit.size
+                )
                 and self._grow_reserve(batch, need)
             ):
                 index = batch.append_record(need, timestamp, key, value, headers)
@@ -490,7 +493,12 @@ class Accumulator:
                 room = self.memory.find_pool(queue, need)
             elif room is Room.NOWHERE and not self.memory.is_within_both(queue, need):
                 raise self._make_exhausted_error(queue, need)
-        limit = largest_batch(queue) if limit is None else limit + BATCH_OVERHEAD
+        if limit is not None:
+            limit += BATCH_OVERHEAD
+        elif queue.partition is None:
+            limit = largest_batch(queue)
+        else:
+            limit = queue.topic.batch_limit.size
         likely = min(queue.likely, limit)
         plenty = self.memory.buffer.free // PLENTY
         if room is Room.BUFFER and not queue.unsendable and size < likely < plenty:
@@ -606,19 +614,21 @@ class Accumulator:
             self._trim_batch(batch)
         # A batch without a partition is not compressed: its records will move to other batches one
         # by one, and no thread may use its builder then.
-        if batch.builder.size >= self._thread_bytes and queue.partition is not None:
+        if not batch.size and (
+            batch.builder.size >= self._thread_bytes and queue.partition is not None
+        ):
             self.prepare_batch(batch)
         if not batch.in_overflow:
             queue.send_full_batches()
 
     def prepare_batch(self, batch: ProducerBatch) -> bool:
         """Compress a closed batch, in a thread if large. Return whether it can be sent now."""
-        if batch.size:
-            return True
         if batch.compressing:
             return False
         if batch.reserved - batch.builder.size > SLACK:
             self._trim_batch(batch)
+        if batch.size:
+            return True
         if self._compression is Compression.NONE or batch.builder.size < self._thread_bytes:
             batch.compress_and_measure()
             return True

@@ -15,7 +15,7 @@ from aiokclient.log.kept_errors import bare
 from aiokclient.producer.batching.sequences import BatchIdentity, advance
 from aiokclient.producer.batching.stages import BEFORE, BatchStage, InLog, StageError
 from aiokclient.producer.delivery.delivery import BatchState, DeliveryBatch, DeliveryHooks
-from aiokclient.record.batch import RecordBatchBuilder
+from aiokclient.record.batch import Compression, RecordBatchBuilder
 from aiokclient.types import Headers, TopicPartition
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class ProducerBatch(BatchState):
         self.compressing = False
         """Whether a thread is compressing the batch."""
         self.size = 0
-        """Size on the wire in bytes; 0 until the batch is compressed."""
+        """Size on the wire in bytes; 0 until the batch is closed and, if it must be, compressed."""
         self.identity: BatchIdentity | None = None
         """Producer id, epoch, and first sequence; None until the batch is sent."""
         self.attempt = 0
@@ -207,6 +207,8 @@ class ProducerBatch(BatchState):
             raise StageError(self.stage, _QUEUED)
         self.stage = _QUEUED
         self.count = self.builder.count
+        if self.builder.compression is Compression.NONE:
+            self.size = self.builder.size
 
     def update_count(self) -> None:
         """Copy the number of records from the builder."""

@@ -378,7 +378,11 @@ class PartitionQueue(QueueState):
         """
         if self.blocked or self.sequences.state is SequenceState.DRAINING:
             return None
-        if self.in_flight and (self.in_flight >= limit or self.sequences.single):
+        in_flight, sequences = self.in_flight, self.sequences
+        if in_flight and (
+            # Until the leader has accepted a batch of an epoch, only one is sent (see `single`).
+            in_flight >= limit or (sequences.producer_id >= 0 and not sequences.proven)
+        ):
             return None
         if self.in_flight < len(self.sent):
             return self.sent[self.in_flight]

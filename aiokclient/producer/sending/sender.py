@@ -123,26 +123,30 @@ class ProduceRequests:
             for batch in batches:  # Not `all`, which would call a generator for each batch.
                 if not batch.queue.topic.topic_id.int:
                     version = IDS_FROM - 1
-        templates = [self._find_template(batch.queue, version) for batch in batches]
+        templates = []
+        for batch in batches:
+            queue = batch.queue
+            found = self._templates.get(queue)
+            topic_id = queue.topic.topic_id
+            if found is None or found.topic_id is not topic_id or found.version != version:
+                found = self._make_template(queue, version)
+            templates.append(found)
         return BatchesRequest(templates, batches, now)
 
-    def _find_template(self, queue: PartitionQueue, version: int) -> Template:
-        """Return the template of a partition, and make it if the version or the topic is new."""
-        topic_id = queue.topic.topic_id
-        found = self._templates.get(queue)
-        if found is None or found.topic_id is not topic_id or found.version != version:
-            index = queue.partition
-            assert index is not None
-            found = self._templates[queue] = Template(
-                version,
-                queue.topic.name,
-                topic_id,
-                index,
-                self._acks,
-                self._timeout_ms,
-                self._transactional_id,
-            )
-        return found
+    def _make_template(self, queue: PartitionQueue, version: int) -> Template:
+        """Make the template of a partition, because the version or the topic is new."""
+        index = queue.partition
+        assert index is not None
+        made = self._templates[queue] = Template(
+            version,
+            queue.topic.name,
+            queue.topic.topic_id,
+            index,
+            self._acks,
+            self._timeout_ms,
+            self._transactional_id,
+        )
+        return made
 
 
 def endpoints(response: ProduceResponse) -> list[BrokerInfo]:
