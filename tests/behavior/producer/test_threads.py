@@ -225,7 +225,8 @@ async def whole_life(servers: str, topic: str) -> None:
         await producer.flush()
         with pytest.raises(TimeoutError):
             with anyio.fail_after(0):
-                await producer.send(topic, b"6")
+                while True:  # The response may arrive before the event loop looks at the time.
+                    await producer.send(topic, b"6")
         with anyio.CancelScope(shield=True):
             assert (await producer.send(topic, b"7")).topic == topic
 
@@ -235,13 +236,13 @@ class TestRunners:
         self, cluster: EmbeddedCluster, topic: str, values: Any
     ) -> None:
         asyncio.run(whole_life(cluster.bootstrap_servers, topic))
-        assert len(values(topic)) == 1 + 10 + 2000 + 3
+        assert len([value for value in values(topic) if value != b"6"]) == 1 + 10 + 2000 + 2
 
     def test_all_calls_work_under_anyio(
         self, cluster: EmbeddedCluster, topic: str, values: Any
     ) -> None:
         anyio.run(whole_life, cluster.bootstrap_servers, topic)
-        assert len(values(topic)) == 1 + 10 + 2000 + 3
+        assert len([value for value in values(topic) if value != b"6"]) == 1 + 10 + 2000 + 2
 
     def test_all_calls_work_under_uvloop(
         self, cluster: EmbeddedCluster, topic: str, values: Any
@@ -251,7 +252,7 @@ class TestRunners:
         anyio.run(
             whole_life, cluster.bootstrap_servers, topic, backend="asyncio", backend_options=options
         )
-        assert len(values(topic)) == 1 + 10 + 2000 + 3
+        assert len([value for value in values(topic) if value != b"6"]) == 1 + 10 + 2000 + 2
 
     @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
     def test_records_for_unknown_topics_fail_when_no_time_is_left(
