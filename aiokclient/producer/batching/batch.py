@@ -261,7 +261,7 @@ class ProducerBatch(BatchState):
         producer_id, epoch, sequence = self.identity
         return self.builder.seal(producer_id, epoch, sequence, transactional=transactional)
 
-    def is_current(self, attempt: int) -> bool:
+    def is_current_attempt(self, attempt: int) -> bool:
         """Return whether the response to an attempt counts.
 
         It does not if the batch has expired, or was sent again to another leader.

@@ -204,10 +204,12 @@ class Leaders:
         waiting = {b.queue.topic.name for b in self._accumulator.pending if b.partition is None}
         for name in (waiting & self._refused) - self._reconsidered:
             self._reconsidered.add(name)
-            self._engine.supervisor.spawn(self._reconsider_topic, name, name=f"metadata of {name}")
+            self._engine.supervisor.spawn(
+                self._refresh_refused_topic, name, name=f"metadata of {name}"
+            )
         self._schedule_search()
 
-    async def _reconsider_topic(self, name: str) -> None:
+    async def _refresh_refused_topic(self, name: str) -> None:
         """Request the metadata of a topic, and fail its waiting records if it is still refused."""
         timeout = self._config.default_api_timeout_ms / 1000
         try:

@@ -83,7 +83,7 @@ class Responses:
     ) -> None:
         """Handle the broker's response for a batch."""
         batch = sent.batch
-        if not batch.is_current(sent.attempt):
+        if not batch.is_current_attempt(sent.attempt):
             return
         if not part.error_code:
             self._accumulator.complete_batch(
@@ -169,7 +169,7 @@ class Responses:
 
     def on_no_response(self, sent: Sent, error: KafkaError) -> None:
         """Handle a missing response, after which it is unknown whether the batch was written."""
-        if sent.batch.is_current(sent.attempt):
+        if sent.batch.is_current_attempt(sent.attempt):
             self._retry_or_fail(sent.batch, sent.batch.with_partition(error))
 
     def fail_unknowable(self, batch: ProducerBatch) -> None:
@@ -339,7 +339,7 @@ class Responses:
 
     def _on_builders_made(self, sent: Sent, work: asyncio.Future[list[RecordBatchBuilder]]) -> None:
         batch = sent.batch
-        if work.cancelled() or not batch.is_current(sent.attempt):
+        if work.cancelled() or not batch.is_current_attempt(sent.attempt):
             return
         error = work.exception()
         if error is None:

@@ -557,7 +557,9 @@ class Sender:
                 written = response or [Written(-1, -1)] * len(request.sent)
                 for sent, outcome in zip(request.sent, written, strict=True):
                     batch = sent.batch
-                    if sent.attempt == batch.attempt and not batch.done:  # As in `is_current`.
+                    if (
+                        sent.attempt == batch.attempt and not batch.done
+                    ):  # As in `is_current_attempt`.
                         self._accumulator.complete_batch(batch, *outcome)
             else:
                 nodes = endpoints(response)

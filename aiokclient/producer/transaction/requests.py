@@ -542,13 +542,13 @@ class TransactionRequests:
         if refused.refused_part is None:
             return
         try:
-            await self._abort_empty(refused.refused_part, identity, timeout)
+            await self._abort_empty_transaction(refused.refused_part, identity, timeout)
         except KafkaError as error:
             if classify(error, Scope.TRANSACTION) is not Decision.RECOVER:
                 raise
             # Another producer has taken over, so the coordinator has stored the lower level.
 
-    async def _abort_empty(
+    async def _abort_empty_transaction(
         self, part: TopicPartition | str, identity: ProducerIdentity, timeout: float
     ) -> None:
         """Begin a transaction of level 0 with a partition or a group, and abort it."""
