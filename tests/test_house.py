@@ -34,10 +34,10 @@ SMALL = 0.3
 SINGLE = 20
 """Modules that only one module of the same package uses."""
 WALKS = {
-    "a send and its await": (105, 17, 60),
+    "a send and its await": (92, 17, 56),
     "a fetched frame until it is delivered": (96, 22, 62),
     "one buffered record": (49, 15, 33),
-    "an error code until the exception": (144, 23, 82),
+    "an error code until the exception": (134, 23, 78),
     "a commit in a transaction": (72, 18, 46),
 }
 """The most functions, modules, and changes of module on the ways that tests/walks.py traces."""
