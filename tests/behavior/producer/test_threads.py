@@ -203,7 +203,7 @@ async def outcome_now(future: Any) -> BaseException | None:
 
 
 async def send_in_no_time(producer: Producer, topic: str) -> None:
-    """Send until a time limit of zero ends it. A response may arrive before the limit is noticed."""
+    """Send until a limit of zero ends it. A response may arrive before the limit is noticed."""
     with anyio.fail_after(0):
         while True:
             await producer.send(topic, b"6")
