@@ -670,7 +670,8 @@ class Accumulator:
         while lingering and (lingering[0][0] <= now or lingering[0][1].size):
             batch = lingering.popleft()[1]
             batch.end_linger()
-            if not batch.done and not batch.in_overflow:
+            # A batch that is in flight is sent again, if necessary, after its response.
+            if not (batch.done or batch.requests or batch.in_overflow):
                 batch.queue.notify_sender()
         if lingering:
             self._linger_timer = self.callbacks.call_at(lingering[0][0], self._on_linger_timer)

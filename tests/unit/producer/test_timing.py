@@ -12,7 +12,9 @@ import pytest
 from world import World, simulate
 
 from aiokclient.errors import DeliveryTimeoutError, TopicAuthorizationError
+from aiokclient.producer.sending.sender import Sender
 from aiokclient.protocol import ApiKey
+from aiokclient.testing.simulation.network import Weather
 
 
 def produced(world: World) -> list[Any]:
@@ -92,6 +94,28 @@ def test_an_awaited_record_is_sent_within_the_await_after_another_one_that_was_a
             awaiting.close()
 
     simulate(scenario)
+
+
+def test_the_end_of_the_linger_time_of_a_batch_in_flight_calls_no_sender(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[float] = []
+    send_batches = Sender.send_batches
+
+    def counted(self: Sender) -> None:
+        calls.append(asyncio.get_running_loop().time())
+        send_batches(self)
+
+    monkeypatch.setattr(Sender, "send_batches", counted)
+
+    async def scenario(world: World) -> None:
+        async with world.producer(linger_ms=5) as producer:
+            await producer.send("t", b"first")
+            calls.clear()
+            await producer.send("t", b"v")
+            assert len(calls) == 1
+
+    simulate(scenario, weather=Weather(latency_s=(0.05, 0.05)))
 
 
 def test_records_of_several_tasks_leave_together_though_each_is_awaited() -> None:
