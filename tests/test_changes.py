@@ -315,7 +315,7 @@ def test_an_admin_call_is_one_message_one_method_and_one_handler(checkout: Check
 async def count_sheep(requests: AdminRequests, most: int, timeout: float | None) -> int:
     from aiokclient.protocol.messages.count_sheep import CountSheepRequest
 
-    response = await requests.send(CountSheepRequest(most=most), AnyBroker(), timeout)
+    response = await requests.send_request(CountSheepRequest(most=most), AnyBroker(), timeout)
     return response.sheep
 
 

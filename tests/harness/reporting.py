@@ -114,7 +114,7 @@ class FakeCollector:
         points = [point for point in points if point.name in wanted]
         return Collected(None, points, len(points))
 
-    def restart(self) -> None:
+    def begin_span(self) -> None:
         self.restarted += 1
 
 

@@ -107,7 +107,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Abort the transactions that the tasks have left open."""
-        _abort(self._options, messages, self._position)
+        _abort(self._options, messages, self._make_position)
 
     def _make_position(self, partition: int) -> Position:
         return Position(self._options.write_id or "", partition, 0, False)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -132,7 +131,7 @@ def test_commit_in_on_lost_raises_for_the_lost_partitions(protocol: str, why: st
             """Remove the topic from the metadata, and cut the client off from all brokers."""
             part(world, "client")
             updater = consumer._cluster.updater
-            updater.snapshot = replace(updater.snapshot, topics={})
+            updater.snapshot = updater.snapshot._replace(topics={})
 
         if why == "unknown":
             listener.before = forget

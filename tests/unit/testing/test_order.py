@@ -56,8 +56,8 @@ def test_many_requests_in_one_write_are_answered(cluster, wire):
 
 def test_frames_may_arrive_in_pieces(cluster, wire):
     connection = wire.leader()
-    _, segments = connection.pipeline.send(messages.MetadataRequest(topics=[]), 12)
-    _, more = connection.pipeline.send(messages.ApiVersionsRequest(), 0)
+    _, segments = connection.pipeline.encode_request(messages.MetadataRequest(topics=[]), 12)
+    _, more = connection.pipeline.encode_request(messages.ApiVersionsRequest(), 0)
     for byte in b"".join([*segments, *more]):
         connection.socket.sendall(bytes([byte]))
     assert connection.receive().brokers

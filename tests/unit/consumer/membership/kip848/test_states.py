@@ -179,7 +179,7 @@ def test_a_member_waits_for_its_group_from_joining_to_stable():
 class Linear:
     """A backoff whose delays are the numbers of the attempts."""
 
-    def delay(self, attempt, rng):
+    def compute_delay_s(self, attempt, rng):
         return float(attempt)
 
 
