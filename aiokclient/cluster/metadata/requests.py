@@ -184,6 +184,10 @@ class MetadataRequests:
         self._gate_changed = asyncio.Event()
         self._refusal: KafkaError | None = None
         """The error of all bootstrap servers in the last attempt, if waiting cannot correct it."""
+        self._attempts = 0
+        """The number of attempts to reach a bootstrap server since the gate was first shut."""
+        self._refused_attempt = 0
+        """The number of the last attempt with a refusal."""
         self._supervisor.add_failure_listener(self._on_failure)
 
     def count_rebootstraps(self) -> list[tuple[Labels, Reading]]:
@@ -197,14 +201,16 @@ class MetadataRequests:
         """Wait until connections may be used, for one setup timeout at most.
 
         Raises DisconnectedError after the timeout. Also raises the failure of the client, and an
-        error of all bootstrap servers that waiting cannot correct.
+        error of all bootstrap servers that waiting cannot correct, from an attempt that began after
+        the call: what they refused before, such as a certificate, may have been replaced.
         """
         timeout_s = self._config.socket_connection_setup_timeout_ms / 1000
+        attempts = self._attempts
         try:
             async with asyncio.timeout(timeout_s) as patience:
                 while not self.is_open:
                     self._supervisor.raise_failure()
-                    if self._refusal is not None:
+                    if self._refusal is not None and self._refused_attempt > attempts:
                         raise copy.copy(self._refusal)
                     await self._gate_changed.wait()
         except TimeoutError:
@@ -229,6 +235,7 @@ class MetadataRequests:
         """Raise an error in the tasks that wait at the gate, if waiting does not correct it."""
         if ends_start(error):
             self._refusal = error
+            self._refused_attempt = self._attempts
             self._wake_waiters()
 
     def on_metadata_applied(self) -> None:
@@ -526,6 +533,7 @@ class MetadataRequests:
         self._cluster.brokers.close_connections(DisconnectedError(why))
         retry = Retry(math.inf, self._backoff, self._clock)
         while True:
+            self._attempts += 1
             try:
                 bootstrap = await self._make_bootstrap(ROUND_S)
                 answer = await bootstrap.reach_server(self._clock.monotonic() + ROUND_S)

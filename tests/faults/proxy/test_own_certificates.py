@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable
@@ -108,10 +109,12 @@ async def by_a_shared_client(cluster: EmbeddedCluster, files: Files, stack: Asyn
 
 
 @pytest.mark.fault(45)
+@pytest.mark.parametrize("pause_s", [0.0, 0.3])
 @pytest.mark.parametrize("opening", [by_arguments, by_properties, by_sasl, by_a_shared_client])
 async def test_new_connections_use_replaced_files(
-    cluster: EmbeddedCluster, files: Files, opening: Opening
+    cluster: EmbeddedCluster, files: Files, opening: Opening, pause_s: float
 ) -> None:
+    """With the pause, the bootstrap servers refuse the former files, too, in many runs."""
     async with AsyncExitStack() as stack:
         producer = await opening(cluster, files, stack)
         await producer.send("orders", b"before")
@@ -120,6 +123,7 @@ async def test_new_connections_use_replaced_files(
         cut(cluster)
         with pytest.raises(TlsError, match=REFUSED):
             await producer.send("orders", b"refused")
+        await asyncio.sleep(pause_s)
         files.issue(cluster)
         await producer.send("orders", b"after")
     values = [record.value for record in cluster.records("orders", 0)]
