@@ -33,7 +33,7 @@ endif
 demo-clients: .venv/.demo
 	@$(PY) examples/demo.py
 
-quick: .venv/.test .venv/.native ## lint, types, and the quick tests: a minute or two
+quick: .venv/.test .venv/.native ## lint, types, and the quick tests: about a minute
 ## leaves out tests that are slow, need Kafka or Java, draw their input, or make something fail
 	$(PY) .ci/test.py --quick
 
@@ -125,7 +125,7 @@ clean: ## remove everything that was installed, compiled or downloaded
 .venv-3.11/bin/python:
 	"$$(.ci/find-python 3.11)" -m venv .venv-3.11
 
-# Not quiet: the first time takes a minute or two, most of it for compiling the native modules.
+# Not quiet: the first time takes about a minute, most of it for compiling the native modules.
 .venv/.demo: $(PROJECT) $(NATIVE) | .venv/bin/python
 	@echo "setup, 1 of 3: updating pip"
 	$(PY) $(LOUD_PIP) --upgrade pip
