@@ -125,7 +125,7 @@ clean: ## remove everything that was installed, compiled or downloaded
 .venv-3.11/bin/python:
 	"$$(.ci/find-python 3.11)" -m venv .venv-3.11
 
-# Not quiet: the first time takes about a minute, most of it for compiling the native modules.
+# Not quiet: the first time takes a minute or two, most of it for compiling the native modules.
 .venv/.demo: $(PROJECT) $(NATIVE) | .venv/bin/python
 	@echo "setup, 1 of 3: updating pip"
 	$(PY) $(LOUD_PIP) --upgrade pip
