@@ -77,7 +77,7 @@ NEWEST_ONLY = [
 # Kinds of event loops, see tests/harness/loops.py.
 LOOP = "AIOKCLIENT_TEST_LOOP"
 SLOWEST = 10
-"""How many of the slowest tests of each step are printed."""
+"""The number of the slowest tests of each step that are printed."""
 NICENESS = 5
 """The niceness of the steps that run at the same time as the tests with brokers. Those tests have
 timeouts, so other steps must not delay them.

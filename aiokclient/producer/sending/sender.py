@@ -557,9 +557,8 @@ class Sender:
                 written = response or [Written(-1, -1)] * len(request.sent)
                 for sent, outcome in zip(request.sent, written, strict=True):
                     batch = sent.batch
-                    if (
-                        sent.attempt == batch.attempt and not batch.done
-                    ):  # As in `is_current_attempt`.
+                    # This is `is_current_attempt` without a call, which each batch would make.
+                    if sent.attempt == batch.attempt and not batch.done:
                         self._accumulator.complete_batch(batch, *outcome)
             else:
                 nodes = endpoints(response)

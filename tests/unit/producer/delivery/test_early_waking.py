@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import sys
-import threading
 import time
 from asyncio import tasks
 from collections.abc import Callable, Coroutine
@@ -15,7 +14,7 @@ import pytest
 
 from aiokclient._native import in_use
 from aiokclient.background import SLICE_S
-from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch, WakeQueue
+from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch, NoProducer
 
 pytestmark = pytest.mark.skipif(not in_use(), reason="futures of asyncio wake the tasks")
 
@@ -26,27 +25,13 @@ if sys.platform != "win32":
     RUNNERS["uvloop"] = uvloop.run
 
 
-class Hooks:
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.thread = threading.get_ident()
-        self.calling: dict[DeliveryBatch, None] = {}
-        self.wakes = WakeQueue(self.loop)
-
-    def skip_linger(self, batch: DeliveryBatch) -> None:
-        pass
-
-    def count_retrieved(self, batch: DeliveryBatch, count: int) -> None:
-        pass
-
-
-def batch_of(count: int, hooks: Hooks) -> tuple[DeliveryBatch, list[Delivery]]:
+def batch_of(count: int, hooks: NoProducer) -> tuple[DeliveryBatch, list[Delivery]]:
     batch = DeliveryBatch("t", 0, hooks)
     batch.count = count
     return batch, [Delivery(batch, index, 5) for index in range(count)]
 
 
-async def read(hooks: Hooks, *batches: DeliveryBatch, then: Callable[[], Any]) -> None:
+async def read(hooks: NoProducer, *batches: DeliveryBatch, then: Callable[[], Any]) -> None:
     """Complete batches as a transport's callback does, and call `then` in the same callback."""
     over = asyncio.Event()
 
@@ -103,7 +88,7 @@ def test_tasks_continue_within_the_read_as_themselves_and_in_their_contexts(run_
     mine = contextvars.ContextVar[int]("mine")
 
     async def main() -> None:
-        hooks = Hooks()
+        hooks = NoProducer()
         batch, deliveries = batch_of(10, hooks)
         order: list[int] = []
 
@@ -135,7 +120,7 @@ def test_tasks_continue_within_the_read_as_themselves_and_in_their_contexts(run_
 
 def test_nothing_continues_within_a_task(run_tasks: Any) -> None:
     async def main() -> None:
-        hooks = Hooks()
+        hooks = NoProducer()
         batch, (delivery,) = batch_of(1, hooks)
         waiting = asyncio.ensure_future(_offset(delivery))
         await turns()
@@ -163,7 +148,7 @@ def test_what_a_task_raises_ends_as_in_a_callback_of_the_loop(
         seen.append("another task")
 
     async def main() -> None:
-        hooks = Hooks()
+        hooks = NoProducer()
         batch, deliveries = batch_of(2, hooks)
         waiting = asyncio.ensure_future(wait(deliveries[0]))
         other = asyncio.ensure_future(note(deliveries[1]))
@@ -185,7 +170,7 @@ def test_what_a_task_raises_ends_as_in_a_callback_of_the_loop(
 
 def test_a_woken_task_can_cancel_the_others(run_tasks: Any) -> None:
     async def main() -> None:
-        hooks = Hooks()
+        hooks = NoProducer()
         first, others = batch_of(2, hooks)
         second, more = batch_of(1, hooks)
 
@@ -208,7 +193,7 @@ def test_a_woken_task_can_cancel_the_others(run_tasks: Any) -> None:
 
 def test_tasks_continue_for_a_slice_of_time_and_the_rest_follows_in_order(run: Any) -> None:
     async def main() -> None:
-        hooks = Hooks()
+        hooks = NoProducer()
         batches = [batch_of(50, hooks) for _ in range(6)]
         order: list[int] = []
 

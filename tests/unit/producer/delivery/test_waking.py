@@ -9,7 +9,6 @@ import asyncio
 import contextvars
 import gc
 import sys
-import threading
 from asyncio import tasks
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -19,7 +18,7 @@ import pytest
 from aiokclient._native import in_use
 from aiokclient.background import SLICE_S
 from aiokclient.errors import KafkaError, WrongLoopError
-from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch, WakeQueue
+from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch, NoProducer
 
 RUNNERS: dict[str, Callable[[Coroutine[Any, Any, Any]], Any]] = {"asyncio": asyncio.run}
 if sys.platform != "win32":
@@ -28,22 +27,8 @@ if sys.platform != "win32":
     RUNNERS["uvloop"] = uvloop.run
 
 
-class Hooks:
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.thread = threading.get_ident()
-        self.calling: dict[DeliveryBatch, None] = {}
-        self.wakes = WakeQueue(self.loop)
-
-    def skip_linger(self, batch: DeliveryBatch) -> None:
-        pass
-
-    def count_retrieved(self, batch: DeliveryBatch, count: int) -> None:
-        pass
-
-
 def batch_of(count: int) -> tuple[DeliveryBatch, list[Delivery]]:
-    batch = DeliveryBatch("t", 0, Hooks())
+    batch = DeliveryBatch("t", 0, NoProducer())
     batch.count = count
     return batch, [Delivery(batch, index, 5) for index in range(count)]
 
