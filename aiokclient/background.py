@@ -25,12 +25,17 @@ T = TypeVar("T")
 SLICE_S: Final = 0.010
 """Seconds of work between two yields to the event loop, which the library never holds for 50 ms."""
 
-LATE_MODULES: Final = (
-    "aiokclient.cluster.client",
-    "aiokclient.cluster.lifecycle.health",
-    "aiokclient.producer.engine",
+LATE_CLIENT: Final = ("aiokclient.cluster.client", "aiokclient.cluster.lifecycle.health")
+"""The modules of this library that the start of every client imports, so that its import is fast.
+"""
+LATE_PRODUCER: Final = (*LATE_CLIENT, "aiokclient.producer.engine")
+LATE_CONSUMER: Final = (
+    *LATE_CLIENT,
+    "aiokclient.consumer.engine",
+    "aiokclient.consumer.delivery.iterators",
 )
-"""The modules of this library that the start of a client imports, so that its import is fast."""
+LATE_ADMIN: Final = (*LATE_CLIENT, "aiokclient.admin.requests")
+LATE_MODULES: Final = tuple(dict.fromkeys((*LATE_PRODUCER, *LATE_CONSUMER, *LATE_ADMIN)))
 
 _imported: Final[set[str]] = set()
 

@@ -12,7 +12,7 @@ import pytest
 
 import aiokclient
 from aiokclient import _native, admin
-from aiokclient.background import LATE_MODULES
+from aiokclient.background import LATE_ADMIN, LATE_CLIENT, LATE_CONSUMER, LATE_PRODUCER
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ["asyncio", "anyio", "ssl", "pyarrow", "cramjam", "zstandard", "lz4", "opentelemetry"]
@@ -32,7 +32,7 @@ def test_a_name_that_there_is_not() -> None:
 
 STARTS = """
 import asyncio, contextlib, json, sys, threading
-from aiokclient import Producer
+from aiokclient import {name}
 from aiokclient.errors import BootstrapError
 
 imports = {True: [], False: []}
@@ -43,9 +43,9 @@ class Recorder:
             imports[threading.current_thread() is threading.main_thread()].append(name)
 
 async def start():
-    producer = Producer(bootstrap_servers="127.0.0.1:1", default_api_timeout_ms=300)
+    client = {name}(bootstrap_servers="127.0.0.1:1", default_api_timeout_ms=300)
     with contextlib.suppress(BootstrapError):
-        await producer.start()
+        await client.start()
 
 async def main():
     await asyncio.gather(start(), start())
@@ -56,12 +56,24 @@ print(json.dumps([imports[True], imports[False]]))
 """
 
 
-def test_a_start_imports_the_modules_that_it_needs_in_a_thread() -> None:
+@pytest.mark.parametrize(
+    ("name", "late"),
+    [
+        ("Admin", LATE_ADMIN),
+        ("Client", LATE_CLIENT),
+        ("Consumer", LATE_CONSUMER),
+        ("Producer", LATE_PRODUCER),
+    ],
+)
+def test_a_start_imports_the_modules_that_it_needs_in_a_thread(
+    name: str, late: tuple[str, ...]
+) -> None:
     """An import of these modules on the event loop would block it for a long time."""
-    done = subprocess.run([sys.executable, "-c", STARTS], capture_output=True, check=True)
+    script = STARTS.replace("{name}", name)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     by_the_loop, by_threads = json.loads(done.stdout)
     assert by_the_loop == []
-    assert {"anyio._backends._asyncio", *LATE_MODULES} <= set(by_threads)
+    assert {"anyio._backends._asyncio", *late} <= set(by_threads)
 
 
 def test_importing_it_is_light() -> None:
@@ -145,28 +157,31 @@ UNUSED = {
 }
 """The modules that a client without SASL and TLS uses only after its start, or never."""
 
-LATE_PRODUCER = {
-    "aiokclient.cluster.client",
-    "aiokclient.cluster.lifecycle.health",
+AFTER_START = {
+    *LATE_CLIENT,
+    "aiokclient.cluster.metadata.updater",
     "aiokclient.network.pool",
     "aiokclient.network.tls",
-    "aiokclient.producer.engine",
-    "aiokclient.producer.transaction",
     "aiokclient.protocol.schema",
     "aiokclient.telemetry.reporter",
 }
-"""The modules that the start of a producer imports, or a later call."""
+"""The modules that the start of a producer, a consumer, or an admin imports, or a later call."""
 
-LATE_ADMIN = {
+SUBJECTS = {
     f"aiokclient.admin.{name}"
     for name in (
         "acls",
         "client_quotas",
+        "cluster",
+        "configs",
         "delegation_tokens",
+        "group_descriptions",
         "groups",
         "hanging_transactions",
         "log_dirs",
+        "results",
         "scram_credentials",
+        "topics",
         "transactions",
     )
 }
@@ -178,11 +193,38 @@ LATE_ADMIN = {
     [
         (
             "Producer",
-            {"aiokclient.admin", "aiokclient.consumer", "aiokclient.group.member", *LATE_PRODUCER},
+            {
+                "aiokclient.admin",
+                "aiokclient.consumer",
+                "aiokclient.group.member",
+                "aiokclient.producer.transaction",
+                *LATE_PRODUCER,
+                *AFTER_START,
+            },
         ),
-        ("Consumer", {"aiokclient.admin", "aiokclient.producer"}),
+        (
+            "Consumer",
+            {
+                "aiokclient.admin",
+                "aiokclient.consumer.fetching",
+                "aiokclient.consumer.membership",
+                "aiokclient.producer",
+                "aiokclient.record",
+                *LATE_CONSUMER,
+                *AFTER_START,
+            },
+        ),
         ("Client", {"aiokclient.admin", "aiokclient.consumer", "aiokclient.producer"}),
-        ("Admin", {"aiokclient.consumer", "aiokclient.producer", *LATE_ADMIN}),
+        (
+            "Admin",
+            {
+                "aiokclient.consumer",
+                "aiokclient.producer",
+                *LATE_ADMIN,
+                *AFTER_START,
+                *SUBJECTS,
+            },
+        ),
     ],
 )
 def test_a_client_imports_only_what_it_uses(name: str, others: set[str]) -> None:
@@ -204,7 +246,7 @@ print(json.dumps([made, "dataclasses" in sys.modules and not others_need_datacla
 """
 
 
-@pytest.mark.parametrize("name", ["Client", "Consumer", "Producer"])
+@pytest.mark.parametrize("name", ["Admin", "Client", "Consumer", "Producer"])
 def test_an_import_generates_no_classes(name: str) -> None:
     """Python compiles the methods of such classes: each costs as much as ten other classes."""
     script = GENERATED.replace("{name}", name)

@@ -9,19 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Never, TypeVar, Unpack
 # The module of a subject is imported when one of its calls is first used: `subjects.acls` is
 # `aiokclient.admin.acls`. All modules together would double the time that importing this one takes.
 import aiokclient.admin as subjects
-from aiokclient.admin.cluster import ClusterDescription
-from aiokclient.admin.configs import Change, ConfigEntry, ConfigResource
-from aiokclient.admin.group_descriptions import GroupDescription, GroupListing
-from aiokclient.admin.requests import AdminRequests
-from aiokclient.admin.results import Results
-from aiokclient.admin.topics import (
-    CreatedTopic,
-    NewPartitions,
-    NewTopic,
-    Topic,
-    TopicDescription,
-    TopicListing,
-)
+from aiokclient.background import LATE_ADMIN
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle, config_of
 from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.cluster.lifecycle.public_calls import watch_calls
@@ -29,19 +17,31 @@ from aiokclient.config.admin import AdminConfig, AdminOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.config.secret import Secret
 from aiokclient.log.foreign_names import with_foreign_names
-from aiokclient.metrics import OwnMetrics
-from aiokclient.types import OffsetAndMetadata, TopicPartition, public_in
+from aiokclient.types import public_in
 
 if TYPE_CHECKING:
     from aiokclient.admin.acls import AclBinding, AclBindingFilter
     from aiokclient.admin.client_quotas import ClientQuotaEntity, ClientQuotaFilter
+    from aiokclient.admin.cluster import ClusterDescription
+    from aiokclient.admin.configs import Change, ConfigEntry, ConfigResource
     from aiokclient.admin.delegation_tokens import DelegationToken, TokenOrHmac
+    from aiokclient.admin.group_descriptions import GroupDescription, GroupListing
     from aiokclient.admin.groups import PartitionLag
     from aiokclient.admin.hanging_transactions import HangingTransaction
     from aiokclient.admin.log_dirs import LogDirDescription
+    from aiokclient.admin.requests import AdminRequests
+    from aiokclient.admin.results import Results
     from aiokclient.admin.scram_credentials import (
         ScramCredentialInfo,
         UserScramCredentialAlteration,
+    )
+    from aiokclient.admin.topics import (
+        CreatedTopic,
+        NewPartitions,
+        NewTopic,
+        Topic,
+        TopicDescription,
+        TopicListing,
     )
     from aiokclient.admin.transactions import (
         ActiveProducer,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         TransactionDescription,
         TransactionListing,
     )
+    from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 C = TypeVar("C", bound=type)
 
@@ -95,6 +96,7 @@ class Admin(Lifecycle):
     """
 
     closing_rank: ClassVar[int] = 2
+    _late_modules = LATE_ADMIN
     config_type: ClassVar[type[AdminConfig]] = AdminConfig
 
     def __init__(
@@ -104,9 +106,16 @@ class Admin(Lifecycle):
         refuse_positional("Admin", wrong)
         shared = config_of(client)
         super().__init__(AdminConfig.build(options, client=shared), client)
-        self._requests = AdminRequests(self)
+
+    @property
+    def _requests(self) -> AdminRequests:
+        from aiokclient.admin.requests import AdminRequests  # a late module
+
+        return AdminRequests(self)
 
     async def _open(self, wait: bool) -> None:
+        from aiokclient.metrics import OwnMetrics  # a late module
+
         rack = self._config.client_rack
         attributes = (("client_rack", rack),) if rack else ()
         own_metrics = OwnMetrics(self._cluster.metrics, "admin", attributes=attributes)

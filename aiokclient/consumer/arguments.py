@@ -20,6 +20,8 @@ from aiokclient.types import (
 
 PATTERN_CHARACTERS: Final = frozenset("^$*+?()[]{}|\\")
 """Characters of regular expressions that no topic name contains."""
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""The default limit for the bytes of a list or table."""
 LISTENING: Final = ("on_assigned", "on_revoked", "on_lost")
 
 

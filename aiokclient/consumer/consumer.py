@@ -9,15 +9,15 @@ import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, Unpack, cast
 
+from aiokclient.background import LATE_CONSUMER
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle, config_of
 from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.cluster.lifecycle.public_calls import count_cancelled, watch_calls
-from aiokclient.cluster.metadata.snapshot import PartitionInfo
-from aiokclient.cluster.metadata.updater import partitions_of
 from aiokclient.config.consumer import ConsumerConfig, ConsumerOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.consumer.arguments import (
+    MAX_BYTES,
     as_listener,
     as_numbers,
     as_partition,
@@ -28,16 +28,6 @@ from aiokclient.consumer.arguments import (
     require_record,
 )
 from aiokclient.consumer.delivery.deserialize import Deserializers
-from aiokclient.consumer.delivery.iterators import (
-    ArrowBatches,
-    RecordBatches,
-    RecordIterator,
-    TrackedRecords,
-)
-from aiokclient.consumer.delivery.reader import MAX_BYTES, Reader
-from aiokclient.consumer.engine import ConsumerEngine
-from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
-from aiokclient.consumer.records import Records
 from aiokclient.consumer.state.offset_reset import (
     EARLIEST,
     EARLIEST_TIMESTAMP,
@@ -46,8 +36,6 @@ from aiokclient.consumer.state.offset_reset import (
     Reset,
 )
 from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
-from aiokclient.consumer.topics import matching
-from aiokclient.consumer.transactional import TransactionalReads
 from aiokclient.errors import (
     ClosedError,
     ConfigError,
@@ -90,6 +78,19 @@ if TYPE_CHECKING:
     # Without deserializers, keys and values are bytes. Only type checkers need to know that.
     import pyarrow
     from typing_extensions import TypeVar as TypeVarWithDefault
+
+    from aiokclient.cluster.metadata.snapshot import PartitionInfo
+    from aiokclient.consumer.delivery.iterators import (
+        ArrowBatches,
+        RecordBatches,
+        RecordIterator,
+        TrackedRecords,
+    )
+    from aiokclient.consumer.delivery.reader import Reader
+    from aiokclient.consumer.engine import ConsumerEngine
+    from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
+    from aiokclient.consumer.records import Records
+    from aiokclient.consumer.transactional import TransactionalReads
 
     K = TypeVarWithDefault("K", default=bytes)
     V = TypeVarWithDefault("V", default=bytes)
@@ -147,6 +148,7 @@ class Consumer(Lifecycle, Generic[K, V]):
     """
 
     closing_rank: ClassVar[int] = 0
+    _late_modules = LATE_CONSUMER
     config_type: ClassVar[type[ConsumerConfig]] = ConsumerConfig
     _config: ConsumerConfig
 
@@ -211,6 +213,8 @@ class Consumer(Lifecycle, Generic[K, V]):
     # -- start and close
 
     async def _open(self, wait: bool) -> None:
+        from aiokclient.consumer.engine import ConsumerEngine  # a late module
+
         self._engine = ConsumerEngine(
             self._cluster,
             self._config,
@@ -363,7 +367,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         if self._engine is None:
             return set()
         hide_internal = self._config.exclude_internal_topics
-        return set(matching(wanted, self._engine.cluster.metadata, hide_internal))
+        return set(wanted.find_matching(self._engine.cluster.metadata, hide_internal))
 
     def assignment(self) -> set[TopicPartition]:
         """Return the partitions that this consumer reads. Synchronous."""
@@ -448,6 +452,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         - ConcurrentReadError while another task reads;
         - the errors by which brokers refuse requests.
         """
+        from aiokclient.consumer.delivery.iterators import RecordIterator  # a late module
+
         return RecordIterator(self, self._running.reader)
 
     def until_end(self) -> RecordIterator[K, V]:
@@ -459,6 +465,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         again if its position is no longer valid, for example because the topic was created again.
         In all other respects the iteration is like the one over the consumer.
         """
+        from aiokclient.consumer.delivery.iterators import RecordIterator  # a late module
+
         return RecordIterator(self, self._running.reader, until_end=True)
 
     def batches(
@@ -478,6 +486,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         at the present end offsets, as with `until_end()`. In all other respects it is like the
         iteration over the consumer.
         """
+        from aiokclient.consumer.delivery.iterators import RecordBatches  # a late module
+
         require_count("max_records", max_records)
         require_count("max_bytes", max_bytes)
         if seconds(max_wait, "max_wait") < 0:
@@ -496,6 +506,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         lowest one that is not done. In all other respects it is like the iteration over the
         consumer.
         """
+        from aiokclient.consumer.delivery.iterators import TrackedRecords  # a late module
+
         require_count("max_outstanding", max_outstanding)
         return TrackedRecords(self, self._running.reader, max_outstanding)
 
@@ -533,6 +545,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         offsets, as with `until_end()`. Raises ImportError if pyarrow is not installed. In all other
         respects it is like the iteration over the consumer.
         """
+        from aiokclient.consumer.delivery.iterators import ArrowBatches  # a late module
+
         require_count("max_bytes", max_bytes)
         return ArrowBatches(
             self,
@@ -720,6 +734,9 @@ class Consumer(Lifecycle, Generic[K, V]):
                 "abort would not have delivered them again. Call add(consumer) before the first "
                 "read in the transaction."
             )
+        # Few programs use this, so the module is not imported with the consumer.
+        from aiokclient.consumer.transactional import TransactionalReads
+
         began = self._cluster.clock.monotonic() if began is None else began
         return TransactionalReads(engine, self._subscription, began)
 
@@ -827,9 +844,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         the meantime.
         """
         (name,) = as_topics([topic])
-        return await partitions_of(
-            self._running.cluster.updater, name, self._get_timeout_s(timeout)
-        )
+        updater = self._running.cluster.updater
+        return await updater.find_partitions(name, self._get_timeout_s(timeout))
 
     async def list_topics(
         self, timeout: float | None = None

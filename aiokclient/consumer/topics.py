@@ -102,7 +102,7 @@ class SubscribedTopics:
 
     def find_matching(self, metadata: ClusterMetadata) -> list[str]:
         """Return the names of the existing topics of the subscription. Synchronous."""
-        return matching(self.current, metadata, self._config.exclude_internal_topics)
+        return self.current.find_matching(metadata, self._config.exclude_internal_topics)
 
     def describe_trouble(self) -> str | None:
         """Return, as a text, that the pattern of the subscription matches nothing, or None.
@@ -161,19 +161,6 @@ def _base(metadata: ClusterMetadata) -> dict[str, tuple[UUID, int]]:
         for name, info in metadata.topics.items()
         if not info.error
     }
-
-
-def matching(
-    subscription: Subscription, metadata: ClusterMetadata, hide_internal: bool
-) -> list[str]:
-    """Return the topics in the metadata that belong to a subscription."""
-    names = subscription.topics if subscription.pattern is None else sorted(metadata.topics)
-    return [
-        name
-        for name in names
-        if (info := metadata.find_topic(name)) is not None
-        and subscription.matches(name, internal=info.internal and hide_internal)
-    ]
 
 
 class TopicFollower:

@@ -25,7 +25,7 @@ from typing import (
 )
 
 from aiokclient._native import twin
-from aiokclient.background import LATE_MODULES, SLICE_S
+from aiokclient.background import LATE_PRODUCER, SLICE_S
 from aiokclient.clock import SystemClock
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle, config_of
 from aiokclient.cluster.lifecycle.ownership import Anchor, for_background
@@ -33,7 +33,6 @@ from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.cluster.lifecycle.public_calls import count_cancelled, watch_calls
 from aiokclient.cluster.lifecycle.shown import some
 from aiokclient.cluster.lifecycle.states import LifecyclePhase
-from aiokclient.cluster.metadata.updater import partitions_of
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.problems import refuse_positional
 from aiokclient.config.producer import ProducerConfig, ProducerOptions
@@ -123,7 +122,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
     )
 
     closing_rank: ClassVar[int] = 1
-    _late_modules = LATE_MODULES
+    _late_modules = LATE_PRODUCER
     config_type: ClassVar[type[ClientConfig]] = ProducerConfig
 
     _engine: Engine | None
@@ -351,7 +350,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         updater, patience_s = self._cluster.updater, self._get_timeout_s(timeout)
 
         async def read() -> None:
-            partitions.append(await partitions_of(updater, topic, patience_s))
+            partitions.append(await updater.find_partitions(topic, patience_s))
 
         await self._require_engine().wait_while_open(read())
         return partitions[0]

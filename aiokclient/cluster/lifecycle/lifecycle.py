@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, cast
 import anyio
 
 from aiokclient._native import note_pure_modules
-from aiokclient.background import LATE_MODULES, ended, load_late, new_task
+from aiokclient.background import LATE_CLIENT, ended, load_late, new_task
 from aiokclient.clock import SystemClock
 from aiokclient.cluster.lifecycle.ownership import Anchor, dropped, for_background, retrieve
 from aiokclient.cluster.lifecycle.public_calls import running_loop, watch_calls, wrong_caller
@@ -71,7 +71,7 @@ class Lifecycle:
 
     closing_rank: ClassVar[int] = 0
     """The rank among the children of a client, which closes the lowest rank first."""
-    _late_modules: ClassVar[tuple[str, ...]] = LATE_MODULES[:2]
+    _late_modules: ClassVar[tuple[str, ...]] = LATE_CLIENT
     """The modules that a start imports in a thread."""
     _phase = LifecyclePhase.NEW
     _closing: asyncio.Task[None] | None = None

@@ -253,6 +253,17 @@ class MetadataUpdater:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
 
+    async def find_partitions(self, topic: str, timeout: float) -> tuple[PartitionInfo, ...]:
+        """Return the partitions of a topic after an update, or raise the error of the topic."""
+        metadata = await self.refresh((topic,), timeout=timeout, at_once=True)
+        info = metadata.find_topic(topic)
+        if info is None:
+            raise UnknownTopicOrPartitionError(api="Metadata", resource=topic)
+        error = error_for(info.error, api="Metadata", resource=topic)
+        if error is not None:
+            raise error
+        return info.partitions
+
     def apply_hint(
         self,
         topic: str,
@@ -537,20 +548,6 @@ def _is_large(answer: MetadataResponse) -> bool:
     if len(answer.brokers) >= LARGE or len(topics) >= LARGE:
         return True
     return sum(len(topic.partitions) for topic in topics) >= LARGE
-
-
-async def partitions_of(
-    updater: MetadataUpdater, topic: str, timeout: float
-) -> tuple[PartitionInfo, ...]:
-    """Return the partitions of a topic after an update, or raise the error of the topic."""
-    metadata = await updater.refresh((topic,), timeout=timeout, at_once=True)
-    info = metadata.find_topic(topic)
-    if info is None:
-        raise UnknownTopicOrPartitionError(api="Metadata", resource=topic)
-    error = error_for(info.error, api="Metadata", resource=topic)
-    if error is not None:
-        raise error
-    return info.partitions
 
 
 def _require_names(topics: Iterable[str]) -> None:

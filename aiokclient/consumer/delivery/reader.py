@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from aiokclient.clock import get_loop_clock
+from aiokclient.consumer.arguments import MAX_BYTES
 from aiokclient.consumer.delivery.deserialize import RawRecord
 from aiokclient.consumer.delivery.read_lock import Cursor
 from aiokclient.consumer.delivery.stall_watch import StallWatch
@@ -208,9 +209,6 @@ class EndOffsets:
         self._open, self._to_hold = set(), []
         self._subscription.withhold_at_end(held, False)
 
-
-MAX_BYTES: Final = 64 * 1024 * 1024
-"""The default limit for the bytes of a list or table."""
 
 YIELD_INTERVAL_S: Final = 0.010
 """Seconds after which a request yields to the event loop."""

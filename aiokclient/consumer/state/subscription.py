@@ -39,6 +39,7 @@ from aiokclient.policy import Backoff, Decision, Scope, classify
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    from aiokclient.cluster.metadata.snapshot import ClusterMetadata
     from aiokclient.consumer.delivery.reader import Reader
 
 FORMER = 16
@@ -77,6 +78,16 @@ class Subscription:
         if self.pattern is None:
             return topic in self.topics
         return not internal and self.pattern.fullmatch(topic) is not None
+
+    def find_matching(self, metadata: ClusterMetadata, hide_internal: bool) -> list[str]:
+        """Return the topics in the metadata that the subscription includes."""
+        names = self.topics if self.pattern is None else sorted(metadata.topics)
+        return [
+            name
+            for name in names
+            if (info := metadata.find_topic(name)) is not None
+            and self.matches(name, internal=info.internal and hide_internal)
+        ]
 
 
 class PartitionSource(Protocol):
