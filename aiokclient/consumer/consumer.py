@@ -189,7 +189,7 @@ class Consumer(Lifecycle, Generic[K, V]):
         if patterns and len(topics) > 1:
             raise ConfigError("A consumer takes either topic names or one pattern, not both.")
         if topics:
-            self.subscribe(patterns[0] if patterns else cast(Sequence[str], topics), listener)
+            self.subscribe(patterns[0] if patterns else cast("Sequence[str]", topics), listener)
 
     @classmethod
     def from_properties(

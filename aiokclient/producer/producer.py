@@ -144,7 +144,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         ProducerConfig.hide_options(options)
         refuse_positional("Producer", wrong)
         shared = config_of(client)
-        config = ProducerConfig.build(cast(dict[str, Any], options), client=shared)
+        config = ProducerConfig.build(cast("dict[str, Any]", options), client=shared)
         super().__init__(config, client)
         self._options = config
         self._store_options(config)

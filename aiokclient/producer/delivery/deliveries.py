@@ -47,4 +47,4 @@ def gather(
     """Wait for the deliveries and return their outcomes in order; see `Producer.gather`."""
     work = Gathering(deliveries, Outcomes())
     waiting = gathered(work, clock, return_exceptions=return_exceptions)
-    return cast(Coroutine[Any, Any, Outcomes], waiting)
+    return cast("Coroutine[Any, Any, Outcomes]", waiting)

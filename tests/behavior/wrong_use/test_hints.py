@@ -5,18 +5,25 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from public_packages import NEED_PYSPARK, PUBLIC_PACKAGES
 
 import aiokclient
-from aiokclient import Admin, Client, Consumer, Producer
+from aiokclient import Admin, Client, Consumer, ConsumerRecord, Delivery, Producer
 from aiokclient.consumer.consumer import STOPPED
+from aiokclient.consumer.delivery.iterators import ArrowBatches, RecordBatches, RecordIterator
+from aiokclient.consumer.delivery.unpack import Chunk
+from aiokclient.consumer.fetching.buffer import FetchedBatches, PartitionFetch
 from aiokclient.errors import ConfigError
 from aiokclient.log.foreign_names import ATTRIBUTES, with_foreign_names
 from aiokclient.log.hints.names import CLASSES
 from aiokclient.producer.batching.batch import ProducerBatch
+from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.delivery.deliveries import Deliveries, Outcomes
 from aiokclient.record.batch import RecordBatch
 
 SERVERS = "localhost:9092"
@@ -36,6 +43,12 @@ LOOPED = (
     "Transaction",
 )
 """The public classes whose attributes the loops of programs read for each record."""
+WITHIN = (
+    *(ArrowBatches, RecordBatches, RecordIterator, Chunk, FetchedBatches, PartitionFetch),
+    *(RecordBatch, ProducerBatch, PartitionQueue, Deliveries, Outcomes),
+)
+"""The classes of what a client makes for each batch, iteration, or list of records."""
+READS, WRITES = ("__getattr__", "__getattribute__"), ("__setattr__", "__delattr__")
 
 
 @pytest.mark.parametrize(
@@ -293,10 +306,37 @@ def test_a_hint_for_a_name_that_exists_is_refused() -> None:
 
 def test_no_object_of_a_hot_loop_slows_the_access_to_its_attributes() -> None:
     """CPython keeps no inline caches for the attributes of classes that define these methods."""
-    slow = ("__getattr__", "__getattribute__", "__setattr__", "__delattr__")
-    for made in (*(getattr(aiokclient, name) for name in LOOPED), ProducerBatch, RecordBatch):
+    for made in (*(getattr(aiokclient, name) for name in LOOPED), *WITHIN):
         for base in (each for each in made.__mro__ if each not in (object, tuple, list)):
-            assert not {*slow} & {*vars(base)}, f"{base.__qualname__} of {made.__qualname__}"
+            assert not {*READS, *WRITES} & {*vars(base)}, f"{base.__qualname__} of {made.__name__}"
+
+
+def test_no_public_class_slows_the_access_to_its_attributes_except_frozen_values() -> None:
+    for name in (each for each in PUBLIC_PACKAGES if each not in NEED_PYSPARK):
+        package = importlib.import_module(name)
+        for made in (getattr(package, each) for each in package.__all__):
+            bases = made.__mro__ if isinstance(made, type) else ()
+            for base in (each for each in bases if each.__module__.startswith("aiokclient")):
+                about = f"{base.__qualname__} of {name}.{made.__name__}"
+                assert not {*READS} & {*vars(base)}, about
+                frozen = is_dataclass(base) and base.__dataclass_params__.frozen
+                assert frozen or not {*WRITES} & {*vars(base)}, about
+
+
+def test_no_object_that_a_record_or_a_batch_needs_has_a_dictionary() -> None:
+    values = ["ConsumerRecord", "Delivery", "ProducerRecord", "TopicPartition"]
+    if aiokclient.native:  # In pure Python, a tuple with another attribute needs a dictionary.
+        values.append("RecordMetadata")
+    for made in (*(getattr(aiokclient, name) for name in values), *WITHIN):
+        assert not made.__dictoffset__, made.__qualname__
+
+
+def test_no_attribute_of_a_record_or_a_delivery_is_a_property_in_python() -> None:
+    """A property costs a call of Python for each access, and a record has a dozen attributes."""
+    for made in (ConsumerRecord, Delivery) if aiokclient.native else ():
+        for base in made.__mro__:
+            found = {name for name, each in vars(base).items() if isinstance(each, property)}
+            assert not found, f"{base.__qualname__} of {made.__name__}: {found}"
 
 
 async def test_awaiting_stop_suggests_close() -> None:
