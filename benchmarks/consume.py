@@ -44,7 +44,7 @@ MAIN = (
     *(own.Lists(), own.AsyncFor(), own.Arrow(), confluent.Consume(), aio_kafka.Getmany()),
     *programs.PROGRAMS,
 )
-PEERS = ("confluent-kafka consume(5000)", "aiokafka getmany", "kafka-python poll")
+PEERS = ("confluent-kafka consume(5000)", "aiokafka getmany", "kafka-python poll", "franz-go")
 TUNED = ("confluent", "Java")
 NOTES = (
     FEWER,

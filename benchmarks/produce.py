@@ -50,7 +50,12 @@ MAIN = (
     *(own.Gather(), own.SendMany(), confluent.Callbacks(), aio_kafka.Send()),
     *programs.PROGRAMS,
 )
-PEERS = ("confluent-kafka callbacks", "aiokafka send, await each", "kafka-python send, get each")
+PEERS = (
+    "confluent-kafka callbacks",
+    "aiokafka send, await each",
+    "kafka-python send, get each",
+    "franz-go",
+)
 NOTES = (
     FEWER,
     "Same settings: acks=all, idempotent, batches of 131072 bytes, linger 5 ms, 5 in flight; "

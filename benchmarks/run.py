@@ -16,6 +16,7 @@ from pathlib import Path
 import codec
 import concurrency
 import consume
+import echo
 import latency
 import logins
 import members
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "consume": consume,
     "latency": latency,
     "concurrency": concurrency,
+    "echo": echo,
     "codec": codec,
     "startup": startup,
     "scale": scale,

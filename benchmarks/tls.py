@@ -31,7 +31,8 @@ CONSUMED = consume.COUNT // produce.COUNT
 CASES = (Case("100 B"), Case("1 KB", size=1_000, part=0.25))
 PROTOCOLS = (Login("SSL"), Login("SASL_SSL", SCRAM[1]))
 PRODUCERS = (
-    *(own.AsWritten(), own.Gather(), own.SendMany(), own.GatherUvloop()),
+    *(own.AsWritten(), own.GatherAsWritten()),
+    *(own.Gather(), own.SendMany(), own.GatherUvloop()),
     *(confluent.Callbacks(), aio_kafka.Send(), programs.FranzGo("franz-go")),
 )
 CONSUMERS = (

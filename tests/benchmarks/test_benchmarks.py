@@ -21,6 +21,7 @@ SMALL = {
     "consume": ["--count", "60", "--cases", "100 B"],
     "latency": ["--count", "10"],
     "concurrency": ["--count", "50"],
+    "echo": ["--count", "10"],
     "codec": ["--count", "2000", "--cases", "100 B lz4"],
     "startup": [],
     "rebalance": ["--cases", "eager,KIP-848", "--only", "aiokclient,aiokafka"],
@@ -71,17 +72,23 @@ def test_runs(name: str, tmp_path: Path, kafka: ExternalKafka) -> None:
 
 def test_each_row_that_a_target_names_exists() -> None:
     program = """
-import consume, produce, targets
+import consume, echo, produce, targets, tls
 
-names = {subject.name for subject in (*produce.SUBJECTS, *consume.SUBJECTS)}
-main = {"produce": produce.MAIN, "consume": consume.MAIN}
+of_tls = {"produce": tls.PRODUCERS, "consume": tls.CONSUMERS}
+assert len({(each.what, each.theirs) for each in targets.TARGETS}) == len(targets.TARGETS)
 for target in targets.AS_WRITTEN:
-    for name in (*target.ours, target.theirs):
-        assert name in names, name
     way, _, case = target.work.partition(" ")
-    module = {"produce": produce, "consume": consume}[way]
-    found = next(each for each in module.CASES if each.name == case)
-    measured = module.SUBJECTS if found.whole else module.MAIN
+    if way == "echo":
+        measured = echo.ECHOES
+    elif " over " in case:
+        size, _, protocol = case.partition(" over ")
+        assert size in {each.name for each in tls.CASES}, target
+        assert protocol in {each.protocol for each in tls.PROTOCOLS}, target
+        measured = of_tls[way]
+    else:
+        module = {"produce": produce, "consume": consume}[way]
+        found = next(each for each in module.CASES if each.name == case)
+        measured = module.SUBJECTS if found.whole else module.MAIN
     assert {target.theirs, *target.ours} <= {each.name for each in measured}, target
 """
     command = [sys.executable, "-c", program]
