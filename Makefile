@@ -5,6 +5,7 @@
 PY := .venv/bin/python
 PY311 := .venv-3.11/bin/python
 PYSPARK := .venv-spark/bin/python
+PYBENCH := .venv-bench/bin/python
 PIP := -m pip install --disable-pip-version-check --quiet
 LOUD_PIP := -m pip install --disable-pip-version-check
 # Empty if there is no Java that Spark can use.
@@ -92,10 +93,11 @@ secrets: .venv/.test .venv/.native ## use known passwords, tokens, and keys ever
 ## LEAK=channel leaks one on purpose (log, repr, locals, ...), so that it fails
 	AIOKCLIENT_LEAK=$(LEAK) $(PY) -m pytest -q tests/behavior/security/test_secrets.py
 
-bench: .venv/.bench .venv/.native kafka ## benchmarks beside other clients; RUNS=n of each; SCALE=x times the messages
-	$(PY) benchmarks/run.py --runs $(or $(RUNS),5) --scale $(or $(SCALE),1)
-	$(PY) benchmarks/memory.py
-	$(PY) benchmarks/transactions_memory.py
+bench: .venv-bench/.bench kafka ## benchmarks beside other clients; RUNS=n of each; SCALE=x times the messages
+## uses an interpreter that was built with PGO or LTO, if there is one
+	$(PYBENCH) benchmarks/run.py --runs $(or $(RUNS),5) --scale $(or $(SCALE),1)
+	$(PYBENCH) benchmarks/memory.py
+	$(PYBENCH) benchmarks/transactions_memory.py
 
 spark-eos: .venv-spark/.native kafka ## the exactly-once sink of Spark while processes and brokers are killed; RUNS=n
 	AIOKCLIENT_EOS_RUNS=$(or $(RUNS),2) $(PYSPARK) -m pytest -q --numprocesses=2 --dist=worksteal tests/spark/test_exactly_once.py
@@ -112,7 +114,7 @@ callgrind: .venv/.test .venv/.native ## instructions of the client for each mess
 	    $(PY) benchmarks/callgrind.py --markdown benchmarks/callgrind.md)
 
 clean: ## remove everything that was installed, compiled or downloaded
-	rm -rf .venv .venv-3.11 .venv-spark .kafka .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf .venv .venv-3.11 .venv-spark .venv-bench .kafka .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
 	find aiokclient -name '*.so' -delete
 
 .venv/bin/python:
@@ -145,8 +147,14 @@ clean: ## remove everything that was installed, compiled or downloaded
 	$(PY) $(PIP) --group docs
 	touch $@
 
-.venv/.bench: .venv/.test | .venv/.native
-	$(PY) $(PIP) --group bench
+.venv-bench/bin/python:
+	"$$(.ci/find-python optimized)" -m venv .venv-bench
+
+.venv-bench/.bench: $(PROJECT) $(NATIVE) | .venv-bench/bin/python
+	$(PYBENCH) $(PIP) --upgrade pip
+	AIOKCLIENT_PURE=1 $(PYBENCH) $(PIP) --editable . --group native --group test --group peers --group bench
+	$(PYBENCH) setup.py --quiet build_ext --inplace --parallel=2
+	.ci/need-krb5 $(PYBENCH)
 	touch $@
 
 .venv/.native: .venv/.test $(NATIVE)

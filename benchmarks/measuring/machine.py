@@ -28,9 +28,16 @@ def describe(kafka: str) -> list[tuple[str, str]]:
     return [*found, ("load average at the end", " ".join(f"{each:.1f}" for each in load))]
 
 
+PACKAGED = "--with-wheel-pkg-dir=/usr/share/python-wheels/"
+"""An option of Debian's and Ubuntu's builds. Their packages build with PGO and LTO by their own
+rules, and leave these out of the configuration that modules are built with."""
+
+
 def optimizations() -> list[str]:
     """Return how the interpreter was optimized when it was built: by PGO, LTO, both, or neither."""
     configured = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    if PACKAGED in configured:
+        return ["PGO", "LTO"]
     options = {"PGO": "--enable-optimizations", "LTO": "--with-lto"}
     return [name for name, option in options.items() if option in configured]
 
