@@ -74,6 +74,12 @@ NEWEST_ONLY = [
     "tests/unit/consumer/test_loop_time.py",
     "tests/unit/group/test_loop_watch.py",
 ]
+# Tests of LIVES that compare the native form of a send with the Python one, for random records: the
+# kind of event loop makes no difference to them.
+LOOP_INDEPENDENT = [
+    "tests/unit/producer/test_native_sends.py",
+    "tests/unit/producer/test_send_arrow.py",
+]
 # Kinds of event loops, see tests/harness/loops.py.
 LOOP = "AIOKCLIENT_TEST_LOOP"
 SLOWEST = 10
@@ -209,13 +215,20 @@ class Suites:
         self.brokers.append(Step(f"{name}, Kafka", [with_brokers], env, junit=True))
         self.others.append(Step(name, [[*command, f"not ({BROKERS})", "tests"]], env, junit=True))
 
-    def add_some(self, name: str, python: str, env: dict[str, str], paths: list[str]) -> None:
-        """Add the tests in these paths that need no broker and are not in NEWEST_ONLY.
+    def add_some(
+        self,
+        name: str,
+        python: str,
+        env: dict[str, str],
+        paths: list[str],
+        omitted: Sequence[str] = (),
+    ) -> None:
+        """Add the tests in these paths that need no broker and are not in NEWEST_ONLY or `omitted`.
 
         A lane that has finished runs them.
         """
-        command = [python, *self._pytest, *(f"--ignore={path}" for path in NEWEST_ONLY)]
-        command += ["-m", f"not ({BROKERS})", *paths]
+        ignored = [f"--ignore={path}" for path in (*NEWEST_ONLY, *omitted)]
+        command = [python, *self._pytest, *ignored, "-m", f"not ({BROKERS})", *paths]
         self.rest.append(Step(name, [command], env, junit=True))
 
 
@@ -234,7 +247,7 @@ def lanes(everything: bool, workers: int) -> tuple[Lanes, list[Step]]:
             suites.add(f"tests, {loop}", NEWEST, {LOOP: loop})
         suites.add("tests, debug", NEWEST, {LOOP: "debug", "PYTHONDEVMODE": "1"})
     else:
-        suites.add_some("tests, eager", NEWEST, {LOOP: "eager"}, LIVES)
+        suites.add_some("tests, eager", NEWEST, {LOOP: "eager"}, LIVES, LOOP_INDEPENDENT)
         suites.add_some("tests, 3.11", OLDEST, {}, AWAITING)
     # A worker process runs whole files, because each file starts Java virtual machines for Spark
     # and Kafka. tests/spark/conftest.py determines the order of the files.

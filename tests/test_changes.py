@@ -338,7 +338,7 @@ from aiokclient.protocol.messages.count_sheep import CountSheepResponse
 
 
 def handle(call):
-    return CountSheepResponse(error_code=call.refused(), sheep=min(call.request.most, 40))
+    return CountSheepResponse(error_code=call.find_refusal(), sheep=min(call.request.most, 40))
 """,
     )
     checkout.insert(

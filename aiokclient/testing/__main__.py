@@ -19,7 +19,7 @@ OTLP_FLUSH_S = 10.0
 """Seconds for which the process waits at its end for pushed metrics that are being sent."""
 
 
-def _topic(text: str) -> tuple[str, int]:
+def _parse_topic(text: str) -> tuple[str, int]:
     name, _, partitions = text.partition(":")
     try:
         return name, int(partitions or 1)
@@ -27,21 +27,21 @@ def _topic(text: str) -> tuple[str, int]:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME or NAME:PARTITIONS") from None
 
 
-def _config(text: str) -> tuple[str, str]:
+def _parse_config(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     return name, value
 
 
-def _endpoint(text: str) -> OtlpHttpTelemetryReceiver:
+def _parse_endpoint(text: str) -> OtlpHttpTelemetryReceiver:
     try:
         return OtlpHttpTelemetryReceiver(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m aiokclient.testing",
         description="Kafka brokers in this process, for tests and demos; nothing is kept.",
@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--advertised-host", help="what clients are told, if not the host")
     parser.add_argument(
         "--topic",
-        type=_topic,
+        type=_parse_topic,
         action="append",
         default=[],
         metavar="NAME[:PARTITIONS]",
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--no-auto-create", action="store_true", help="make no topics on demand")
     parser.add_argument(
         "--config",
-        type=_config,
+        type=_parse_config,
         action="append",
         default=[],
         metavar="NAME=VALUE",
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     telemetry.add_argument(
         "--telemetry-otlp",
         dest="telemetry",
-        type=_endpoint,
+        type=_parse_endpoint,
         metavar="URL",
         help="receive the metrics that clients push, and send them to this OTLP endpoint, "
         "such as http://localhost:4318/v1/metrics",
@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until a signal ends the process. Return 2 for bad options or a port that is not free."""
-    parser = _parser()
+    parser = _make_parser()
     options = parser.parse_args(arguments)
     over = threading.Event()
     try:

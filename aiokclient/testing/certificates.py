@@ -40,13 +40,13 @@ class ClientCertificate:
         with tempfile.TemporaryDirectory() as folder:
             # The module ssl loads certificates from files only.
             path = os.path.join(folder, "client.pem")
-            with open(path, "w", opener=_private) as file:
+            with open(path, "w", opener=_open_private) as file:
                 file.write(self.key + self.certificate)
             context.load_cert_chain(path)
         return Tls(context=context)
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
@@ -99,15 +99,15 @@ class Certificates:
         """Return a TLS context for brokers. `kind` is the `certificate` of a `BrokerListener`."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.sslobject_class = AlertingObject
-        self._leaf_of(kind).configure_cert(context)
+        self._find_leaf(kind).configure_cert(context)
         if client_certificate:
             self._authority.configure_trust(context)
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
-    def _leaf_of(self, kind: str) -> Any:
+    def _find_leaf(self, kind: str) -> Any:
         if kind == "expired":
-            return self._authority.issue_cert(*self._hosts, **_expired())
+            return self._authority.issue_cert(*self._hosts, **_make_expired_dates())
         if kind == "untrusted":
             return type(self._authority)().issue_cert(*self._hosts)
         if kind == "other-host":
@@ -116,19 +116,19 @@ class Certificates:
 
     def issue(self, name: str, *, expired: bool = False) -> ClientCertificate:
         """Return a certificate with this common name."""
-        limits = _expired() if expired else {}
+        limits = _make_expired_dates() if expired else {}
         # OpenSSL refuses a certificate without any alternative name.
         leaf = self._authority.issue_cert("localhost", common_name=name, **limits)
         chain = "".join(each.bytes().decode() for each in leaf.cert_chain_pems)
-        key = _pkcs8(leaf.private_key_pem.bytes())
+        key = _convert_to_pkcs8(leaf.private_key_pem.bytes())
         return ClientCertificate(name, chain, key, self.authority)
 
 
-def _expired() -> dict[str, datetime.datetime]:
+def _make_expired_dates() -> dict[str, datetime.datetime]:
     return {"not_after": datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)}
 
 
-def _pkcs8(pem: bytes) -> str:
+def _convert_to_pkcs8(pem: bytes) -> str:
     """Return a private key in the form that Java reads."""
     from cryptography.hazmat.primitives import serialization
 

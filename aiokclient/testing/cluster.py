@@ -22,32 +22,32 @@ from aiokclient.errors import IllegalStateError
 from aiokclient.testing.broker.broker import EmbeddedBroker
 from aiokclient.testing.broker.codes import Refused
 from aiokclient.testing.broker.connections.listener import Listener, TcpListener
-from aiokclient.testing.broker.groups.coordinator import GroupCoordinator, groups_of
+from aiokclient.testing.broker.groups.coordinator import GroupCoordinator, get_groups
 from aiokclient.testing.broker.groups.group import GroupView
-from aiokclient.testing.broker.handlers import TELEMETRY_APIS, handled
+from aiokclient.testing.broker.handlers import TELEMETRY_APIS, list_handled
 from aiokclient.testing.broker.node import Endpoint
 from aiokclient.testing.broker.requests import ReceivedRequest
 from aiokclient.testing.broker.security.listeners import DEFAULT, BrokerListener
 from aiokclient.testing.broker.state import ClusterState
 from aiokclient.testing.broker.telemetry.receiver import (
-    checked_receiver,
+    check_receiver,
     close_receiver,
     start_receiver,
 )
 from aiokclient.testing.broker.transactions.coordinator import (
     TransactionCoordinator,
     TransactionView,
-    transactions_of,
+    get_transactions,
 )
 from aiokclient.testing.controls.acls import AclControls
-from aiokclient.testing.controls.base import control
+from aiokclient.testing.controls.base import forward_to
 from aiokclient.testing.controls.brokers import BrokerControls
 from aiokclient.testing.controls.data import DataControls
 from aiokclient.testing.controls.faults import FaultControls
 from aiokclient.testing.controls.groups import GroupControls
 from aiokclient.testing.controls.leaders import LeaderControls
 from aiokclient.testing.controls.security import SecurityControls
-from aiokclient.testing.controls.transactions import TransactionControls, checked_level
+from aiokclient.testing.controls.transactions import TransactionControls, check_level
 from aiokclient.testing.runner import Runner
 from aiokclient.types import public_in
 
@@ -143,18 +143,18 @@ class EmbeddedCluster:
         self._runner = Runner()
         self._state = ClusterState(
             random.Random(seed),
-            self._runner.post,
-            handled(),
+            self._runner.post_to_loop,
+            list_handled(),
             GroupCoordinator,
             TransactionCoordinator,
-            telemetry=checked_receiver(telemetry),
+            telemetry=check_receiver(telemetry),
             hidden=TELEMETRY_APIS if telemetry is None else (),
         )
         self._brokers: dict[int, EmbeddedBroker] = {}
         self._state.clock = clock or SystemClock()
         self._state.groups.resync = resync
         self._state.groups.persist = persist_groups
-        self._state.transactions.level = checked_level(transaction_version)
+        self._state.transactions.level = check_level(transaction_version)
         self._sockets = TcpListener()
         self._listener = listener or self._sockets
         self._listen_host = host
@@ -174,9 +174,9 @@ class EmbeddedCluster:
         }
         if retention_bytes is not None:
             defaults["log.retention.bytes"] = str(retention_bytes)
-        self._state.static_configs.change(self._state.security.configure(defaults))
+        self._state.static_configs.apply_changes(self._state.security.apply_configs(defaults))
         for index, rack in enumerate(racks or [None] * brokers):
-            self._add_broker(self._endpoints(advertised_host or host, port, index), rack)
+            self._add_broker(self._make_endpoints(advertised_host or host, port, index), rack)
         if isinstance(topics, str):
             topics = (topics,)
         self._topics = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
@@ -186,7 +186,7 @@ class EmbeddedCluster:
         broker = EmbeddedBroker(self._state, node_id, endpoints, rack)
         self._brokers[node_id] = self._state.brokers[node_id] = broker
 
-    def _endpoints(self, host: str, port: int, index: int) -> dict[str, Endpoint]:
+    def _make_endpoints(self, host: str, port: int, index: int) -> dict[str, Endpoint]:
         """Return the addresses of a broker. The first broker has the index 0."""
         listeners = self._state.security.listeners
         ports = {name: each.port for name, each in listeners.items()} | {DEFAULT: port}
@@ -211,8 +211,8 @@ class EmbeddedCluster:
         if broker is not None:
             self._nodes.start(broker)
             return
-        self._use()
-        self._runner.start_thread(self._open, self._shut)
+        self._require_unused()
+        self._runner.start_thread(self._open_brokers, self._shut_brokers)
 
     def close(self) -> None:
         """Stop all brokers and end the cluster. Idempotent, and allowed before the start.
@@ -222,8 +222,8 @@ class EmbeddedCluster:
         RuntimeError if a broker failed on a request.
         """
         self._used = True
-        self._runner.stop_thread(self._shut)
-        self._runner.post(self._shut)
+        self._runner.stop_thread(self._shut_brokers)
+        self._runner.post_to_loop(self._shut_brokers)
         self._raise_failure()
 
     def _raise_failure(self) -> None:
@@ -244,17 +244,17 @@ class EmbeddedCluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._runner.stop_thread(self._shut)
+        self._runner.stop_thread(self._shut_brokers)
         if error is None:
             self._raise_failure()
 
     async def __aenter__(self) -> EmbeddedCluster:
-        self._use()
+        self._require_unused()
         self._runner.attach()
         try:
-            await self._open()
+            await self._open_brokers()
         except BaseException:
-            self._shut()
+            self._shut_brokers()
             await self._runner.detach()
             raise
         return self
@@ -265,34 +265,34 @@ class EmbeddedCluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._shut()
+        self._shut_brokers()
         await self._runner.detach()
         if error is None:
             self._raise_failure()
 
-    def _use(self) -> None:
+    def _require_unused(self) -> None:
         if self._used:
             raise IllegalStateError("An EmbeddedCluster can be started only once. Create another.")
         self._used = True
 
-    async def _open(self) -> None:
+    async def _open_brokers(self) -> None:
         state = self._state
         state.loop = self._runner.loop
         for broker in self._brokers.values():
-            broker.listen(self._listener, self._listen_host)
-            await broker.serve()
+            broker.open_listeners(self._listener, self._listen_host)
+            await broker.accept_connections()
         for name, partitions in self._topics.items():
             try:
-                state.create_topic(name, state.assign(partitions, -1))
+                state.create_topic(name, state.assign_replicas(partitions, -1))
             except Refused as error:
                 raise ValueError(f"topics: {name!r}: {error}") from None
         start_receiver(state.telemetry, self)
 
-    def _shut(self) -> None:
+    def _shut_brokers(self) -> None:
         self._state.groups.close()
         self._state.transactions.close()
         for broker in self._brokers.values():
-            broker.shut()
+            broker.kill()
         close_receiver(self._state.telemetry)
         self._sockets.close()
 
@@ -330,7 +330,7 @@ class EmbeddedCluster:
         Raises ValueError if there is no such broker or listener, and IllegalStateError before the
         cluster is started, because it has no ports until then.
         """
-        endpoints = self._nodes.broker(broker).endpoints
+        endpoints = self._nodes.find_broker(broker).endpoints
         if listener not in endpoints:
             known = ", ".join(endpoints)
             raise ValueError(f"The cluster has no listener {listener!r}. It has {known}.")
@@ -359,12 +359,12 @@ class EmbeddedCluster:
         at most 32 MiB. Above that, older produce requests keep only the headers of their batches,
         and if that is not enough, the oldest requests are removed.
         """
-        return self._runner.call(self._state.requests.list)
+        return self._runner.call_in_loop(self._state.requests.list_requests)
 
     @property
     def requests_total(self) -> int:
         """The number of requests since the start or the last `reset`."""
-        return self._runner.call(lambda: self._state.requests.total)
+        return self._runner.call_in_loop(lambda: self._state.requests.total)
 
     @property
     def topics(self) -> dict[str, int]:
@@ -400,7 +400,7 @@ class EmbeddedCluster:
 
     def connections(self, broker: int | None = None) -> int:
         """Return the number of open connections to a broker, or to all brokers."""
-        return self._runner.call(
+        return self._runner.call_in_loop(
             lambda: sum(
                 each.connections
                 for each in self._brokers.values()
@@ -433,79 +433,83 @@ class EmbeddedCluster:
         leaders, and groups stay.
         """
         self._runner.catch_up()
-        self._runner.call(self._take_back)
+        self._runner.call_in_loop(self._undo_controls)
         for broker in self.brokers:
-            if not self._nodes.broker(broker).alive:
+            if not self._nodes.find_broker(broker).alive:
                 self.start(broker)
 
-    def _take_back(self) -> None:
+    def _undo_controls(self) -> None:
         state = self._state
-        state.faults.clear()
-        groups_of(state).release_all()
-        transactions_of(state).release_all()
+        state.faults.clear_rules()
+        get_groups(state).release_all()
+        get_transactions(state).release_all()
         state.versions.remove_limits()
         state.held.clear()
-        state.requests.clear()
-        for partition in state.partitions():
+        state.requests.clear_requests()
+        for partition in state.list_partitions():
             for node in partition.replicas:
-                partition.release(node)
+                partition.release_replica(node)
         for broker in self._brokers.values():
             broker.resume()
 
     # -- controls, which are documented in their own modules ----------------------------------
 
-    fail = control("_faults", FaultControls.fail)
-    drop = control("_faults", FaultControls.drop)
-    delay = control("_faults", FaultControls.delay)
-    throttle = control("_faults", FaultControls.throttle)
-    alter = control("_faults", FaultControls.alter)
-    limit_versions = control("_faults", FaultControls.limit_versions)
-    disconnect = control("_faults", FaultControls.disconnect)
-    evict_sessions = control("_faults", FaultControls.evict_sessions)
+    fail = forward_to("_faults", FaultControls.fail)
+    drop = forward_to("_faults", FaultControls.drop)
+    delay = forward_to("_faults", FaultControls.delay)
+    throttle = forward_to("_faults", FaultControls.throttle)
+    alter = forward_to("_faults", FaultControls.alter)
+    limit_versions = forward_to("_faults", FaultControls.limit_versions)
+    disconnect = forward_to("_faults", FaultControls.disconnect)
+    evict_sessions = forward_to("_faults", FaultControls.evict_sessions)
 
-    stop = control("_nodes", BrokerControls.stop)
-    pause = control("_nodes", BrokerControls.pause)
-    resume = control("_nodes", BrokerControls.resume)
-    wipe = control("_nodes", BrokerControls.wipe)
-    hold_metadata = control("_nodes", BrokerControls.hold_metadata)
+    stop = forward_to("_nodes", BrokerControls.stop)
+    pause = forward_to("_nodes", BrokerControls.pause)
+    resume = forward_to("_nodes", BrokerControls.resume)
+    wipe = forward_to("_nodes", BrokerControls.wipe)
+    hold_metadata = forward_to("_nodes", BrokerControls.hold_metadata)
 
-    leader = control("_leaders", LeaderControls.leader)
-    leader_epoch = control("_leaders", LeaderControls.leader_epoch)
-    isr = control("_leaders", LeaderControls.isr)
-    replicas = control("_leaders", LeaderControls.replicas)
-    move_leader = control("_leaders", LeaderControls.move_leader)
-    bump_epoch = control("_leaders", LeaderControls.bump_epoch)
-    move_coordinator = control("_leaders", LeaderControls.move_coordinator)
-    coordinator = control("_leaders", LeaderControls.coordinator)
-    hold_replication = control("_leaders", LeaderControls.hold_replication)
-    truncate = control("_leaders", LeaderControls.truncate)
-    delete_records = control("_leaders", LeaderControls.delete_records)
+    leader = forward_to("_leaders", LeaderControls.leader)
+    leader_epoch = forward_to("_leaders", LeaderControls.leader_epoch)
+    isr = forward_to("_leaders", LeaderControls.isr)
+    replicas = forward_to("_leaders", LeaderControls.replicas)
+    move_leader = forward_to("_leaders", LeaderControls.move_leader)
+    bump_epoch = forward_to("_leaders", LeaderControls.bump_epoch)
+    move_coordinator = forward_to("_leaders", LeaderControls.move_coordinator)
+    coordinator = forward_to("_leaders", LeaderControls.coordinator)
+    hold_replication = forward_to("_leaders", LeaderControls.hold_replication)
+    truncate = forward_to("_leaders", LeaderControls.truncate)
+    delete_records = forward_to("_leaders", LeaderControls.delete_records)
 
-    create_topic = control("_data", DataControls.create_topic)
-    delete_topic = control("_data", DataControls.delete_topic)
-    add_partitions = control("_data", DataControls.add_partitions)
-    topic_id = control("_data", DataControls.topic_id)
-    produce = control("_data", DataControls.produce)
-    append = control("_data", DataControls.append)
-    end_transaction = control("_data", DataControls.end_transaction)
-    records = control("_data", DataControls.records)
-    offsets = control("_data", DataControls.offsets)
-    forget_producers = control("_data", DataControls.forget_producers)
+    create_topic = forward_to("_data", DataControls.create_topic)
+    delete_topic = forward_to("_data", DataControls.delete_topic)
+    add_partitions = forward_to("_data", DataControls.add_partitions)
+    topic_id = forward_to("_data", DataControls.topic_id)
+    produce = forward_to("_data", DataControls.produce)
+    append = forward_to("_data", DataControls.append)
+    end_transaction = forward_to("_data", DataControls.end_transaction)
+    records = forward_to("_data", DataControls.records)
+    offsets = forward_to("_data", DataControls.offsets)
+    forget_producers = forward_to("_data", DataControls.forget_producers)
 
-    committed = control("_groups", GroupControls.committed)
-    rebalance = control("_groups", GroupControls.rebalance)
-    hold_loading = control("_groups", GroupControls.hold_loading)
+    committed = forward_to("_groups", GroupControls.committed)
+    rebalance = forward_to("_groups", GroupControls.rebalance)
+    hold_loading = forward_to("_groups", GroupControls.hold_loading)
 
-    allow = control("_acls", AclControls.allow)
-    deny = control("_acls", AclControls.deny)
-    client_certificate = control("_security", SecurityControls.client_certificate)
+    allow = forward_to("_acls", AclControls.allow)
+    deny = forward_to("_acls", AclControls.deny)
+    client_certificate = forward_to("_security", SecurityControls.client_certificate)
 
-    set_transaction_version = control("_transactions", TransactionControls.set_transaction_version)
-    hold_markers = control("_transactions", TransactionControls.hold_markers)
-    hold_transaction_loading = control(
+    set_transaction_version = forward_to(
+        "_transactions", TransactionControls.set_transaction_version
+    )
+    hold_markers = forward_to("_transactions", TransactionControls.hold_markers)
+    hold_transaction_loading = forward_to(
         "_transactions", TransactionControls.hold_transaction_loading
     )
-    time_out_transaction = control("_transactions", TransactionControls.time_out_transaction)
-    forget_transactional_id = control("_transactions", TransactionControls.forget_transactional_id)
-    set_producer_epoch = control("_transactions", TransactionControls.set_producer_epoch)
-    pending_offsets = control("_transactions", TransactionControls.pending_offsets)
+    time_out_transaction = forward_to("_transactions", TransactionControls.time_out_transaction)
+    forget_transactional_id = forward_to(
+        "_transactions", TransactionControls.forget_transactional_id
+    )
+    set_producer_epoch = forward_to("_transactions", TransactionControls.set_producer_epoch)
+    pending_offsets = forward_to("_transactions", TransactionControls.pending_offsets)

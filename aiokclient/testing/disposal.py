@@ -15,13 +15,13 @@ from aiokclient.memory import MANY, free_slowly, untrack
 _PORTION = 256
 
 
-def discard(items: list[Any] | dict[Any, Any]) -> None:
+def discard_items(items: list[Any] | dict[Any, Any]) -> None:
     """Empty a list or a dict that nothing else uses, in a thread if it is large."""
     if len(items) < MANY:
         items.clear()
         return
     try:
-        threads.run(_empty, items)
+        threads.run(_empty_items, items)
     except RuntimeError:
         # The event loop has ended, so there is nothing to block.
         items.clear()
@@ -35,7 +35,7 @@ def discard_messages(messages: list[Any]) -> None:
     threads.run(_free_messages, messages)
 
 
-def _empty(items: list[Any] | dict[Any, Any]) -> None:
+def _empty_items(items: list[Any] | dict[Any, Any]) -> None:
     if isinstance(items, list):
         free_slowly(items)
         return
@@ -48,31 +48,31 @@ def _free_messages(messages: list[Any]) -> None:
     parts: list[Any] = []
     untrack(parts)
     while messages:
-        _collect(messages.pop(), parts)
+        _collect_structs(messages.pop(), parts)
     # Each struct comes after those that it contains, and the list is emptied from its end. So when
     # a struct is freed, the list still refers to its contents, which are freed later.
     free_slowly(parts)
 
 
-def _collect(struct: Any, parts: list[Any]) -> None:
+def _collect_structs(struct: Any, parts: list[Any]) -> None:
     """Append the structs in the arrays of a struct. A struct comes after those that it contains."""
     cls: Any = type(struct)
-    for name, nested in _arrays(cls):
+    for name, nested in _find_arrays(cls):
         items = getattr(struct, name)
         if not items:
             continue
         if nested:
             for each in items:
-                _collect(each, parts)
+                _collect_structs(each, parts)
         parts.extend(items)
 
 
 @cache
-def _arrays(cls: Any) -> tuple[tuple[str, bool], ...]:
+def _find_arrays(cls: Any) -> tuple[tuple[str, bool], ...]:
     """Return the fields that are arrays of structs, and whether those structs have such fields."""
     found = [
         (field.name, field.element)
         for field in cls._fields
         if field.kind == "array" and isinstance(field.element, type)
     ]
-    return tuple((name, bool(_arrays(element))) for name, element in found)
+    return tuple((name, bool(_find_arrays(element))) for name, element in found)

@@ -99,7 +99,7 @@ class FaultProxy:
         """Reset all connections on both sides, and return their number."""
         pairs = list(self.connections)
         for pair in pairs:
-            pair.reset()
+            pair.reset_both()
         return len(pairs)
 
     def changed(self) -> None:
@@ -108,7 +108,7 @@ class FaultProxy:
         Call it after ``frozen`` was cleared or ``half_open`` was set.
         """
         for pair in list(self.connections):
-            pair.look()
+            pair.apply_faults()
 
     def _accept(self) -> asyncio.Protocol:
         self.accepted += 1
@@ -142,54 +142,56 @@ class _Pair:
         self._connecting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def opened(self) -> None:
+    def on_opened(self) -> None:
         """Connect to the broker, or apply the faults that prevent it."""
         loop = asyncio.get_running_loop()
         faults = self.proxy.faults
         self.proxy.connections[self] = None
         if faults.refuse:
-            self.reset()
+            self.reset_both()
             return
         if faults.lifetime_s is not None:
-            self._timer = loop.call_later(self.proxy.rng.uniform(*faults.lifetime_s), self.reset)
+            self._timer = loop.call_later(
+                self.proxy.rng.uniform(*faults.lifetime_s), self.reset_both
+            )
         if not self.half_open:
-            self._connecting = loop.create_task(self._connect())
+            self._connecting = loop.create_task(self._connect_to_broker())
 
-    async def _connect(self) -> None:
+    async def _connect_to_broker(self) -> None:
         loop = asyncio.get_running_loop()
         try:
             await loop.create_connection(lambda: self.broker, *self.proxy.target)
         except OSError:
-            self.reset()
+            self.reset_both()
 
-    def look(self) -> None:
+    def apply_faults(self) -> None:
         if self.proxy.faults.half_open:
             self.half_open = True
-            self.broker.reset()
+            self.broker.reset_connection()
         if not self.proxy.faults.frozen:
             for side in (self.client, self.broker):
                 if side.ended:
-                    self.lost(side)
-        self.client.pass_on()
-        self.broker.pass_on()
+                    self.on_side_lost(side)
+        self.client.forward_data()
+        self.broker.forward_data()
 
-    def lost(self, side: _Side) -> None:
+    def on_side_lost(self, side: _Side) -> None:
         """Close the other side after `side` ended, unless a fault hides this from the other one."""
         if side is self.broker and self.half_open:
             return
         if not self.proxy.faults.frozen:
-            side.other.finish()
+            side.other.close_when_forwarded()
         if self.client.ended and self.broker.ended:
-            self._forget()
+            self._forget_pair()
 
-    def reset(self) -> None:
+    def reset_both(self) -> None:
         if self._connecting is not None:
             self._connecting.cancel()
-        self.client.reset()
-        self.broker.reset()
-        self._forget()
+        self.client.reset_connection()
+        self.broker.reset_connection()
+        self._forget_pair()
 
-    def _forget(self) -> None:
+    def _forget_pair(self) -> None:
         self.proxy.connections.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
@@ -219,22 +221,22 @@ class _Side(asyncio.Protocol):
         if (sock := self._transport.get_extra_info("socket")) is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self is self._pair.client:
-            self._pair.opened()
+            self._pair.on_opened()
         else:
-            self.other.pass_on()
+            self.other.forward_data()
 
     def data_received(self, data: bytes) -> None:
         due = asyncio.get_running_loop().time() + self._pair.proxy.faults.latency_s
         self._waiting.append((due, data))
         self._waiting_bytes += len(data)
-        self.pass_on()
+        self.forward_data()
         if self._waiting_bytes > READ_AHEAD and self._transport is not None:
             self._transport.pause_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.ended = True
         self._transport = None
-        self._pair.lost(self)
+        self._pair.on_side_lost(self)
 
     def pause_writing(self) -> None:
         if self.other._transport is not None:
@@ -246,33 +248,33 @@ class _Side(asyncio.Protocol):
 
     # -- called by the pair
 
-    def pass_on(self) -> None:
+    def forward_data(self) -> None:
         """Forward the next piece of data if it is due, and schedule the rest."""
         faults = self._pair.proxy.faults
         if self._timer is not None or not self._waiting or faults.frozen:
             return
         if self.other.ended or self._pair.half_open:
-            self._drop()
+            self._drop_data()
             return
         loop = asyncio.get_running_loop()
         if self.other._transport is None or self._waiting[0][0] > loop.time():
             if self.other._transport is not None:
-                self._timer = loop.call_at(self._waiting[0][0], self._again)
+                self._timer = loop.call_at(self._waiting[0][0], self._on_timer)
             return
-        self._write(self._next_piece(faults.slice_bytes))
+        self._write_data(self._next_piece(faults.slice_bytes))
         if self._waiting:
-            self._timer = loop.call_later(0, self._again)
+            self._timer = loop.call_later(0, self._on_timer)
         elif self.other._finishing:
-            self.other.finish()
+            self.other.close_when_forwarded()
 
-    def finish(self) -> None:
+    def close_when_forwarded(self) -> None:
         """Close this side when all data for it has been forwarded."""
         self._finishing = True
         if not self.other._waiting and self._transport is not None:
             self._transport.close()
 
-    def reset(self) -> None:
-        self._drop()
+    def reset_connection(self) -> None:
+        self._drop_data()
         if self._timer is not None:
             self._timer.cancel()
         if self._transport is None:
@@ -282,13 +284,13 @@ class _Side(asyncio.Protocol):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
         self._transport.abort()
 
-    def _drop(self) -> None:
+    def _drop_data(self) -> None:
         self._waiting.clear()
         self._waiting_bytes = 0
 
-    def _again(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
-        self.pass_on()
+        self.forward_data()
 
     def _next_piece(self, limit: int | None) -> bytes:
         due, data = self._waiting.popleft()
@@ -300,7 +302,7 @@ class _Side(asyncio.Protocol):
             self._transport.resume_reading()
         return data
 
-    def _write(self, data: bytes) -> None:
+    def _write_data(self, data: bytes) -> None:
         assert self.other._transport is not None
         end = self._reset_at
         if end is None or self._passed + len(data) < end:
@@ -310,7 +312,7 @@ class _Side(asyncio.Protocol):
         self.other._transport.write(data[: end - self._passed])
         self._passed = end
         # What was written must be sent before the reset, which discards unsent data.
-        asyncio.get_running_loop().call_soon(self._pair.reset)
+        asyncio.get_running_loop().call_soon(self._pair.reset_both)
 
 
 @public_in("aiokclient.testing")

@@ -1,8 +1,8 @@
 """The event loop of an embedded cluster. It runs in a thread of its own, or is the caller's.
 
-In both cases, the controls are synchronous functions that any thread may call. `call` runs such a
-function in the cluster's loop. In the thread of that loop, it calls the function directly. In other
-threads, it posts the function to the loop, and waits for the result.
+In both cases, the controls are synchronous functions that any thread may call. `call_in_loop` runs
+such a function in the cluster's loop. In the thread of that loop, it calls the function directly.
+In other threads, it posts the function to the loop, and waits for the result.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Runner:
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         return self._loop is not None
 
     @property
@@ -57,11 +57,11 @@ class Runner:
 
     def attach(self) -> None:
         """Use the event loop that is running in this thread."""
-        self._begin()
+        self._use_current_loop()
 
     async def detach(self) -> None:
         """End the tasks of controls, and then leave the loop that `attach` has set."""
-        await self._end()
+        await self._leave_loop()
 
     def start_thread(
         self, setup: Callable[[], Awaitable[None]], teardown: Callable[[], None]
@@ -72,7 +72,7 @@ class Runner:
         """
         ready: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._main(setup, teardown, ready)),
+            target=lambda: asyncio.run(self._run_thread(setup, teardown, ready)),
             name="aiokclient-embedded-cluster",
             daemon=True,
         )
@@ -81,12 +81,12 @@ class Runner:
             ready.result()
         except BaseException:
             if not ready.done() or ready.exception() is None:
-                self._give_up(teardown)  # Interrupted, for example by Ctrl-C.
+                self._abandon_start(teardown)  # Interrupted, for example by Ctrl-C.
             self._thread.join(_PATIENCE_S)
             self._thread = None
             raise
 
-    def _give_up(self, teardown: Callable[[], None]) -> None:
+    def _abandon_start(self, teardown: Callable[[], None]) -> None:
         """Let the thread run `teardown` and end, as soon as its setup has ended."""
         self._given_up = True
         loop, stop = self._loop, self._stop
@@ -103,7 +103,7 @@ class Runner:
 
         Raises IllegalStateError in that thread itself.
         """
-        if self._thread is not None and self.inside:
+        if self._thread is not None and self.is_inside:
             raise IllegalStateError(
                 "The embedded cluster cannot be closed from its own thread. Close it from the "
                 "thread that started it."
@@ -112,24 +112,24 @@ class Runner:
             thread, stop = self._thread, self._stop
             if thread is None or stop is None:
                 return
-            self.call(teardown)
+            self.call_in_loop(teardown)
             self.loop.call_soon_threadsafe(stop.set)
             thread.join()
             self._thread = None
 
-    async def _main(
+    async def _run_thread(
         self,
         setup: Callable[[], Awaitable[None]],
         teardown: Callable[[], None],
         ready: concurrent.futures.Future[None],
     ) -> None:
-        self._begin()
+        self._use_current_loop()
         self._stop = asyncio.Event()
         try:
             await setup()
         except BaseException as error:
             teardown()
-            await self._end()
+            await self._leave_loop()
             ready.set_exception(error)
             return
         ready.set_result(None)
@@ -137,32 +137,32 @@ class Runner:
             teardown()
         else:
             await self._stop.wait()
-        await self._end()
+        await self._leave_loop()
 
-    def _begin(self) -> None:
+    def _use_current_loop(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
 
-    async def _end(self) -> None:
+    async def _leave_loop(self) -> None:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         # Transports that were aborted are closed in the next iterations of the loop.
-        await _some_turns()
+        await _wait_some_turns()
         self._loop = None
         self._thread_id = 0  # The system may give the next thread the same identifier.
 
     # -- controls --------------------------------------------------------------------------
 
     @property
-    def inside(self) -> bool:
+    def is_inside(self) -> bool:
         """Whether the caller is in the thread of the cluster's loop."""
         return threading.get_ident() == self._thread_id
 
-    def call(self, function: Callable[[], T]) -> T:
+    def call_in_loop(self, function: Callable[[], T]) -> T:
         """Run `function` in the loop; return its result, or raise its exception."""
         loop = self.loop
-        if self.inside:
+        if self.is_inside:
             return function()
         result: concurrent.futures.Future[T] = concurrent.futures.Future()
 
@@ -173,36 +173,36 @@ class Runner:
                 result.set_exception(error)
 
         loop.call_soon_threadsafe(run)
-        return _result(result)
+        return _wait_for_result(result)
 
-    def post(self, function: Callable[[], None]) -> None:
+    def post_to_loop(self, function: Callable[[], None]) -> None:
         """Run `function` in the loop, and wait for it. Do nothing if the cluster is not running."""
         if self._loop is not None:
-            self.call(function)
+            self.call_in_loop(function)
 
-    def call_async(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def run_coroutine(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a coroutine function in the loop.
 
         From another thread, this waits until the coroutine has ended. The loop's own thread cannot
         wait without awaiting, so there the coroutine starts in the next iteration of the loop.
         """
         loop = self.loop
-        if not self.inside:
-            _result(asyncio.run_coroutine_threadsafe(function(), loop))
+        if not self.is_inside:
+            _wait_for_result(asyncio.run_coroutine_threadsafe(function(), loop))
             return
         task = loop.create_task(function())
         self._tasks[task] = None
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_task_done)
 
     def catch_up(self) -> None:
         """Wait until the cluster's loop has processed all data that it has received so far.
 
         In the loop's own thread, this does nothing.
         """
-        if not self.inside:
-            self.call_async(_some_turns)
+        if not self.is_inside:
+            self.run_coroutine(_wait_some_turns)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled() and task.exception() is not None:
             self.loop.call_exception_handler(
@@ -226,7 +226,7 @@ class Runner:
                 "Instead, use `await cluster.until()`."
             )
         event = threading.Event()
-        self.call(lambda: watch.watch(event.set))
+        self.call_in_loop(lambda: watch.add_callback(event.set))
         try:
             deadline = time.monotonic() + timeout
             while not (value := predicate()):
@@ -237,19 +237,19 @@ class Runner:
                 event.clear()
             return value
         finally:
-            self.post(lambda: watch.unwatch(event.set))
+            self.post_to_loop(lambda: watch.remove_callback(event.set))
 
     async def until(self, predicate: Callable[[], T], timeout: float, watch: Watch) -> T:
         """Wait in any event loop until `predicate()` returns a true value, and return the value."""
         here, event = asyncio.get_running_loop(), asyncio.Event()
 
-        def changed() -> None:
+        def on_change() -> None:
             if here is self._loop:
                 event.set()
             else:
                 here.call_soon_threadsafe(event.set)
 
-        self.call(lambda: watch.watch(changed))
+        self.call_in_loop(lambda: watch.add_callback(on_change))
         try:
             deadline = here.time() + timeout
             while not (value := predicate()):
@@ -264,7 +264,7 @@ class Runner:
                 event.clear()
             return value
         finally:
-            self.post(lambda: watch.unwatch(changed))
+            self.post_to_loop(lambda: watch.remove_callback(on_change))
 
 
 class Watch:
@@ -273,25 +273,25 @@ class Watch:
     def __init__(self) -> None:
         self._callbacks: list[Callable[[], None]] = []
 
-    def watch(self, callback: Callable[[], None]) -> None:
+    def add_callback(self, callback: Callable[[], None]) -> None:
         self._callbacks.append(callback)
 
-    def unwatch(self, callback: Callable[[], None]) -> None:
+    def remove_callback(self, callback: Callable[[], None]) -> None:
         self._callbacks.remove(callback)
 
-    def changed(self) -> None:
+    def call_callbacks(self) -> None:
         if self._callbacks:
             for callback in list(self._callbacks):
                 callback()
 
 
-async def _some_turns() -> None:
+async def _wait_some_turns() -> None:
     """Wait for as many loop iterations as a connection takes to be read or closed."""
     for _ in range(_TURNS):
         await asyncio.sleep(0)
 
 
-def _result(future: concurrent.futures.Future[T]) -> T:
+def _wait_for_result(future: concurrent.futures.Future[T]) -> T:
     try:
         return future.result(_PATIENCE_S)
     except concurrent.futures.TimeoutError:

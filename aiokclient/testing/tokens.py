@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any, Literal
 
-from aiokclient.testing.broker.security.jwt import ALGORITHMS, encoded
+from aiokclient.testing.broker.security.jwt import ALGORITHMS, encode_base64url
 from aiokclient.types import public_in
 
 
@@ -17,7 +17,8 @@ def unsecured_token(
 
     `claims` are added to the claims `sub`, `iat`, and `exp`, or replace them.
     """
-    return f"{_part({'alg': 'none'})}.{_part(_claims(user, lifetime_s, now_s, claims))}."
+    contents = _encode_part(_make_claims(user, lifetime_s, now_s, claims))
+    return f"{_encode_part({'alg': 'none'})}.{contents}."
 
 
 @public_in("aiokclient.testing")
@@ -66,10 +67,14 @@ class TokenIssuer:
         numbers = self._key.public_key().public_numbers()
         key = {"kid": self.key_id, "alg": self.algorithm, "use": "sig"}
         if self.algorithm == "RS256":
-            key |= {"kty": "RSA", "n": _integer(numbers.n, 256), "e": _integer(numbers.e, 3)}
+            key |= {
+                "kty": "RSA",
+                "n": _encode_integer(numbers.n, 256),
+                "e": _encode_integer(numbers.e, 3),
+            }
         else:
             key |= {"kty": "EC", "crv": "P-256"}
-            key |= {"x": _integer(numbers.x, 32), "y": _integer(numbers.y, 32)}
+            key |= {"x": _encode_integer(numbers.x, 32), "y": _encode_integer(numbers.y, 32)}
         return {"keys": [key]}
 
     def token(
@@ -80,13 +85,13 @@ class TokenIssuer:
         `claims` are added to the claims `sub`, `iat`, `exp`, `iss`, and `aud`, or replace them. A
         claim that is None is left out.
         """
-        given = _claims(user, lifetime_s, now_s, self._defaults | claims)
+        given = _make_claims(user, lifetime_s, now_s, self._defaults | claims)
         kept = {name: value for name, value in given.items() if value is not None}
         header = {"alg": self.algorithm, "typ": "JWT", "kid": self.key_id}
-        signed = f"{_part(header)}.{_part(kept)}"
-        return f"{signed}.{encoded(self._signature(signed.encode()))}"
+        signed = f"{_encode_part(header)}.{_encode_part(kept)}"
+        return f"{signed}.{encode_base64url(self._sign_text(signed.encode()))}"
 
-    def _signature(self, signed: bytes) -> bytes:
+    def _sign_text(self, signed: bytes) -> bytes:
         from cryptography.hazmat.primitives.asymmetric import ec, padding
         from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
         from cryptography.hazmat.primitives.hashes import SHA256
@@ -98,16 +103,16 @@ class TokenIssuer:
         return b"".join(half.to_bytes(32, "big") for half in halves)
 
 
-def _claims(
+def _make_claims(
     user: str, lifetime_s: float, now_s: float | None, claims: dict[str, Any]
 ) -> dict[str, Any]:
     now = time.time() if now_s is None else now_s
     return {"sub": user, "iat": int(now), "exp": now + lifetime_s} | claims
 
 
-def _part(value: object) -> str:
-    return encoded(json.dumps(value).encode())
+def _encode_part(value: object) -> str:
+    return encode_base64url(json.dumps(value).encode())
 
 
-def _integer(number: int, size: int) -> str:
-    return encoded(number.to_bytes(size, "big"))
+def _encode_integer(number: int, size: int) -> str:
+    return encode_base64url(number.to_bytes(size, "big"))

@@ -210,9 +210,9 @@ class Workload(seeded.Workload):
         for data in request.topic_data:
             topic = state.topics_by_id.get(data.topic_id) or state.topics.get(data.name)
             for part in data.partition_data:
-                found = None if topic is None else topic.partition(part.index)
+                found = None if topic is None else topic.find_partition(part.index)
                 batch = RecordBatch(part.records)
-                if found is not None and found.log.producers.duplicate(batch) is not None:
+                if found is not None and found.log.producers.find_duplicate(batch) is not None:
                     return False
         return True
 

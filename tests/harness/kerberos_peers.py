@@ -121,7 +121,7 @@ class FakeBroker:
     def __init__(self, accounts: Any = None) -> None:
         self._answers = deque([(b"ap-req", b"ap-rep"), (b"", wrapped(OFFER))])
 
-    def step(self, message: bytes) -> Challenge:
+    def answer_message(self, message: bytes) -> Challenge:
         if self._answers:
             expected, answer = self._answers.popleft()
             if message != expected:
@@ -151,7 +151,7 @@ class Acceptor:
         self._context = gssapi.SecurityContext(creds=credentials, usage="accept")
         self._step = _Step.CONTEXT
 
-    def step(self, message: bytes) -> Challenge:
+    def answer_message(self, message: bytes) -> Challenge:
         if self._step is _Step.CONTEXT:
             return self._accept(message)
         if self._step is _Step.EMPTY:

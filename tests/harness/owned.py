@@ -106,7 +106,7 @@ def are_undisturbed(world: "World") -> bool:
         and network.tamper is None
         and not any(each.left != 0 for each in state.faults._rules)
         and not state.held
-        and all(cluster._nodes.broker(each).alive for each in cluster.brokers)
+        and all(cluster._nodes.find_broker(each).alive for each in cluster.brokers)
         and not any(broker.paused for broker in cluster._brokers.values())
     )
 

@@ -9,7 +9,9 @@ from aiokclient.record.batch import walk
 
 def numbers(world: World, partition: int = 0) -> list[tuple[int, int, int]]:
     """Return producer id, epoch and first sequence of each batch in the log."""
-    batches = [walk(buffer)[0] for _, buffer, _ in world.cluster._data._batches("t", partition, 0)]
+    batches = [
+        walk(buffer)[0] for _, buffer, _ in world.cluster._data._read_batches("t", partition, 0)
+    ]
     return [(b.producer_id, b.producer_epoch, b.base_sequence) for b in batches]
 
 

@@ -40,14 +40,14 @@ class EmbeddedBroker(Node):
     def connections(self) -> int:
         return len(self._connections)
 
-    def listen(self, listener: Listener, host: str) -> None:
-        """Open all listeners at `host`; `serve` accepts their connections.
+    def open_listeners(self, listener: Listener, host: str) -> None:
+        """Open all listeners at `host`; `accept_connections` accepts their connections.
 
         Raises OSError if a port is not free.
         """
         try:
             for name, endpoint in self.endpoints.items():
-                accept = partial(self._accept, name)
+                accept = partial(self._make_protocol, name)
                 tls = self._cluster.security.server_context(name)
                 listening = (
                     listener.listen(host, endpoint.port, accept)
@@ -61,18 +61,18 @@ class EmbeddedBroker(Node):
             raise
         self.alive = True
 
-    async def serve(self) -> None:
+    async def accept_connections(self) -> None:
         """Accept connections, unless the broker was stopped meanwhile."""
         for each in list(self._listening):
             await each.serve()
 
-    def shut(self) -> None:
+    def kill(self) -> None:
         """Stop immediately, as if killed: cut connections, forget sessions and client instances."""
         self._stop_listening()
         self.alive = False
-        self.disconnect()
-        self.sessions.evict()
-        self.client_instances.clear()
+        self.cut_connections()
+        self.sessions.evict_all()
+        self.client_instances.clear_instances()
         self.paused = False
 
     def _stop_listening(self) -> None:
@@ -80,7 +80,7 @@ class EmbeddedBroker(Node):
             each.close()
         self._listening.clear()
 
-    def disconnect(self) -> None:
+    def cut_connections(self) -> None:
         """Cut all connections. New ones are accepted."""
         for connection in list(self._connections):
             connection.abort()
@@ -91,17 +91,17 @@ class EmbeddedBroker(Node):
     def resume(self) -> None:
         self.paused = False
         for connection in list(self._connections):
-            connection.pump()
+            connection.handle_queued()
 
-    def _accept(self, listener: str) -> BrokerProtocol:
+    def _make_protocol(self, listener: str) -> BrokerProtocol:
         return BrokerProtocol(self, self._cluster, self, listener)
 
-    def connected(self, connection: BrokerProtocol) -> None:
+    def on_connected(self, connection: BrokerProtocol) -> None:
         self._connections[connection] = None
         if not self.alive:
             # The operating system accepted the connection before the listener was closed.
             connection.abort()
 
-    def disconnected(self, connection: BrokerProtocol) -> None:
+    def on_disconnected(self, connection: BrokerProtocol) -> None:
         self._connections.pop(connection, None)
-        self.client_instances.disconnected(connection)
+        self.client_instances.on_disconnected(connection)

@@ -31,9 +31,9 @@ Reply: TypeAlias = "Answer | Coroutine[Any, Any, Answer]"
 A future that a handler returns is cancelled when the connection is lost. So a handler that waits
 for something attaches its cleanup to the future (`add_done_callback`).
 
-A handler whose work grows with its request is a coroutine function that awaits only `Call.each`,
-`Call.slices`, and futures. It runs without a task. If the connection is lost while the coroutine
-waits, the coroutine is closed.
+A handler whose work grows with its request is a coroutine function that awaits only
+`Call.iterate_items`, `Call.iterate_slices`, and futures. It runs without a task. If the connection
+is lost while the coroutine waits, the coroutine is closed.
 """
 
 _SLICE = 100
@@ -114,9 +114,9 @@ class RequestConnection(Protocol):
 
     def close_after_response(self) -> None: ...
 
-    def throttle(self, seconds: float) -> None: ...
+    def throttle_client(self, seconds: float) -> None: ...
 
-    def authenticated(self) -> None: ...
+    def on_authenticated(self) -> None: ...
 
 
 class Call:
@@ -164,13 +164,13 @@ class Call:
         self._refusals = [each for each in faults if isinstance(each, Refusal)]
         self._spoken: list[Refusal] = []
         self.handled = 0
-        """The number of items that `each` has yielded in all its uses."""
+        """The number of items that `iterate_items` has yielded in all its uses."""
         self.yielded = False
         """Whether the handler has yielded to the event loop between two slices."""
         self.times: Counter[Any] = _NOTHING
-        """The number of times that each part occurs in the request. Set by `count`."""
+        """The number of times that each part occurs in the request. Set by `count_parts`."""
 
-    def refused(self, topic: str | None = None, partition: int | None = None) -> int:
+    def find_refusal(self, topic: str | None = None, partition: int | None = None) -> int:
         """Return the error code with which this part of the request is refused, or 0.
 
         The part is refused if a test injected a `Refusal` for it, or if the client is not
@@ -178,14 +178,14 @@ class Call:
         partitions it applies to.
         """
         for each in self._refusals:
-            if each.covers(topic, partition):
+            if each.is_about(topic, partition):
                 if each not in self._spoken:
                     self._spoken.append(each)
-                    each.use()
+                    each.count_use()
                 return each.code
         if topic is None or self._authorizer is None:
             return 0
-        return self.unauthorized(AclResource.TOPIC, topic)
+        return self.check_authorization(AclResource.TOPIC, topic)
 
     # -- authorization -------------------------------------------------------------------------
 
@@ -194,21 +194,23 @@ class Call:
         """The principal of the client."""
         return self.owner.authentication.principal
 
-    def allows(self, operation: AclOperation, resource_type: AclResource, name: str) -> bool:
+    def is_allowed(self, operation: AclOperation, resource_type: AclResource, name: str) -> bool:
         """Return whether the client may perform an operation. Without an authorizer, it may."""
         if self._authorizer is None:
             return True
         host = self.owner.client_host.removeprefix("/")
-        return self._authorizer.allows(str(self.principal), host, operation, resource_type, name)
+        return self._authorizer.is_allowed(
+            str(self.principal), host, operation, resource_type, name
+        )
 
-    def allows_any(self, operation: AclOperation, resource_type: AclResource) -> bool:
+    def is_any_allowed(self, operation: AclOperation, resource_type: AclResource) -> bool:
         """Return whether the client may perform an operation on at least one resource of a type."""
         if self._authorizer is None:
             return True
         host = self.owner.client_host.removeprefix("/")
-        return self._authorizer.allows_any(str(self.principal), host, operation, resource_type)
+        return self._authorizer.is_any_allowed(str(self.principal), host, operation, resource_type)
 
-    def unauthorized(self, resource_type: AclResource, name: str) -> int:
+    def check_authorization(self, resource_type: AclResource, name: str) -> int:
         """Return the error code if the client lacks the permission that the request needs, or 0.
 
         `requirements.py` lists the permissions that requests need.
@@ -216,39 +218,39 @@ class Call:
         if self._authorizer is None:
             return 0
         operation = NEEDED[resource_type].get(self.api)
-        if operation is None or self.allows(operation, resource_type, name):
+        if operation is None or self.is_allowed(operation, resource_type, name):
             return 0
         return FAILED[resource_type]
 
-    def unauthorized_on_cluster(self, operation: AclOperation | None = None) -> int:
+    def check_cluster_authorization(self, operation: AclOperation | None = None) -> int:
         """Return the error code if the client lacks a permission on the cluster, or 0.
 
         The permission is `operation`, by default the one that the request needs.
         """
         if operation is None:
-            return self.unauthorized(AclResource.CLUSTER, CLUSTER_NAME)
-        allowed = self.allows(operation, AclResource.CLUSTER, CLUSTER_NAME)
+            return self.check_authorization(AclResource.CLUSTER, CLUSTER_NAME)
+        allowed = self.is_allowed(operation, AclResource.CLUSTER, CLUSTER_NAME)
         return 0 if allowed else Code.CLUSTER_AUTHORIZATION_FAILED
 
-    def mutates(self, partitions: int, *, strict_since: int) -> int:
+    def charge_mutations(self, partitions: int, *, strict_since: int) -> int:
         """Return THROTTLING_QUOTA_EXCEEDED if the client may not create or delete partitions, or 0.
 
         `partitions` is the number of partitions to create or delete. In versions of the request
         before `strict_since`, the client is only throttled, and the result is 0.
         """
         quotas = self.cluster.security.quotas
-        if not quotas.active:
+        if not quotas.has_any:
             return 0
         strict = self.version >= strict_since
-        accepted, seconds = quotas.mutate(
+        accepted, seconds = quotas.charge_mutations(
             self.principal.name, self.client_id or "", partitions, strict=strict
         )
-        self.owner.throttle(seconds)
+        self.owner.throttle_client(seconds)
         return 0 if accepted else Code.THROTTLING_QUOTA_EXCEEDED
 
     # -- the parts of the request --------------------------------------------------------------
 
-    def each(self, items: Iterable[T]) -> AsyncIterator[T]:
+    def iterate_items(self, items: Iterable[T]) -> AsyncIterator[T]:
         """Iterate over parts of the request without blocking the event loop when there are many.
 
         Other requests may be handled between two items, so they must not be able to change the
@@ -256,21 +258,21 @@ class Call:
         """
         return _Each(self, items)
 
-    def slices(self, items: Iterable[T]) -> AsyncIterator[list[T]]:
+    def iterate_slices(self, items: Iterable[T]) -> AsyncIterator[list[T]]:
         """Iterate over lists of items without blocking the event loop when there are many items.
 
         Other requests may be handled between two lists, but not within one.
         """
         return _Slices(self, items)
 
-    async def count(self, parts: Iterable[Hashable]) -> Counter[Any]:
+    async def count_parts(self, parts: Iterable[Hashable]) -> Counter[Any]:
         """Count how often each part occurs in the request, and set `times` to the result."""
         times: Counter[Any] = Counter()
         self.times = times
-        async for part in self.slices(parts):
+        async for part in self.iterate_slices(parts):
             times.update(part)
         return times
 
-    def later(self) -> asyncio.Future[Response | None]:
+    def hold_response(self) -> asyncio.Future[Response | None]:
         """Return a future, which the handler returns and completes with the response later."""
         return self.cluster.loop.create_future()

@@ -99,7 +99,7 @@ class Code(IntEnum):
 _MESSAGE = 1_000
 
 
-def brief(message: str) -> str:
+def shorten_message(message: str) -> str:
     """Return a message, cut off if it is too long for a response."""
     return message if len(message) <= _MESSAGE else f"{message[:_MESSAGE]}..."
 
@@ -108,7 +108,7 @@ class Refused(Exception):
     """The refusal of a request, or of a part of it, with an error code."""
 
     def __init__(self, code: Code, message: str) -> None:
-        message = brief(message)
+        message = shorten_message(message)
         super().__init__(message)
         self.code = code
         self.message = message

@@ -78,99 +78,105 @@ class ConfigRequestError(ConfigValueError):
     code = Code.INVALID_REQUEST
 
 
-def _between(least: float, most: float, kind: type[float] = int) -> Callable[[str], bool]:
-    def valid(value: str) -> bool:
+def _make_range_check(least: float, most: float, kind: type[float] = int) -> Callable[[str], bool]:
+    def is_valid(value: str) -> bool:
         try:
             return least <= kind(value) <= most
         except ValueError:
             return False
 
-    return valid
+    return is_valid
 
 
-def _one_of(*allowed: str) -> Callable[[str], bool]:
+def _make_choice_check(*allowed: str) -> Callable[[str], bool]:
     return lambda value: value in allowed
 
 
-def _list_of(*allowed: str) -> Callable[[str], bool]:
+def _make_list_check(*allowed: str) -> Callable[[str], bool]:
     return lambda value: not value or all(each in allowed for each in value.split(","))
 
 
-def _truth(value: str) -> bool:
+def _is_truth(value: str) -> bool:
     return value.strip().lower() in ("true", "false")
 
 
-def _boolean(default: bool) -> BrokerOption:
-    return BrokerOption(str(default).lower(), BrokerConfigType.BOOLEAN, _truth)
+def _boolean_option(default: bool) -> BrokerOption:
+    return BrokerOption(str(default).lower(), BrokerConfigType.BOOLEAN, _is_truth)
 
 
-def _int(default: int, least: int, most: int = _MOST_INT) -> BrokerOption:
-    return BrokerOption(str(default), BrokerConfigType.INT, _between(least, most))
+def _int_option(default: int, least: int, most: int = _MOST_INT) -> BrokerOption:
+    return BrokerOption(str(default), BrokerConfigType.INT, _make_range_check(least, most))
 
 
-def _long(default: int, least: int) -> BrokerOption:
-    return BrokerOption(str(default), BrokerConfigType.LONG, _between(least, _FOREVER))
+def _long_option(default: int, least: int) -> BrokerOption:
+    return BrokerOption(str(default), BrokerConfigType.LONG, _make_range_check(least, _FOREVER))
 
 
-def _fixed(option: BrokerOption) -> BrokerOption:
+def _fixed_option(option: BrokerOption) -> BrokerOption:
     return option._replace(fixed=True)
 
 
-def _replicas(value: str) -> bool:
+def _is_replica_list(value: str) -> bool:
     """Return whether the value is "*", or `partition:broker` pairs separated by commas."""
     each = value.split(",")
     return value == "*" or all(not one or re.fullmatch(r"\d+:\d+", one) for one in each)
 
 
-def _gzip_level(value: str) -> bool:
-    return value != "0" and _between(-1, 9)(value)
+def _is_gzip_level(value: str) -> bool:
+    return value != "0" and _make_range_check(-1, 9)(value)
 
 
 _CODECS = ("producer", "uncompressed", *CODEC_NAMES[1:])
-_THROTTLED = BrokerOption("", BrokerConfigType.LIST, _replicas)
+_THROTTLED = BrokerOption("", BrokerConfigType.LIST, _is_replica_list)
 
 # Most of these options have no effect here. These have one: cleanup.policy (a compacted topic
 # refuses records without a key), compression.*, max.message.bytes, message.timestamp.*,
 # min.insync.replicas, retention.bytes, segment.bytes, and unclean.leader.election.enable.
 TOPIC_OPTIONS: Mapping[str, BrokerOption] = {
-    "cleanup.policy": BrokerOption("delete", BrokerConfigType.LIST, _list_of("delete", "compact")),
-    "compression.gzip.level": BrokerOption("-1", BrokerConfigType.INT, _gzip_level),
-    "compression.lz4.level": _int(9, 1, 17),
-    "compression.type": BrokerOption("producer", BrokerConfigType.STRING, _one_of(*_CODECS)),
-    "compression.zstd.level": _int(3, -(1 << 17), 22),
-    "delete.retention.ms": _long(86_400_000, 0),
-    "file.delete.delay.ms": _long(60_000, 0),
-    "flush.messages": _long(_FOREVER, 1),
-    "flush.ms": _long(_FOREVER, 0),
+    "cleanup.policy": BrokerOption(
+        "delete", BrokerConfigType.LIST, _make_list_check("delete", "compact")
+    ),
+    "compression.gzip.level": BrokerOption("-1", BrokerConfigType.INT, _is_gzip_level),
+    "compression.lz4.level": _int_option(9, 1, 17),
+    "compression.type": BrokerOption(
+        "producer", BrokerConfigType.STRING, _make_choice_check(*_CODECS)
+    ),
+    "compression.zstd.level": _int_option(3, -(1 << 17), 22),
+    "delete.retention.ms": _long_option(86_400_000, 0),
+    "file.delete.delay.ms": _long_option(60_000, 0),
+    "flush.messages": _long_option(_FOREVER, 1),
+    "flush.ms": _long_option(_FOREVER, 0),
     "follower.replication.throttled.replicas": _THROTTLED,
-    "index.interval.bytes": _int(4096, 0),
+    "index.interval.bytes": _int_option(4096, 0),
     "leader.replication.throttled.replicas": _THROTTLED,
-    "local.retention.bytes": _long(-2, -2),
-    "local.retention.ms": _long(-2, -2),
-    "max.compaction.lag.ms": _long(_FOREVER, 1),
-    "max.message.bytes": _int(1_048_588, 0),
-    "message.timestamp.after.max.ms": _long(3_600_000, 0),
-    "message.timestamp.before.max.ms": _long(_FOREVER, 0),
+    "local.retention.bytes": _long_option(-2, -2),
+    "local.retention.ms": _long_option(-2, -2),
+    "max.compaction.lag.ms": _long_option(_FOREVER, 1),
+    "max.message.bytes": _int_option(1_048_588, 0),
+    "message.timestamp.after.max.ms": _long_option(3_600_000, 0),
+    "message.timestamp.before.max.ms": _long_option(_FOREVER, 0),
     "message.timestamp.type": BrokerOption(
-        "CreateTime", BrokerConfigType.STRING, _one_of("CreateTime", "LogAppendTime")
+        "CreateTime", BrokerConfigType.STRING, _make_choice_check("CreateTime", "LogAppendTime")
     ),
     "min.cleanable.dirty.ratio": BrokerOption(
-        "0.5", BrokerConfigType.DOUBLE, _between(0, 1, float)
+        "0.5", BrokerConfigType.DOUBLE, _make_range_check(0, 1, float)
     ),
-    "min.compaction.lag.ms": _long(0, 0),
-    "min.insync.replicas": _int(1, 1),
-    "preallocate": _boolean(False),
-    "remote.log.copy.disable": _boolean(False),
-    "remote.log.delete.on.disable": _boolean(False),
+    "min.compaction.lag.ms": _long_option(0, 0),
+    "min.insync.replicas": _int_option(1, 1),
+    "preallocate": _boolean_option(False),
+    "remote.log.copy.disable": _boolean_option(False),
+    "remote.log.delete.on.disable": _boolean_option(False),
     # There is no remote storage, so the value cannot be true.
-    "remote.storage.enable": BrokerOption("false", BrokerConfigType.BOOLEAN, _one_of("false")),
-    "retention.bytes": _long(256 << 20, -1),
-    "retention.ms": _long(604_800_000, -1),
-    "segment.bytes": _int(16 << 20, 14),
-    "segment.index.bytes": _int(10_485_760, 4),
-    "segment.jitter.ms": _long(0, 0),
-    "segment.ms": _long(604_800_000, 1),
-    "unclean.leader.election.enable": _boolean(False),
+    "remote.storage.enable": BrokerOption(
+        "false", BrokerConfigType.BOOLEAN, _make_choice_check("false")
+    ),
+    "retention.bytes": _long_option(256 << 20, -1),
+    "retention.ms": _long_option(604_800_000, -1),
+    "segment.bytes": _int_option(16 << 20, 14),
+    "segment.index.bytes": _int_option(10_485_760, 4),
+    "segment.jitter.ms": _long_option(0, 0),
+    "segment.ms": _long_option(604_800_000, 1),
+    "unclean.leader.election.enable": _boolean_option(False),
 }
 
 # For each option of topics, the broker option that applies to a topic without a value of its own.
@@ -208,46 +214,46 @@ _TOPIC_SERVER_DEFAULTS: Mapping[str, str] = {
 
 BROKER_OPTIONS: Mapping[str, BrokerOption] = {
     **{default: TOPIC_OPTIONS[name] for name, default in _TOPIC_SERVER_DEFAULTS.items()},
-    "auto.create.topics.enable": _fixed(_boolean(False)),
-    "background.threads": _int(10, 1),
-    "default.replication.factor": _fixed(_int(1, 1)),
+    "auto.create.topics.enable": _fixed_option(_boolean_option(False)),
+    "background.threads": _int_option(10, 1),
+    "default.replication.factor": _fixed_option(_int_option(1, 1)),
     # The default in Kafka is 1000.
-    "group.consumer.assignment.interval.ms": _int(0, 0),
-    "group.consumer.assignors": _fixed(
-        BrokerOption("uniform,range", BrokerConfigType.LIST, _list_of("uniform", "range"))
+    "group.consumer.assignment.interval.ms": _int_option(0, 0),
+    "group.consumer.assignors": _fixed_option(
+        BrokerOption("uniform,range", BrokerConfigType.LIST, _make_list_check("uniform", "range"))
     ),
     # The default in Kafka is 5000.
-    "group.consumer.heartbeat.interval.ms": _fixed(_int(500, 1)),
-    "group.consumer.max.size": _fixed(_int((1 << 31) - 1, 1)),
-    "group.consumer.migration.policy": _fixed(
+    "group.consumer.heartbeat.interval.ms": _fixed_option(_int_option(500, 1)),
+    "group.consumer.max.size": _fixed_option(_int_option((1 << 31) - 1, 1)),
+    "group.consumer.migration.policy": _fixed_option(
         BrokerOption(
             "bidirectional",
             BrokerConfigType.STRING,
-            _one_of("bidirectional", "upgrade", "downgrade", "disabled"),
+            _make_choice_check("bidirectional", "upgrade", "downgrade", "disabled"),
         )
     ),
-    "group.consumer.session.timeout.ms": _fixed(_int(45_000, 1)),
+    "group.consumer.session.timeout.ms": _fixed_option(_int_option(45_000, 1)),
     # The default in Kafka is 3000: the first rebalance of a group waits 3 s for more members.
-    "group.initial.rebalance.delay.ms": _fixed(_int(0, 0)),
-    "group.max.session.timeout.ms": _fixed(_int(1_800_000, 1)),
-    "group.max.size": _fixed(_int((1 << 31) - 1, 1)),
-    "group.min.session.timeout.ms": _fixed(_int(6_000, 1)),
-    "log.cleaner.backoff.ms": _long(15_000, 0),
-    "log.cleaner.threads": _int(1, 0),
-    "max.connections": _int(_MOST_INT, 0),
-    "max.connections.per.ip": _int(_MOST_INT, 0),
-    "max.incremental.fetch.session.cache.slots": _fixed(_int(1_000, 0)),
-    "num.io.threads": _int(8, 1),
-    "num.network.threads": _int(3, 1),
-    "num.partitions": _fixed(_int(1, 1)),
-    "num.recovery.threads.per.data.dir": _int(2, 1),
-    "num.replica.fetchers": _int(1, 1),
-    "offset.metadata.max.bytes": _fixed(_int(4096, 0)),
-    "offsets.topic.num.partitions": _fixed(_int(50, 1)),
-    "producer.id.expiration.ms": _int(86_400_000, 1),
-    "telemetry.max.bytes": _fixed(_int(1 << 20, 1)),
-    "transaction.max.timeout.ms": _fixed(_int(900_000, 1)),
-    "transactional.id.expiration.ms": _fixed(_int(604_800_000, 1)),
+    "group.initial.rebalance.delay.ms": _fixed_option(_int_option(0, 0)),
+    "group.max.session.timeout.ms": _fixed_option(_int_option(1_800_000, 1)),
+    "group.max.size": _fixed_option(_int_option((1 << 31) - 1, 1)),
+    "group.min.session.timeout.ms": _fixed_option(_int_option(6_000, 1)),
+    "log.cleaner.backoff.ms": _long_option(15_000, 0),
+    "log.cleaner.threads": _int_option(1, 0),
+    "max.connections": _int_option(_MOST_INT, 0),
+    "max.connections.per.ip": _int_option(_MOST_INT, 0),
+    "max.incremental.fetch.session.cache.slots": _fixed_option(_int_option(1_000, 0)),
+    "num.io.threads": _int_option(8, 1),
+    "num.network.threads": _int_option(3, 1),
+    "num.partitions": _fixed_option(_int_option(1, 1)),
+    "num.recovery.threads.per.data.dir": _int_option(2, 1),
+    "num.replica.fetchers": _int_option(1, 1),
+    "offset.metadata.max.bytes": _fixed_option(_int_option(4096, 0)),
+    "offsets.topic.num.partitions": _fixed_option(_int_option(50, 1)),
+    "producer.id.expiration.ms": _int_option(86_400_000, 1),
+    "telemetry.max.bytes": _fixed_option(_int_option(1 << 20, 1)),
+    "transaction.max.timeout.ms": _fixed_option(_int_option(900_000, 1)),
+    "transactional.id.expiration.ms": _fixed_option(_int_option(604_800_000, 1)),
 }
 
 # The options of one group that uses the consumer protocol.
@@ -289,9 +295,9 @@ class Configs:
         self.source = source
         self.values: dict[str, str] = {}
         self._parent = parent
-        self.change(dict(values))
+        self.apply_changes(dict(values))
 
-    def option(self, name: str) -> BrokerOption:
+    def find_option(self, name: str) -> BrokerOption:
         """Return the option with this name. Raises ConfigValueError if it is unknown."""
         option = self.options.get(name)
         if option is not None:
@@ -300,46 +306,46 @@ class Configs:
             return _FOREIGN
         raise ConfigValueError(f"There is no config {name!r}.")
 
-    def names(self) -> list[str]:
+    def list_names(self) -> list[str]:
         """Return the names of all options, and those of unknown options that were set."""
         parent = self._parent
         if parent is None or parent.options is not self.options:
             return list(self.options)
-        return list(dict.fromkeys([*parent.names(), *self.values]))
+        return list(dict.fromkeys([*parent.list_names(), *self.values]))
 
     def __getitem__(self, name: str) -> str:
         own = self.values.get(name)
-        return own if own is not None else self.inherited(name)
+        return own if own is not None else self.find_inherited(name)
 
-    def inherited(self, name: str) -> str:
+    def find_inherited(self, name: str) -> str:
         """Return the value that applies if none is set here."""
         parent = self._parent
         if parent is not None:
             parent_name = name if parent.options is self.options else SERVER_DEFAULTS.get(name, "")
             if parent.is_set(parent_name):
                 return parent[parent_name]
-        return self.option(name).default
+        return self.find_option(name).default
 
-    def synonyms(self, name: str) -> list[ConfigSynonym]:
+    def list_synonyms(self, name: str) -> list[ConfigSynonym]:
         """Return the sources of the value, in order of precedence."""
         chain: list[ConfigSynonym] = []
         if name in self.values:
             chain.append(ConfigSynonym(name, self.values[name], self.source))
         parent = self._parent
         if name not in self.options:
-            return chain if parent is None else chain + parent.synonyms(name)
+            return chain if parent is None else chain + parent.list_synonyms(name)
         parent_name = name
         if parent is not None and parent.options is not self.options:
             parent_name = SERVER_DEFAULTS.get(name, "")
         if parent is not None and parent_name in parent.options:
-            return chain + parent.synonyms(parent_name)
+            return chain + parent.list_synonyms(parent_name)
         if not parent_name:
             return chain
         return [*chain, ConfigSynonym(name, self.options[name].default, BrokerConfigSource.DEFAULT)]
 
-    def source_of(self, name: str) -> BrokerConfigSource:
+    def find_source(self, name: str) -> BrokerConfigSource:
         """Return the source of the value."""
-        return next((each.source for each in self.synonyms(name)), BrokerConfigSource.DEFAULT)
+        return next((each.source for each in self.list_synonyms(name)), BrokerConfigSource.DEFAULT)
 
     def is_set(self, name: str) -> bool:
         """Return whether a value was set, here or in the parent."""
@@ -347,12 +353,12 @@ class Configs:
             return True
         return self._parent is not None and name in self.options and self._parent.is_set(name)
 
-    def number(self, name: str) -> int:
+    def read_number(self, name: str) -> int:
         return int(self[name])
 
-    def check(self, name: str, value: str | None) -> None:
+    def check_value(self, name: str, value: str | None) -> None:
         """Raise ConfigValueError if the name is unknown or the value is not allowed."""
-        option = self.option(name)
+        option = self.find_option(name)
         if value is not None and not option.valid(value):
             error = ConfigRequestError if self.source in _RUNNING else ConfigValueError
             raise error(f"{value!r} is not allowed for the config {name!r}.")
@@ -360,9 +366,9 @@ class Configs:
     def check_changes(self, changes: Mapping[str, str | None]) -> None:
         """Raise ConfigValueError if a name is unknown or a value is not allowed."""
         for name, value in changes.items():
-            self.check(name, value)
+            self.check_value(name, value)
 
-    def change(self, changes: Mapping[str, str | None]) -> None:
+    def apply_changes(self, changes: Mapping[str, str | None]) -> None:
         """Set values, after checking all of them. None restores the inherited value."""
         self.check_changes(changes)
         for name, value in changes.items():
@@ -371,27 +377,29 @@ class Configs:
             else:
                 self.values[name] = value
 
-    def merged(self, changes: Iterable[tuple[str, int, str | None]]) -> dict[str, str | None]:
+    def merge_changes(
+        self, changes: Iterable[tuple[str, int, str | None]]
+    ) -> dict[str, str | None]:
         """Return the values that result from incremental operations (name, operation, value)."""
         result: dict[str, str | None] = {}
         for name, operation, value in changes:
             if name in result:
                 raise ConfigRequestError(f"The config {name!r} is changed twice.")
-            if operation == ConfigOperation.DELETE and name not in self.names():
+            if operation == ConfigOperation.DELETE and name not in self.list_names():
                 continue
-            self.check(name, None)
+            self.check_value(name, None)
             if operation not in ConfigOperation.__members__.values():
                 raise ConfigValueError(
                     f"There is no operation {operation} for the config {name!r}."
                 )
-            is_list = self.option(name).type is BrokerConfigType.LIST
+            is_list = self.find_option(name).type is BrokerConfigType.LIST
             if operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT) and not is_list:
                 raise ConfigValueError(f"The config {name!r} is not a list.")
-            result[name] = self._operate(self[name], ConfigOperation(operation), value)
+            result[name] = self._apply_operation(self[name], ConfigOperation(operation), value)
         return result
 
     @staticmethod
-    def _operate(now: str, operation: ConfigOperation, value: str | None) -> str | None:
+    def _apply_operation(now: str, operation: ConfigOperation, value: str | None) -> str | None:
         if operation is ConfigOperation.DELETE:
             return None
         if value is None:

@@ -54,16 +54,16 @@ class Fault:
             return False
         return self._where is None or self._where(request)
 
-    def use(self) -> None:
+    def count_use(self) -> None:
         self.hits += 1
         if self.left is not None:
             self.left -= 1
             if self.left <= 0:
-                self._faults.discard(self)
+                self._faults.discard_rule(self)
 
     def remove(self) -> None:
         """Remove the fault. Synchronous, and allowed in any thread."""
-        self._faults.remove(self)
+        self._faults.remove_rule(self)
 
     def __enter__(self) -> Fault:
         return self
@@ -84,7 +84,7 @@ class Refusal(Fault):
     topic: str | None = None
     partition: int | None = None
 
-    def covers(self, topic: str | None, partition: int | None) -> bool:
+    def is_about(self, topic: str | None, partition: int | None) -> bool:
         if self.topic is not None and topic is not None and self.topic != topic:
             return False
         return self.partition is None or partition is None or self.partition == partition
@@ -128,27 +128,27 @@ class Faults:
         self._rules: list[Fault] = []
         self._post = post
 
-    def add(self, rule: Fault) -> None:
+    def add_rule(self, rule: Fault) -> None:
         self._rules.append(rule)
 
-    def discard(self, rule: Fault) -> None:
+    def discard_rule(self, rule: Fault) -> None:
         if rule in self._rules:
             self._rules.remove(rule)
 
-    def remove(self, rule: Fault) -> None:
+    def remove_rule(self, rule: Fault) -> None:
         """Remove a rule. Allowed in any thread."""
-        self._post(lambda: self.discard(rule))
+        self._post(lambda: self.discard_rule(rule))
 
-    def clear(self) -> None:
+    def clear_rules(self) -> None:
         self._rules.clear()
 
-    def matching(self, api: int, broker: int, request: Request[Any] | None) -> list[Fault]:
+    def find_matching(self, api: int, broker: int, request: Request[Any] | None) -> list[Fault]:
         if not self._rules:
             return []
         return [each for each in self._rules if each.api == api and each.matches(broker, request)]
 
 
-def code_of(error: ErrorLike) -> int:
+def find_code(error: ErrorLike) -> int:
     """Return the code of an error that is given as a class, an instance, or a code."""
     if isinstance(error, int):
         return int(error)

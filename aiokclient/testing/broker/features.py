@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiokclient.protocol import ApiKey
-from aiokclient.testing.broker.groups.coordinator import groups_of
-from aiokclient.testing.broker.transactions.coordinator import transactions_of
+from aiokclient.testing.broker.groups.coordinator import get_groups
+from aiokclient.testing.broker.transactions.coordinator import get_transactions
 
 if TYPE_CHECKING:
     from aiokclient.testing.broker.call import Call
@@ -28,12 +28,14 @@ _KAFKA = (Feature("metadata.version", 7, 33, 33), Feature("group.version", 0, 1,
 _RESYNC = Feature(RESYNC, 1, 1, 1)
 
 
-def features_of(call: Call) -> list[Feature]:
+def list_features(call: Call) -> list[Feature]:
     """Return the features of the cluster, except those whose requests are not announced."""
-    level = transactions_of(call.cluster).level
+    level = get_transactions(call.cluster).level
     features = [*_KAFKA, Feature(TRANSACTIONS, 0, 2, level)]
-    if ApiKey.CONSUMER_GROUP_HEARTBEAT not in call.cluster.versions.of(call.broker.node_id):
+    if ApiKey.CONSUMER_GROUP_HEARTBEAT not in call.cluster.versions.list_versions(
+        call.broker.node_id
+    ):
         features = [each for each in features if each.name != "group.version"]
-    if groups_of(call.cluster).resync:
+    if get_groups(call.cluster).resync:
         features.append(_RESYNC)
     return features

@@ -63,22 +63,22 @@ class ReceivedRequest:
         None if its version is unknown to the broker, or if it was too large to be stored.
         """
         frame = self._frame
-        return None if frame is None else self._messages.of(self, frame)
+        return None if frame is None else self._messages.get_message(self, frame)
 
     @property
     def size(self) -> int:
         """The number of bytes of memory that the request takes."""
         return _ENTRY + (0 if self._frame is None else len(self._frame))
 
-    def strip(self) -> None:
+    def strip_batches(self) -> None:
         """Reduce the batches of a produce request to their headers."""
         if self._frame is not None:
-            self._messages.forget(self)
-            self._frame = _stripped(self._frame)
+            self._messages.forget_message(self)
+            self._frame = _strip_batches(self._frame)
 
-    def drop(self) -> None:
+    def forget_frame(self) -> None:
         """Forget the frame. `message` is None from now on."""
-        self._messages.forget(self)
+        self._messages.forget_message(self)
         self._frame = None
 
 
@@ -90,7 +90,7 @@ class Messages:
         self._decoded: dict[ReceivedRequest, tuple[Any, int]] = {}
         self._bytes = 0
 
-    def of(self, request: ReceivedRequest, frame: Buffer) -> Any:
+    def get_message(self, request: ReceivedRequest, frame: Buffer) -> Any:
         """Return the message of a request. It is the same object as long as it is cached."""
         with self._lock:
             found = self._decoded.get(request)
@@ -107,7 +107,7 @@ class Messages:
                 self._bytes -= self._decoded.pop(oldest)[1]
             return message
 
-    def forget(self, request: ReceivedRequest) -> None:
+    def forget_message(self, request: ReceivedRequest) -> None:
         """Release the decoded message of a request."""
         with self._lock:
             _, size = self._decoded.pop(request, (None, 0))
@@ -128,7 +128,7 @@ class RequestLog:
         self._bytes = 0
         self.total = 0
 
-    def add(
+    def add_request(
         self,
         header: RequestHeader,
         message: Any,
@@ -155,30 +155,30 @@ class RequestLog:
         if len(self._kept) > KEPT:
             self._forget_oldest()
         if self._bytes > KEPT_BYTES:
-            self._shrink()
+            self._shrink_requests()
 
-    def list(self) -> list[ReceivedRequest]:
+    def list_requests(self) -> list[ReceivedRequest]:
         """Return the requests, the oldest first."""
         return list(self._kept)
 
-    def clear(self) -> None:
+    def clear_requests(self) -> None:
         """Forget all requests; `total` stays."""
         self._kept.clear()
         self._whole.clear()
         self._messages = Messages()
         self._bytes = 0
 
-    def _shrink(self) -> None:
+    def _shrink_requests(self) -> None:
         while self._bytes > KEPT_BYTES and self._whole:
             entry = self._whole.popleft()
             self._bytes -= entry.size
-            entry.strip()
+            entry.strip_batches()
             self._bytes += entry.size
         while self._bytes > KEPT_BYTES and len(self._kept) > 1:
             self._forget_oldest()
         if self._bytes > KEPT_BYTES:
             (entry,) = self._kept
-            entry.drop()
+            entry.forget_frame()
             self._bytes = entry.size
 
     def _forget_oldest(self) -> None:
@@ -186,18 +186,18 @@ class RequestLog:
         if self._whole and self._whole[0] is oldest:
             self._whole.popleft()
         self._bytes -= oldest.size
-        self._messages.forget(oldest)
+        self._messages.forget_message(oldest)
 
 
 def _can_be_stripped(message: ProduceRequest) -> bool:
-    """Return whether the request has few enough partitions to be decoded again by `strip`."""
+    """Return whether the request has so few partitions that `strip_batches` may decode it again."""
     topics = message.topic_data
     if len(topics) > _STRIPPED_PARTITIONS:
         return False
     return sum(len(topic.partition_data) for topic in topics) <= _STRIPPED_PARTITIONS
 
 
-def _stripped(frame: Buffer) -> bytes:
+def _strip_batches(frame: Buffer) -> bytes:
     """Return a produce request's frame with only the header of each batch."""
     received = ServerFraming().decode_request(frame)
     message: Any = received.request

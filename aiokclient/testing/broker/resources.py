@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from enum import IntEnum
 
 from aiokclient.testing.broker.call import Call
-from aiokclient.testing.broker.codes import Code, brief
+from aiokclient.testing.broker.codes import Code, shorten_message
 from aiokclient.testing.broker.configs import ConfigRequestError, Configs, ConfigValueError
 from aiokclient.testing.broker.security.acls import AclOperation, AclResource
 from aiokclient.testing.broker.security.requirements import FAILED
@@ -39,11 +39,11 @@ def find_configs(
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
         return topic.configs
     if resource_type == ConfigResourceType.GROUP and name:
-        return cluster.groups.configs_of(name, keep=keep)
+        return cluster.groups.find_configs(name, keep=keep)
     if resource_type == ConfigResourceType.CLIENT_METRICS:
         if not name:
             raise Refused(Code.INVALID_REQUEST, "Subscription name can't be empty")
-        return cluster.metrics_subscriptions.configs_of(name)
+        return cluster.metrics_subscriptions.find_configs(name)
     if resource_type != ConfigResourceType.BROKER:
         raise Refused(Code.INVALID_REQUEST, f"Resources of type {resource_type} have no configs.")
     if not name:
@@ -54,20 +54,22 @@ def find_configs(
     return broker.configs
 
 
-def unauthorized_for_configs(
+def check_config_authorization(
     call: Call, resource_type: int, name: str, operation: AclOperation
 ) -> int:
     """Return the error code of a client that is not authorized for the configs, or 0."""
     if resource_type in (ConfigResourceType.TOPIC, ConfigResourceType.GROUP):
         topic = resource_type == ConfigResourceType.TOPIC
         resource = AclResource.TOPIC if topic else AclResource.GROUP
-        return 0 if call.allows(operation, resource, name) else FAILED[resource]
-    return call.unauthorized_on_cluster(operation)
+        return 0 if call.is_allowed(operation, resource, name) else FAILED[resource]
+    return call.check_cluster_authorization(operation)
 
 
 async def count_resources(call: Call) -> None:
     """Count how often the request names each resource, for `change_configs`."""
-    await call.count((each.resource_type, each.resource_name) for each in call.request.resources)
+    await call.count_parts(
+        (each.resource_type, each.resource_name) for each in call.request.resources
+    )
 
 
 def change_configs(
@@ -80,27 +82,27 @@ def change_configs(
 
     With `validate_only` in the request, nothing changes.
     """
-    code = call.refused(name)
+    code = call.find_refusal(name)
     if not code:
-        code = unauthorized_for_configs(call, resource_type, name, AclOperation.ALTER_CONFIGS)
+        code = check_config_authorization(call, resource_type, name, AclOperation.ALTER_CONFIGS)
     if code:
         return code, None
     try:
-        configs = _changeable(call, resource_type, name)
+        configs = _find_changeable(call, resource_type, name)
         wanted = changes(configs)
-        _check_fixed(configs, wanted)
+        _check_fixed_options(configs, wanted)
         if call.request.validate_only:
             configs.check_changes(wanted)
         else:
-            configs.change(wanted)
+            configs.apply_changes(wanted)
     except Refused as refused:
         return refused.code, refused.message
     except ConfigValueError as error:
-        return error.code, brief(str(error))
+        return error.code, shorten_message(str(error))
     return Code.NONE, None
 
 
-def _changeable(call: Call, resource_type: int, name: str) -> Configs:
+def _find_changeable(call: Call, resource_type: int, name: str) -> Configs:
     if call.times[resource_type, name] > 1:
         raise Refused(Code.INVALID_REQUEST, "Each resource must appear at most once.")
     if resource_type == ConfigResourceType.TOPIC and not name:
@@ -108,7 +110,7 @@ def _changeable(call: Call, resource_type: int, name: str) -> Configs:
     return find_configs(call.cluster, resource_type, name, keep=True)
 
 
-def _check_fixed(configs: Configs, changes: Iterable[str]) -> None:
+def _check_fixed_options(configs: Configs, changes: Iterable[str]) -> None:
     fixed = [name for name in changes if name in configs.options and configs.options[name].fixed]
     if fixed:
         raise ConfigRequestError(f"Cannot update these configs dynamically: {fixed}")

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from aiokclient.memory import MANY, untrack
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.disposal import discard
+from aiokclient.testing.disposal import discard_items
 
 if TYPE_CHECKING:
     from aiokclient.protocol.messages import FetchRequest
@@ -68,7 +68,7 @@ class FetchedPartition:
         self.high_watermark = -1
         self.log_start_offset = -1
 
-    def news(self, answer: PartitionData) -> bool:
+    def has_news(self, answer: PartitionData) -> bool:
         """Return whether a response has news for the client. Store the state that it contains."""
         same_marks = (self.high_watermark, self.log_start_offset) == (
             answer.high_watermark,
@@ -91,7 +91,7 @@ class FetchCall(Protocol):
     request: Any
     version: int
 
-    def each(self, items: Iterable[T]) -> AsyncIterator[T]: ...
+    def iterate_items(self, items: Iterable[T]) -> AsyncIterator[T]: ...
 
 
 class BrokerFetchSession:
@@ -106,13 +106,13 @@ class BrokerFetchSession:
         self.partitions: dict[PartitionKey, FetchedPartition] = {}
         self.used_at = now
 
-    async def update(self, call: FetchCall) -> None:
+    async def apply_request(self, call: FetchCall) -> None:
         """Add, change, and remove partitions according to a request."""
         request: FetchRequest = call.request
-        async for topic in call.each(request.topics):
+        async for topic in call.iterate_items(request.topics):
             name: TopicKey = topic.topic_id if self.by_id else topic.topic
             many = len(topic.partitions) >= MANY
-            async for wanted in call.each(topic.partitions):
+            async for wanted in call.iterate_items(topic.partitions):
                 key = PartitionKey(name, wanted.partition)
                 partition = self.partitions.get(key)
                 if partition is None:
@@ -124,12 +124,12 @@ class BrokerFetchSession:
                 partition.leader_epoch = wanted.current_leader_epoch
                 partition.last_fetched_epoch = wanted.last_fetched_epoch
                 partition.max_bytes = wanted.partition_max_bytes
-        async for forgotten in call.each(request.forgotten_topics_data):
+        async for forgotten in call.iterate_items(request.forgotten_topics_data):
             gone: TopicKey = forgotten.topic_id if self.by_id else forgotten.topic
-            async for index in call.each(forgotten.partitions):
+            async for index in call.iterate_items(forgotten.partitions):
                 self.partitions.pop(PartitionKey(gone, index), None)
 
-    def to_the_end(self, keys: Iterable[PartitionKey]) -> None:
+    def move_to_end(self, keys: Iterable[PartitionKey]) -> None:
         """Move partitions to the end, so that others come first next time."""
         for key in keys:
             if key in self.partitions:
@@ -156,15 +156,15 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def evict(self) -> None:
+    def evict_all(self) -> None:
         """Remove all sessions, as if new sessions had replaced them."""
         self._sessions.clear()
 
-    def remove(self, session: BrokerFetchSession) -> None:
+    def remove_session(self, session: BrokerFetchSession) -> None:
         """Forget a session."""
         self._sessions.pop(session.id, None)
 
-    async def context(self, call: FetchCall) -> FetchContext:
+    async def find_context(self, call: FetchCall) -> FetchContext:
         """Return how to answer a request: its session, updated by the request, or a refusal."""
         request: FetchRequest = call.request
         now = self._time()
@@ -174,30 +174,30 @@ class FetchSessions:
             self._sessions.pop(request.session_id, None)
             session = BrokerFetchSession(NO_SESSION, by_id, now)
             try:
-                await session.update(call)
+                await session.apply_request(call)
             except GeneratorExit:
-                discard(session.partitions)
+                discard_items(session.partitions)
                 raise
             if request.session_epoch == FIRST_EPOCH:
-                session.id = self._admit(session)
+                session.id = self._admit_session(session)
             return FetchContext(session, incremental=False)
         kept = self._sessions.get(request.session_id)
         if kept is None:
-            return _refused(now, Code.FETCH_SESSION_ID_NOT_FOUND)
+            return _make_refusal(now, Code.FETCH_SESSION_ID_NOT_FOUND)
         if kept.epoch != request.session_epoch:
-            return _refused(now, Code.INVALID_FETCH_SESSION_EPOCH)
+            return _make_refusal(now, Code.INVALID_FETCH_SESSION_EPOCH)
         if kept.by_id != by_id:
-            return _refused(now, Code.FETCH_SESSION_TOPIC_ID_ERROR)
+            return _make_refusal(now, Code.FETCH_SESSION_TOPIC_ID_ERROR)
         kept.used_at = now
-        await kept.update(call)
+        await kept.apply_request(call)
         if not kept.partitions:
             self._sessions.pop(kept.id, None)
             return FetchContext(BrokerFetchSession(NO_SESSION, by_id, now), incremental=False)
         kept.epoch = 1 if kept.epoch == _LAST_EPOCH else kept.epoch + 1
         return FetchContext(kept, incremental=True)
 
-    def _admit(self, session: BrokerFetchSession) -> int:
-        slots = self._configs.number("max.incremental.fetch.session.cache.slots")
+    def _admit_session(self, session: BrokerFetchSession) -> int:
+        slots = self._configs.read_number("max.incremental.fetch.session.cache.slots")
         partitions = sum(len(each.partitions) for each in self._sessions.values())
         if partitions + len(session.partitions) > _MOST_PARTITIONS:
             return NO_SESSION
@@ -224,5 +224,5 @@ class FetchSessions:
         return False
 
 
-def _refused(now: float, code: Code) -> FetchContext:
+def _make_refusal(now: float, code: Code) -> FetchContext:
     return FetchContext(BrokerFetchSession(NO_SESSION, True, now), incremental=True, code=code)

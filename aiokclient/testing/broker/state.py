@@ -31,7 +31,7 @@ from aiokclient.testing.broker.node import Node
 from aiokclient.testing.broker.requests import RequestLog
 from aiokclient.testing.broker.security.state import Security
 from aiokclient.testing.broker.telemetry.subscriptions import MetricsSubscriptions
-from aiokclient.testing.broker.topics.topics import BrokerTopic, Partition, string_hash
+from aiokclient.testing.broker.topics.topics import BrokerTopic, Partition, hash_string
 from aiokclient.testing.broker.topics.views import ClusterView, HeldCluster
 from aiokclient.testing.broker.versions import BrokerVersions
 from aiokclient.testing.runner import Watch
@@ -55,16 +55,16 @@ class Groups(Protocol):
     persist: bool
     resync: bool
 
-    def replaced(self) -> Groups:
+    def make_replacement(self) -> Groups:
         """Cancel all timers, and return a new object with the same settings and without groups."""
 
-    def settle(self) -> None:
+    def move_to_coordinators(self) -> None:
         """Move each group to its coordinator, after brokers or coordinators changed."""
 
-    def topic_deleted(self, topic: str) -> None:
+    def on_topic_deleted(self, topic: str) -> None:
         """Remove the offsets of a topic."""
 
-    def configs_of(self, group_id: str, *, keep: bool) -> Configs:
+    def find_configs(self, group_id: str, *, keep: bool) -> Configs:
         """Return the configs of a group, or new ones if it has none.
 
         If `keep` is true, the new ones are stored as those of the group.
@@ -72,7 +72,7 @@ class Groups(Protocol):
         ...
 
     @property
-    def with_configs(self) -> list[str]:
+    def ids_with_configs(self) -> list[str]:
         """The ids of the groups that have configs of their own."""
 
     def close(self) -> None:
@@ -84,13 +84,13 @@ class Transactions(Protocol):
 
     level: int
 
-    def replaced(self) -> Transactions:
+    def make_replacement(self) -> Transactions:
         """Cancel all timers, and return a new object with the same level and without ids."""
 
-    def settle(self) -> None:
+    def move_to_coordinators(self) -> None:
         """Move each transactional id to its coordinator, and write markers that can be written."""
 
-    def topic_deleted(self, topic: str) -> None:
+    def on_topic_deleted(self, topic: str) -> None:
         """Continue with transactions that were to write markers to a deleted topic."""
 
     def close(self) -> None:
@@ -154,22 +154,22 @@ class ClusterState:
         """Remove everything except the brokers and the configs."""
         for topic in list(self.topics.values()):
             self.delete_topic(topic)
-        self.groups = self.groups.replaced()
-        self.transactions = self.transactions.replaced()
+        self.groups = self.groups.make_replacement()
+        self.transactions = self.transactions.make_replacement()
         self.held.clear()
         self._coordinators.clear()
         if not same_id:
             self.cluster_id = self._new_cluster_id()
-        self.changed()
+        self.notify_tests()
 
-    def view(self, node_id: int) -> ClusterView:
+    def make_view(self, node_id: int) -> ClusterView:
         """Return the cluster as a broker describes it."""
         return self.held.get(node_id) or self
 
     def _new_cluster_id(self) -> str:
-        return base64.urlsafe_b64encode(self.new_id().bytes).decode().rstrip("=")
+        return base64.urlsafe_b64encode(self.make_topic_id().bytes).decode().rstrip("=")
 
-    def new_id(self) -> UUID:
+    def make_topic_id(self) -> UUID:
         return UUID(int=self.rng.getrandbits(128), version=4)
 
     # -- brokers ---------------------------------------------------------------------------
@@ -183,33 +183,33 @@ class ClusterState:
         """The id of the broker that is reported as the controller; -1 while none is running."""
         return min(self.alive, default=-1)
 
-    def joined(self, broker: Node) -> None:
+    def on_broker_started(self, broker: Node) -> None:
         """Handle the start of a broker. It catches up, and may lead partitions without a leader."""
-        for partition in self.partitions():
+        for partition in self.list_partitions():
             if broker.node_id in partition.replicas:
-                self.settle(partition)
+                self.settle_partition(partition)
         self.settle_coordinators()
-        self.changed()
+        self.notify_tests()
 
-    def left(self, node_id: int) -> None:
+    def on_broker_stopped(self, node_id: int) -> None:
         """Handle the stop of a broker: other in-sync replicas lead its partitions."""
-        for partition in self.partitions():
+        for partition in self.list_partitions():
             if node_id in partition.replicas:
-                self.settle(partition)
+                self.settle_partition(partition)
         self.settle_coordinators()
-        self.changed()
+        self.notify_tests()
 
-    def settle(self, partition: Partition) -> None:
+    def settle_partition(self, partition: Partition) -> None:
         """Elect a leader if the partition needs one, and let running replicas catch up."""
         alive = self.alive
-        partition.elect(alive)
+        partition.elect_leader(alive)
         for node_id in partition.replicas:
             if node_id in alive:
-                partition.caught_up(node_id)
+                partition.catch_up_replica(node_id)
             else:
-                partition.left(node_id)
+                partition.remove_from_isr(node_id)
 
-    def coordinator_of(self, key: str) -> Node | None:
+    def find_coordinator(self, key: str) -> Node | None:
         """Return the coordinator of a group, a transactional id, or a share partition."""
         alive = self.alive
         if not alive:
@@ -218,35 +218,35 @@ class ClusterState:
         if moved in alive:
             return alive[moved]
         nodes = sorted(self.brokers)
-        first = string_hash(key) % len(nodes)
+        first = hash_string(key) % len(nodes)
         return next(alive[each] for each in nodes[first:] + nodes[:first] if each in alive)
 
     def settle_coordinators(self) -> None:
         """Move each group and each transactional id to its coordinator."""
-        self.groups.settle()
-        self.transactions.settle()
+        self.groups.move_to_coordinators()
+        self.transactions.move_to_coordinators()
 
     def move_coordinator(self, key: str, to: int | None) -> int:
         """Move `key` to another broker, or to the broker `to`, and return its id."""
-        now = self.coordinator_of(key)
+        now = self.find_coordinator(key)
         choices = [each for each in self.alive if now is None or each != now.node_id]
         target = to if to is not None else min(choices, default=-1)
         if target not in self.brokers:
             raise ValueError("No other broker is running.")
         self._coordinators[key] = target
         self.settle_coordinators()
-        self.changed()
+        self.notify_tests()
         return target
 
     # -- topics ----------------------------------------------------------------------------
 
-    def partitions(self) -> Iterator[Partition]:
+    def list_partitions(self) -> Iterator[Partition]:
         for topic in self.topics.values():
             yield from topic.partitions
 
-    def find(self, topic: str, partition: int) -> Partition | None:
+    def find_partition(self, topic: str, partition: int) -> Partition | None:
         found = self.topics.get(topic)
-        return None if found is None else found.partition(partition)
+        return None if found is None else found.find_partition(partition)
 
     def check_new_topic(
         self,
@@ -273,17 +273,17 @@ class ClusterState:
                     Code.INVALID_REPLICA_ASSIGNMENT, f"Replicas cannot be on {list(replicas)}."
                 )
 
-    def assign(self, partitions: int, replication: int, first: int = 0) -> list[list[int]]:
+    def assign_replicas(self, partitions: int, replication: int, first: int = 0) -> list[list[int]]:
         """Return the replicas of new partitions, with the leaders spread over the brokers.
 
         For both numbers, -1 stands for the cluster's default. `first` is the index of the first new
         partition.
         """
         if partitions == -1:
-            partitions = self.configs.number("num.partitions")
+            partitions = self.configs.read_number("num.partitions")
         nodes = sorted(self.brokers)
         if replication == -1:
-            replication = min(self.configs.number("default.replication.factor"), len(nodes))
+            replication = min(self.configs.read_number("default.replication.factor"), len(nodes))
         if partitions <= 0:
             raise Refused(Code.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
         if partitions > MOST_PARTITIONS:
@@ -307,7 +307,7 @@ class ClusterState:
         self.check_new_topic(name, assignment, configs)
         topic = BrokerTopic(
             name,
-            self.new_id(),
+            self.make_topic_id(),
             Configs(TOPIC_OPTIONS, BrokerConfigSource.TOPIC, self.configs, configs),
         )
         self.topics[name] = topic
@@ -318,31 +318,31 @@ class ClusterState:
     def add_partitions(self, topic: BrokerTopic, assignment: Iterable[Sequence[int]]) -> None:
         for replicas in assignment:
             topic.add_partition(replicas)
-            self.settle(topic.partitions[-1])
+            self.settle_partition(topic.partitions[-1])
         self.topology += 1
-        self.changed()
+        self.notify_tests()
 
     def delete_topic(self, topic: BrokerTopic) -> None:
         del self.topics[topic.name], self.topics_by_id[topic.topic_id]
         self.topology += 1
-        topic.deleted()
-        self.groups.topic_deleted(topic.name)
-        self.transactions.topic_deleted(topic.name)
-        self.changed()
+        topic.on_deleted()
+        self.groups.on_topic_deleted(topic.name)
+        self.transactions.on_topic_deleted(topic.name)
+        self.notify_tests()
 
     # -- observation by tests ------------------------------------------------------------------
 
-    def received(self, broker: Node, received: framing.DecodedRequest, frame: Buffer) -> None:
+    def store_request(self, broker: Node, received: framing.DecodedRequest, frame: Buffer) -> None:
         """Store a request for tests to inspect."""
-        self.requests.add(
+        self.requests.add_request(
             received.header, received.request, frame, broker.node_id, self.loop.time()
         )
 
-    def changed(self) -> None:
+    def notify_tests(self) -> None:
         """Notify waiting tests of a change."""
-        self.watch.changed()
+        self.watch.call_callbacks()
 
-    def guarded(self, step: Callable[[], None]) -> None:
+    def call_guarded(self, step: Callable[[], None]) -> None:
         """Call a function from a timer; report an exception as a bug in the embedded cluster."""
         try:
             step()

@@ -23,29 +23,31 @@ class BrokerVersions:
         self._limits: dict[tuple[ApiKey, int | None], tuple[int, int] | None] = {}
         self._announced: dict[int, dict[ApiKey, tuple[int, int]]] = {}
 
-    def of(self, node_id: int) -> Mapping[ApiKey, tuple[int, int]]:
+    def list_versions(self, node_id: int) -> Mapping[ApiKey, tuple[int, int]]:
         """Return the APIs and versions that a broker announces."""
         announced = self._announced.get(node_id)
         if announced is None:
             shown = [api for api in self._accepted if api not in self._hidden]
-            spans = {api: self._span(api, node_id) for api in shown}
+            spans = {api: self._find_range(api, node_id) for api in shown}
             announced = {api: span for api, span in spans.items() if span is not None}
             # Every new connection asks for them. In simulations with thousands of short-lived
             # clients, computing them each time took a tenth of the processor time.
             self._announced[node_id] = announced
         return announced
 
-    def accepts(self, node_id: int, received: framing.DecodedRequest) -> bool:
+    def is_accepted(self, node_id: int, received: framing.DecodedRequest) -> bool:
         """Return whether a broker accepts a request. ApiVersions is accepted in any version."""
         header = received.header
         if header.request_api_key == ApiKey.API_VERSIONS:
             return True
         if received.request is None:
             return False
-        span = self._span(ApiKey(header.request_api_key), node_id)
+        span = self._find_range(ApiKey(header.request_api_key), node_id)
         return span is not None and span[0] <= header.request_api_version <= span[1]
 
-    def limit(self, limits: Mapping[ApiKey, tuple[int, int] | None], node_id: int | None) -> None:
+    def limit_versions(
+        self, limits: Mapping[ApiKey, tuple[int, int] | None], node_id: int | None
+    ) -> None:
         """Announce and accept other versions, like an older broker. None removes an API."""
         for api, span in limits.items():
             self._limits[api, node_id] = span
@@ -55,7 +57,7 @@ class BrokerVersions:
         self._limits.clear()
         self._announced.clear()
 
-    def _span(self, api: ApiKey, node_id: int) -> tuple[int, int] | None:
+    def _find_range(self, api: ApiKey, node_id: int) -> tuple[int, int] | None:
         limits = self._limits
         if limits:
             for key in ((api, node_id), (api, None)):

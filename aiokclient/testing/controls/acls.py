@@ -14,7 +14,7 @@ from aiokclient.testing.broker.security.acls import (
     AclResource,
     PatternType,
 )
-from aiokclient.testing.broker.security.principal import parsed
+from aiokclient.testing.broker.security.principal import parse_principal
 from aiokclient.testing.controls.base import Controls
 
 Operation: TypeAlias = Literal[
@@ -56,8 +56,8 @@ class AclControls(Controls):
 
         Raises ValueError if the cluster has no authorizer, or for unknown values.
         """
-        resource = _resource(topic, group, transactional_id)
-        self._add(AclPermission.ALLOW, principal, operation, resource, host, prefixed)
+        resource = _read_resource(topic, group, transactional_id)
+        self._add_acl(AclPermission.ALLOW, principal, operation, resource, host, prefixed)
 
     def deny(
         self,
@@ -74,10 +74,10 @@ class AclControls(Controls):
 
         The arguments are those of `allow`. A denial implies nothing.
         """
-        resource = _resource(topic, group, transactional_id)
-        self._add(AclPermission.DENY, principal, operation, resource, host, prefixed)
+        resource = _read_resource(topic, group, transactional_id)
+        self._add_acl(AclPermission.DENY, principal, operation, resource, host, prefixed)
 
-    def _add(
+    def _add_acl(
         self,
         permission: AclPermission,
         principal: str,
@@ -99,16 +99,21 @@ class AclControls(Controls):
             raise ValueError(f"operation={operation!r}: Use one of {known}.")
         pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
         acl = Acl(
-            *resource, pattern, str(parsed(principal)), host, AclOperation[operation], permission
+            *resource,
+            pattern,
+            str(parse_principal(principal)),
+            host,
+            AclOperation[operation],
+            permission,
         )
         # While the cluster is not running, no other thread uses the authorizer.
-        if self._runner.running:
-            self._runner.call(lambda: authorizer.add(acl))
+        if self._runner.is_running:
+            self._runner.call_in_loop(lambda: authorizer.add_acl(acl))
         else:
-            authorizer.add(acl)
+            authorizer.add_acl(acl)
 
 
-def _resource(
+def _read_resource(
     topic: str | None, group: str | None, transactional_id: str | None
 ) -> tuple[AclResource, str]:
     named = [

@@ -18,17 +18,19 @@ C = TypeVar("C")
 R = TypeVar("R")
 
 
-def control(part: str, method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[Any, P], R]:
+def forward_to(
+    part: str, method: Callable[Concatenate[C, P], R]
+) -> Callable[Concatenate[Any, P], R]:
     """Return a method of the cluster that forwards to a method of one of its controls.
 
     `part` is the attribute in which the cluster holds the controls.
     """
 
     @wraps(method)
-    def forward(cluster: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def forward_call(cluster: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return method(getattr(cluster, part), *args, **kwargs)
 
-    return forward
+    return forward_call
 
 
 class Controls:
@@ -44,20 +46,20 @@ class Controls:
         self._brokers = brokers
         self._runner = runner
 
-    def broker(self, node_id: int) -> EmbeddedBroker:
+    def find_broker(self, node_id: int) -> EmbeddedBroker:
         broker = self._brokers.get(node_id)
         if broker is None:
             raise ValueError(f"There is no broker {node_id}. Brokers: {list(self._brokers)}.")
         return broker
 
-    def topic(self, name: str) -> BrokerTopic:
+    def find_topic(self, name: str) -> BrokerTopic:
         topic = self._state.topics.get(name)
         if topic is None:
             raise ValueError(f"There is no topic {name!r}. Topics: {list(self._state.topics)}.")
         return topic
 
-    def partition(self, topic: str, partition: int) -> Partition:
-        found = self.topic(topic).partition(partition)
+    def find_partition(self, topic: str, partition: int) -> Partition:
+        found = self.find_topic(topic).find_partition(partition)
         if found is None:
             raise ValueError(f"Topic {topic!r} has no partition {partition}.")
         return found

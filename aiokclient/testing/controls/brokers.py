@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from aiokclient.testing.broker.broker import EmbeddedBroker
 from aiokclient.testing.broker.connections.listener import Listener
 from aiokclient.testing.broker.state import ClusterState
-from aiokclient.testing.broker.topics.views import held
+from aiokclient.testing.broker.topics.views import copy_cluster
 from aiokclient.testing.controls.base import Controls
 from aiokclient.testing.runner import Runner
 
@@ -36,49 +36,49 @@ class BrokerControls(Controls):
         broker is started again.
         """
 
-        def stop() -> None:
-            found = self.broker(broker)
+        def stop_broker() -> None:
+            found = self.find_broker(broker)
             if not found.alive:
                 return
-            found.shut()
+            found.kill()
             self._state.settle_coordinators()
             if failover_after > 0:
                 self._state.loop.call_later(failover_after, self._failover, found)
             else:
-                self._state.left(broker)
-            self._state.changed()
+                self._state.on_broker_stopped(broker)
+            self._state.notify_tests()
 
-        self._runner.call(stop)
+        self._runner.call_in_loop(stop_broker)
 
     def _failover(self, broker: EmbeddedBroker) -> None:
         if not broker.alive:
-            self._state.left(broker.node_id)
+            self._state.on_broker_stopped(broker.node_id)
 
     def start(self, broker: int) -> None:
         """Start a broker that was stopped, on its previous port."""
-        found = self.broker(broker)
+        found = self.find_broker(broker)
 
         def start() -> None:
             if not found.alive:
-                found.listen(self._listener, self._listen_host)
-                self._state.joined(found)
+                found.open_listeners(self._listener, self._listen_host)
+                self._state.on_broker_started(found)
 
-        self._runner.call(start)
-        self._runner.call_async(found.serve)
+        self._runner.call_in_loop(start)
+        self._runner.run_coroutine(found.accept_connections)
 
     def pause(self, broker: int) -> None:
         """Make a broker hang: it accepts connections, but answers nothing. It stays the leader."""
-        self._runner.call(self.broker(broker).pause)
+        self._runner.call_in_loop(self.find_broker(broker).pause)
 
     def resume(self, broker: int) -> None:
         """Resume a paused broker, which then answers the requests that it received meanwhile."""
-        found = self.broker(broker)
+        found = self.find_broker(broker)
 
-        def resume() -> None:
+        def resume_broker() -> None:
             found.resume()
-            self._state.transactions.settle()
+            self._state.transactions.move_to_coordinators()
 
-        self._runner.call(resume)
+        self._runner.call_in_loop(resume_broker)
 
     def wipe(self, topics: Mapping[str, int] = {}, *, same_id: bool = False) -> None:
         """Replace the cluster with a new, empty one that has the same brokers and addresses.
@@ -90,18 +90,18 @@ class BrokerControls(Controls):
         """
         brokers = list(self._brokers.values())
 
-        def wipe() -> None:
+        def wipe_cluster() -> None:
             for broker in brokers:
-                broker.shut()
+                broker.kill()
             self._state.wipe(same_id=same_id)
             for broker in brokers:
-                broker.listen(self._listener, self._listen_host)
+                broker.open_listeners(self._listener, self._listen_host)
             for name, partitions in topics.items():
-                self._state.create_topic(name, self._state.assign(partitions, -1))
+                self._state.create_topic(name, self._state.assign_replicas(partitions, -1))
 
-        self._runner.call(wipe)
+        self._runner.call_in_loop(wipe_cluster)
         for broker in brokers:
-            self._runner.call_async(broker.serve)
+            self._runner.run_coroutine(broker.accept_connections)
 
     @contextmanager
     def hold_metadata(self, broker: int) -> Iterator[None]:
@@ -110,16 +110,16 @@ class BrokerControls(Controls):
         The broker answers Metadata requests with the state of the cluster at the start of the
         block. This simulates a broker that lags the controller. Its other responses are up to date.
         """
-        node = self.broker(broker).node_id
+        node = self.find_broker(broker).node_id
 
-        def hold() -> None:
-            self._state.held[node] = held(self._state)
+        def hold_view() -> None:
+            self._state.held[node] = copy_cluster(self._state)
 
-        def release() -> None:
+        def release_view() -> None:
             self._state.held.pop(node, None)
 
-        self._runner.call(hold)
+        self._runner.call_in_loop(hold_view)
         try:
             yield
         finally:
-            self._runner.post(release)
+            self._runner.post_to_loop(release_view)

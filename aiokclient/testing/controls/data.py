@@ -36,43 +36,43 @@ class DataControls(Controls):
     ) -> UUID:
         """Create a topic and return its id. Raises ValueError where a broker would refuse."""
 
-        def create() -> UUID:
+        def create_in_loop() -> UUID:
             try:
-                assignment = self._state.assign(partitions, replication or -1)
+                assignment = self._state.assign_replicas(partitions, replication or -1)
                 values = {key: str(value) for key, value in configs.items()}
                 return self._state.create_topic(name, assignment, values).topic_id
             except Refused as refused:
                 raise ValueError(refused.message) from None
 
-        return self._runner.call(create)
+        return self._runner.call_in_loop(create_in_loop)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and all its records."""
-        self._runner.call(lambda: self._state.delete_topic(self.topic(name)))
+        self._runner.call_in_loop(lambda: self._state.delete_topic(self.find_topic(name)))
 
     def add_partitions(self, name: str, total: int) -> None:
         """Increase the number of partitions of a topic to `total`."""
 
-        def add() -> None:
-            topic = self.topic(name)
+        def add_in_loop() -> None:
+            topic = self.find_topic(name)
             have = len(topic.partitions)
             if total > have:
                 replication = len(topic.partitions[0].replicas)
-                new = self._state.assign(total - have, replication, have)
+                new = self._state.assign_replicas(total - have, replication, have)
                 self._state.add_partitions(topic, new)
 
-        self._runner.call(add)
+        self._runner.call_in_loop(add_in_loop)
 
     @property
     def topics(self) -> dict[str, int]:
         """The number of partitions of each topic, by topic name."""
-        return self._runner.call(
+        return self._runner.call_in_loop(
             lambda: {name: len(topic.partitions) for name, topic in self._state.topics.items()}
         )
 
     def topic_id(self, name: str) -> UUID:
         """Return the id of a topic. It changes when the topic is deleted and created again."""
-        return self._runner.call(lambda: self.topic(name).topic_id)
+        return self._runner.call_in_loop(lambda: self.find_topic(name).topic_id)
 
     def produce(
         self,
@@ -97,7 +97,7 @@ class DataControls(Controls):
         batches: dict[int, RecordBatchBuilder] = {}
         positions: list[tuple[int, int, int]] = []
         for each in values:
-            record = _record(topic, each)
+            record = _make_record(topic, each)
             index = partition if record.partition is None else record.partition
             if index not in batches:
                 codec = Compression[compression.upper()]
@@ -123,17 +123,17 @@ class DataControls(Controls):
         out of order, and while the partition has no leader.
         """
 
-        def append() -> int:
-            found = self.partition(topic, partition)
+        def append_batches() -> int:
+            found = self.find_partition(topic, partition)
             if found.leader == NO_LEADER:
                 raise ValueError(f"{found!r} has no leader, so no broker accepts a batch.")
-            result = found.append(RecordBatch(batch), self._state.clock.time_ms())
+            result = found.append_batch(RecordBatch(batch), self._state.clock.time_ms())
             if result.code:
                 raise ValueError(f"{found!r} refused the batch: {result.code.name}.")
-            self._state.changed()
+            self._state.notify_tests()
             return result.base_offset
 
-        return self._runner.call(append)
+        return self._runner.call_in_loop(append_batches)
 
     def end_transaction(
         self,
@@ -146,14 +146,14 @@ class DataControls(Controls):
     ) -> int:
         """Write the marker that ends a producer's transaction in a partition; return its offset."""
 
-        def end() -> int:
-            found = self.partition(topic, partition)
+        def write_marker() -> int:
+            found = self.find_partition(topic, partition)
             now_ms = self._state.clock.time_ms()
             offset = found.end_transaction(commit, producer_id, producer_epoch, now_ms)
-            self._state.changed()
+            self._state.notify_tests()
             return offset
 
-        return self._runner.call(end)
+        return self._runner.call_in_loop(write_marker)
 
     def records(
         self, topic: str, partition: int | None = None, *, start: int = 0
@@ -163,7 +163,7 @@ class DataControls(Controls):
         The log is read up to its end. Only control records are left out, so that the result
         includes the records of aborted transactions.
         """
-        batches = self._runner.call(lambda: self._batches(topic, partition, start))
+        batches = self._runner.call_in_loop(lambda: self._read_batches(topic, partition, start))
         found: list[ConsumerRecord[bytes, bytes]] = []
         for index, data, first in batches:
             for batch in walk(data):
@@ -171,32 +171,34 @@ class DataControls(Controls):
                     found.extend(batch.records(topic, index, first))
         return found
 
-    def _batches(
+    def _read_batches(
         self, topic: str, partition: int | None, start: int
     ) -> list[tuple[int, memoryview, int]]:
-        all_of_them = self.topic(topic).partitions
-        chosen = all_of_them if partition is None else [self.partition(topic, partition)]
+        all_of_them = self.find_topic(topic).partitions
+        chosen = all_of_them if partition is None else [self.find_partition(topic, partition)]
         return [
             (each.index, batch.buffer, max(start, each.log.start_offset))
             for each in chosen
-            for batch in each.log.batches(start)
+            for batch in each.log.read_batches(start)
         ]
 
     def offsets(self, topic: str, partition: int = 0) -> tuple[int, int]:
         """Return the log start offset and the high watermark of a partition."""
 
-        def offsets() -> tuple[int, int]:
-            found: Partition = self.partition(topic, partition)
+        def find_offsets() -> tuple[int, int]:
+            found: Partition = self.find_partition(topic, partition)
             return found.log.start_offset, found.high_watermark
 
-        return self._runner.call(offsets)
+        return self._runner.call_in_loop(find_offsets)
 
     def forget_producers(self, topic: str, partition: int = 0) -> None:
         """Forget producers' sequences, as Kafka does after `producer.id.expiration.ms`."""
-        self._runner.call(lambda: self.partition(topic, partition).log.producers.forget())
+        self._runner.call_in_loop(
+            lambda: self.find_partition(topic, partition).log.producers.forget_all()
+        )
 
 
-def _record(topic: str, value: Any) -> ProducerRecord:
+def _make_record(topic: str, value: Any) -> ProducerRecord:
     if isinstance(value, ProducerRecord):
         return value
     if isinstance(value, tuple):

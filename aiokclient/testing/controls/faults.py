@@ -17,7 +17,7 @@ from aiokclient.testing.broker.faults import (
     Throttle,
     When,
     Where,
-    code_of,
+    find_code,
 )
 from aiokclient.testing.controls.base import Controls
 
@@ -48,8 +48,8 @@ class FaultControls(Controls):
         `error` is a class of `aiokclient.errors` or an error code of the protocol.
         """
         fault = Refusal(self._state.faults, api, times=times, broker=broker, where=where)
-        fault.code, fault.topic, fault.partition = code_of(error), topic, partition
-        return self._add(fault)
+        fault.code, fault.topic, fault.partition = find_code(error), topic, partition
+        return self._add_fault(fault)
 
     def drop(
         self,
@@ -65,8 +65,8 @@ class FaultControls(Controls):
         With `when="before"` the request is not executed; with "after" it is.
         """
         fault = Drop(self._state.faults, api, times=times, broker=broker, where=where)
-        fault.when = _checked(when)
-        return self._add(fault)
+        fault.when = _check_when(when)
+        return self._add_fault(fault)
 
     def delay(
         self,
@@ -84,8 +84,8 @@ class FaultControls(Controls):
         requests on the same connection wait, too.
         """
         fault = Delay(self._state.faults, api, times=times, broker=broker, where=where)
-        fault.when, fault.seconds = _checked(when), seconds
-        return self._add(fault)
+        fault.when, fault.seconds = _check_when(when), seconds
+        return self._add_fault(fault)
 
     def throttle(
         self,
@@ -99,7 +99,7 @@ class FaultControls(Controls):
         """Answer with a throttle time of `seconds`, and do not read the connection meanwhile."""
         fault = Throttle(self._state.faults, api, times=times, broker=broker, where=where)
         fault.seconds = seconds
-        return self._add(fault)
+        return self._add_fault(fault)
 
     def alter(
         self,
@@ -117,7 +117,7 @@ class FaultControls(Controls):
         """
         fault = Alter(self._state.faults, api, times=times, broker=broker, where=where)
         fault.change = change
-        return self._add(fault)
+        return self._add_fault(fault)
 
     def limit_versions(
         self, limits: Mapping[ApiKey, tuple[int, int] | None], *, broker: int | None = None
@@ -127,41 +127,41 @@ class FaultControls(Controls):
         None stands for an API that the broker does not have. Connections stay open, and their
         clients still know the previous versions.
         """
-        self._runner.call(lambda: self._state.versions.limit(limits, broker))
+        self._runner.call_in_loop(lambda: self._state.versions.limit_versions(limits, broker))
 
     def disconnect(self, broker: int | None = None) -> None:
         """Cut all connections to a broker, or to all brokers. New ones are accepted immediately."""
 
-        def cut() -> None:
+        def cut_all() -> None:
             for each in self._brokers.values():
                 if broker in (None, each.node_id):
-                    each.disconnect()
+                    each.cut_connections()
 
-        self._runner.call(cut)
+        self._runner.call_in_loop(cut_all)
 
     def evict_sessions(self, broker: int | None = None) -> None:
         """Remove the fetch sessions of a broker, or of all brokers."""
 
-        def evict() -> None:
+        def evict_all() -> None:
             for each in self._brokers.values():
                 if broker in (None, each.node_id):
-                    each.sessions.evict()
+                    each.sessions.evict_all()
 
-        self._runner.call(evict)
+        self._runner.call_in_loop(evict_all)
 
-    def _add(self, fault: F) -> F:
-        _require(fault, list(self._brokers))
-        self._runner.call(lambda: self._state.faults.add(fault))
+    def _add_fault(self, fault: F) -> F:
+        _require_match(fault, list(self._brokers))
+        self._runner.call_in_loop(lambda: self._state.faults.add_rule(fault))
         return fault
 
 
-def _checked(when: When) -> When:
+def _check_when(when: When) -> When:
     if when not in ("before", "after"):
         raise ValueError(f'when={when!r} is not valid. Use "before" or "after".')
     return when
 
 
-def _require(fault: Fault, brokers: list[int]) -> None:
+def _require_match(fault: Fault, brokers: list[int]) -> None:
     """Raise ValueError for a fault that could not match any request, which would test nothing."""
     if not isinstance(fault.api, int) or fault.api not in list(ApiKey):
         raise ValueError(f"{fault.api!r} is not an ApiKey.")

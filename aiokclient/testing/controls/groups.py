@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from aiokclient.testing.broker.groups.coordinator import groups_of
+from aiokclient.testing.broker.groups.coordinator import get_groups
 from aiokclient.testing.broker.groups.group import Group, GroupView
 from aiokclient.testing.controls.base import Controls
 from aiokclient.types import OffsetAndMetadata, TopicPartition
@@ -29,27 +29,27 @@ class GroupControls(Controls):
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets of a group, which are empty if the group does not exist."""
 
-        def committed() -> dict[TopicPartition, OffsetAndMetadata]:
-            found = groups_of(self._state).find(group)
-            return {} if found is None else found.offsets.view()
+        def find_committed() -> dict[TopicPartition, OffsetAndMetadata]:
+            found = get_groups(self._state).find_group(group)
+            return {} if found is None else found.offsets.make_view()
 
-        return self._runner.call(committed)
+        return self._runner.call_in_loop(find_committed)
 
     @property
     def groups(self) -> dict[str, GroupView]:
         """All groups by group id, in their current state."""
-        return self._runner.call(
-            lambda: {group.group_id: group.view() for group in groups_of(self._state)}
+        return self._runner.call_in_loop(
+            lambda: {group.group_id: group.make_view() for group in get_groups(self._state)}
         )
 
     def rebalance(self, group: str) -> None:
         """Make the members of a group join again. Nothing happens if it has no members."""
 
-        def rebalance() -> None:
-            self._group(group).rebalance()
-            self._state.changed()
+        def rebalance_group() -> None:
+            self._require_group(group).rebalance()
+            self._state.notify_tests()
 
-        self._runner.call(rebalance)
+        self._runner.call_in_loop(rebalance_group)
 
     @contextmanager
     def hold_loading(self, group: str) -> Iterator[None]:
@@ -59,15 +59,15 @@ class GroupControls(Controls):
         with COORDINATOR_LOAD_IN_PROGRESS. Heartbeats are answered without an error. The session
         timeouts of the members start again at the end of the block.
         """
-        self._runner.call(lambda: groups_of(self._state).hold(group))
+        self._runner.call_in_loop(lambda: get_groups(self._state).hold_loading(group))
         try:
             yield
         finally:
-            self._runner.post(lambda: groups_of(self._state).release(group))
+            self._runner.post_to_loop(lambda: get_groups(self._state).release_loading(group))
 
-    def _group(self, group_id: str) -> Group:
-        found = groups_of(self._state).find(group_id)
+    def _require_group(self, group_id: str) -> Group:
+        found = get_groups(self._state).find_group(group_id)
         if found is None:
-            names = [each.group_id for each in groups_of(self._state)]
+            names = [each.group_id for each in get_groups(self._state)]
             raise ValueError(f"There is no group {group_id!r}. Groups: {names}.")
         return found

@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from aiokclient.testing.broker.security.listeners import BrokerListener, check_names
+from aiokclient.testing.broker.security.listeners import BrokerListener, check_listeners
 from aiokclient.testing.broker.security.state import Security
 from aiokclient.testing.certificates import Certificates, ClientCertificate
 
@@ -26,7 +26,7 @@ class SecurityControls:
     def __init__(
         self, security: Security, listeners: Mapping[str, BrokerListener], host: str
     ) -> None:
-        check_names(listeners)
+        check_listeners(listeners)
         self._certificates: Certificates | None = None
         encrypted = [each for each in listeners.values() if each.tls]
         if encrypted:

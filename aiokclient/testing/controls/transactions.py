@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from aiokclient.testing.broker.codes import Refused
-from aiokclient.testing.broker.groups.coordinator import groups_of
+from aiokclient.testing.broker.groups.coordinator import get_groups
 from aiokclient.testing.broker.transactions.coordinator import (
     TransactionCoordinator,
     TransactionView,
-    transactions_of,
+    get_transactions,
 )
 from aiokclient.testing.broker.transactions.states import CoordinatorTransactionState
 from aiokclient.testing.broker.transactions.transaction import TransactionMetadata
@@ -21,7 +21,7 @@ LEVELS = (0, 1, 2)
 _MOST_EPOCH = (1 << 15) - 1
 
 
-def checked_level(level: int) -> int:
+def check_level(level: int) -> int:
     """Return a level of transaction.version. Raises ValueError for one that does not exist."""
     if level not in LEVELS:
         raise ValueError(f"transaction_version={level!r} is not valid. Use 0, 1, or 2.")
@@ -34,12 +34,12 @@ class TransactionControls(Controls):
     @property
     def transactions(self) -> dict[str, TransactionView]:
         """All transactional ids, in their current state."""
-        return self._runner.call(lambda: self._coordinator.view())
+        return self._runner.call_in_loop(lambda: self._coordinator.make_view())
 
     @property
     def transaction_version(self) -> int:
         """The level of the finalized feature transaction.version."""
-        return self._runner.call(lambda: self._coordinator.level)
+        return self._runner.call_in_loop(lambda: self._coordinator.level)
 
     def set_transaction_version(self, level: int) -> None:
         """Change the level of the finalized feature transaction.version to 0, 1, or 2.
@@ -47,8 +47,8 @@ class TransactionControls(Controls):
         Clients learn it from their next ApiVersions response, in a higher epoch of the finalized
         features. Open transactions stay open.
         """
-        checked_level(level)
-        self._runner.call(lambda: self._coordinator.set_level(level))
+        check_level(level)
+        self._runner.call_in_loop(lambda: self._coordinator.set_level(level))
 
     @contextmanager
     def hold_markers(self, transactional_id: str | None = None) -> Iterator[None]:
@@ -59,11 +59,11 @@ class TransactionControls(Controls):
         and readers of committed data stop at its first record. The markers are written at the end
         of the block.
         """
-        self._runner.call(lambda: self._coordinator.hold_markers(transactional_id))
+        self._runner.call_in_loop(lambda: self._coordinator.hold_markers(transactional_id))
         try:
             yield
         finally:
-            self._runner.post(lambda: self._coordinator.release_markers(transactional_id))
+            self._runner.post_to_loop(lambda: self._coordinator.release_markers(transactional_id))
 
     @contextmanager
     def hold_transaction_loading(self, transactional_id: str) -> Iterator[None]:
@@ -71,11 +71,11 @@ class TransactionControls(Controls):
 
         Requests are answered with COORDINATOR_LOAD_IN_PROGRESS, as after a failover.
         """
-        self._runner.call(lambda: self._coordinator.hold_loading(transactional_id))
+        self._runner.call_in_loop(lambda: self._coordinator.hold_loading(transactional_id))
         try:
             yield
         finally:
-            self._runner.post(lambda: self._coordinator.release_loading(transactional_id))
+            self._runner.post_to_loop(lambda: self._coordinator.release_loading(transactional_id))
 
     def time_out_transaction(self, transactional_id: str) -> None:
         """Abort an open transaction now, as its coordinator does after the transaction's timeout.
@@ -86,9 +86,9 @@ class TransactionControls(Controls):
         def time_out(transaction: TransactionMetadata) -> None:
             if transaction.state is not CoordinatorTransactionState.ONGOING:
                 raise ValueError(f"{transaction!r} has no open transaction.")
-            self._coordinator.revoke(transactional_id)
+            self._coordinator.revoke_transaction(transactional_id)
 
-        self._change(transactional_id, time_out)
+        self._change_transaction(transactional_id, time_out)
 
     def forget_transactional_id(self, transactional_id: str) -> None:
         """Forget a transactional id, as Kafka does after `transactional.id.expiration.ms`.
@@ -96,12 +96,12 @@ class TransactionControls(Controls):
         Raises ValueError while a transaction is open or ending.
         """
 
-        def forget(transaction: TransactionMetadata) -> None:
-            if transaction.busy or transaction.state is CoordinatorTransactionState.ONGOING:
+        def forget_id(transaction: TransactionMetadata) -> None:
+            if transaction.is_busy or transaction.state is CoordinatorTransactionState.ONGOING:
                 raise ValueError(f"{transaction!r} is in use.")
-            self._coordinator.expire(transactional_id)
+            self._coordinator.expire_id(transactional_id)
 
-        self._change(transactional_id, forget)
+        self._change_transaction(transactional_id, forget_id)
 
     def set_producer_epoch(self, transactional_id: str, epoch: int) -> None:
         """Set the current epoch of a transactional id, for example to one just below the maximum.
@@ -110,24 +110,26 @@ class TransactionControls(Controls):
         """
         if not 0 <= epoch <= _MOST_EPOCH:
             raise ValueError(f"epoch={epoch!r} is not valid. Use 0 to {_MOST_EPOCH}.")
-        self._change(transactional_id, lambda transaction: transaction.set_epoch(epoch))
+        self._change_transaction(transactional_id, lambda transaction: transaction.set_epoch(epoch))
 
     def pending_offsets(self, group: str) -> dict[int, dict[TopicPartition, OffsetAndMetadata]]:
         """Return the offsets of open transactions that a group stores, by producer id."""
 
-        def pending() -> dict[int, dict[TopicPartition, OffsetAndMetadata]]:
-            found = groups_of(self._state).find(group)
-            return {} if found is None else found.offsets.pending()
+        def list_pending() -> dict[int, dict[TopicPartition, OffsetAndMetadata]]:
+            found = get_groups(self._state).find_group(group)
+            return {} if found is None else found.offsets.list_pending()
 
-        return self._runner.call(pending)
+        return self._runner.call_in_loop(list_pending)
 
     @property
     def _coordinator(self) -> TransactionCoordinator:
-        return transactions_of(self._state)
+        return get_transactions(self._state)
 
-    def _change(self, transactional_id: str, change: Callable[[TransactionMetadata], None]) -> None:
+    def _change_transaction(
+        self, transactional_id: str, change: Callable[[TransactionMetadata], None]
+    ) -> None:
         def run() -> None:
-            found = self._coordinator.find(transactional_id)
+            found = self._coordinator.find_transaction(transactional_id)
             if found is None:
                 names = [each.transactional_id for each in self._coordinator]
                 raise ValueError(
@@ -137,6 +139,6 @@ class TransactionControls(Controls):
                 change(found)
             except Refused as refused:
                 raise ValueError(refused.message) from None
-            self._state.changed()
+            self._state.notify_tests()
 
-        self._runner.call(run)
+        self._runner.call_in_loop(run)

@@ -60,7 +60,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         Called by the run loop of asyncio.
         """
         if timeout is None:
-            raise SimulationError(f"All tasks wait forever at {self._now:.3f} s:{self._waiting()}")
+            raise SimulationError(
+                f"All tasks wait forever at {self._now:.3f} s:{self._describe_tasks()}"
+            )
         before = self._now
         self._now += max(timeout, 0.0)
         self._reach_timer()
@@ -70,13 +72,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._turns += 1
             if self._turns > IDLE_TURNS:
                 raise SimulationError(
-                    f"The program spins without time passing at {self._now:.3f} s:{self._waiting()}"
+                    f"The program spins without time passing at {self._now:.3f} s:"
+                    f"{self._describe_tasks()}"
                 )
             return []
         if self._now > self._limit_s:
             self._limit_s = float("inf")  # The remaining tasks can clean up.
             raise SimulationError(
-                f"The program is still running after {self._now:.0f} s:{self._waiting()}"
+                f"The program is still running after {self._now:.0f} s:{self._describe_tasks()}"
             )
         return []
 
@@ -90,7 +93,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if timers and self._now < timers[0].when() < self._now + self._clock_resolution:
             self._now = timers[0].when()
 
-    def _waiting(self) -> str:
+    def _describe_tasks(self) -> str:
         """Return a line for each task, with its name and the line of code at which it waits."""
         lines = []
         for task in sorted(asyncio.all_tasks(self), key=lambda task: task.get_name()):

@@ -147,7 +147,7 @@ class VirtualNetwork:
         known = self.names.get(host)
         if known is NameFault.BLOCK:
             await asyncio.get_running_loop().create_future()
-        if known is NameFault.FAIL or self._chance(self.weather.name_failure):
+        if known is NameFault.FAIL or self._is_drawn(self.weather.name_failure):
             raise socket.gaierror(socket.EAI_AGAIN, "temporary failure in name resolution")
         if known is NameFault.EMPTY:
             return []
@@ -168,12 +168,12 @@ class VirtualNetwork:
         """
         server_name = written(address)
         await asyncio.sleep(self._draw_latency() + self.slowed.get(server_name, 0.0))
-        while self._is_parted(name, server_name):
+        while self._are_parted(name, server_name):
             await self._healed.wait()
         server = self._servers.get(address)
-        refused = server_name in self.refusing or self._chance(self.weather.refusal)
+        refused = server_name in self.refusing or self._is_drawn(self.weather.refusal)
         if server is None or refused:
-            self._note(f"refused {name} -> {server_name}")
+            self._add_event(f"refused {name} -> {server_name}")
             raise ConnectionRefusedError(f"{server_name} refused the connection.")
         connection = Connection(self, name, server_name, self.connections_made)
         self.connections_made += 1
@@ -181,10 +181,10 @@ class VirtualNetwork:
         if self._next_cut is not None:
             connection.requests.cut_at, connection.responses.cut_at = self._next_cut
             self._next_cut = None
-        near, far = connection.join(factory(), server.factory())
-        self._note(f"opened {connection.number} {name} -> {server_name}")
-        far.begin()
-        near.begin()
+        near, far = connection.join_ends(factory(), server.factory())
+        self._add_event(f"opened {connection.number} {name} -> {server_name}")
+        far.begin_protocol()
+        near.begin_protocol()
         return near
 
     # -- faults
@@ -193,15 +193,15 @@ class VirtualNetwork:
         """Separate two sets of names. Data from one set to the other waits until `heal`."""
         self._parted.append((frozenset(one), frozenset(other)))
         self._healed.clear()
-        self._note(f"parted {sorted(one)} | {sorted(other)}")
+        self._add_event(f"parted {sorted(one)} | {sorted(other)}")
 
     def heal(self) -> None:
         """End all network partitions, and deliver what was delayed by them."""
         self._parted.clear()
         self._healed.set()
-        self._note("healed")
+        self._add_event("healed")
         for connection in list(self.connections.values()):
-            connection.wake()
+            connection.deliver_delayed()
 
     def cut(self, name: str | None = None) -> int:
         """Reset all connections, or those with an end of this name; return their number."""
@@ -224,25 +224,25 @@ class VirtualNetwork:
 
     # -- called by the wires
 
-    def latency(self, connection: Connection) -> float:
+    def find_latency(self, connection: Connection) -> float:
         return self._draw_latency() + self.slowed.get(connection.server, 0.0)
 
-    def byte_to_cut(self, length: int) -> int | None:
+    def draw_byte_to_cut(self, length: int) -> int | None:
         """Return the number of bytes of a write after which the connection is reset, or None."""
-        if not self._chance(self.weather.loss):
+        if not self._is_drawn(self.weather.loss):
             return None
         return self.rng.randrange(length + 1)
 
-    def piece(self, available: int) -> int:
+    def draw_piece(self, available: int) -> int:
         """Return how many bytes the next read returns, if `available` bytes have arrived."""
-        if available <= 1 or not self._chance(self.weather.slicing):
+        if available <= 1 or not self._is_drawn(self.weather.slicing):
             return available
         return 1 if self.rng.random() < 0.3 else self.rng.randint(1, available)
 
-    def parted(self, connection: Connection) -> bool:
-        return bool(self._parted) and self._is_parted(connection.client, connection.server)
+    def is_parted(self, connection: Connection) -> bool:
+        return bool(self._parted) and self._are_parted(connection.client, connection.server)
 
-    def taken(self, connection: Connection, wire: Wire, data: memoryview) -> memoryview:
+    def on_write(self, connection: Connection, wire: Wire, data: memoryview) -> memoryview:
         """Return the bytes to send for a write. If a client writes, add them to the trace."""
         to_server = wire is connection.requests
         if to_server:
@@ -253,18 +253,18 @@ class VirtualNetwork:
             return memoryview(self.tamper(connection, to_server, data)).cast("B")
         return data
 
-    def forget(self, connection: Connection) -> None:
+    def forget_connection(self, connection: Connection) -> None:
         if self.connections.pop(connection.number, None) is not None:
             self.connections_cut += 1
-            self._note(f"closed {connection.number}")
+            self._add_event(f"closed {connection.number}")
 
-    def name_of(self, connection: Connection, server: bool) -> tuple[str, int]:
+    def find_address(self, connection: Connection, server: bool) -> tuple[str, int]:
         if server:
             host, _, port = connection.server.rpartition(":")
             return bare(host), int(port)
         return connection.client, connection.number
 
-    def _is_parted(self, client: str, server: str) -> bool:
+    def _are_parted(self, client: str, server: str) -> bool:
         return any(
             (client in one and server in other) or (server in one and client in other)
             for one, other in self._parted
@@ -273,10 +273,10 @@ class VirtualNetwork:
     def _draw_latency(self) -> float:
         return self.rng.uniform(*self.weather.latency_s)
 
-    def _chance(self, probability: float) -> bool:
+    def _is_drawn(self, probability: float) -> bool:
         return probability > 0 and self.rng.random() < probability
 
-    def _note(self, what: str) -> None:
+    def _add_event(self, what: str) -> None:
         self.events.append((asyncio.get_running_loop().time(), what))
 
 

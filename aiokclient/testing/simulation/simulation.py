@@ -90,9 +90,9 @@ class Simulation:
         import_late()  # Otherwise, the start of a client would import modules in a thread.
         try:
             with asyncio.Runner(loop_factory=self._make_loop) as runner:
-                return runner.run(self._main(main))
+                return runner.run(self._run_main(main))
         except BaseException as error:
-            error.add_note(self._account())
+            error.add_note(self._describe_events())
             raise
 
     def cluster(self, **options: Any) -> EmbeddedCluster:
@@ -102,7 +102,7 @@ class Simulation:
         `EmbeddedCluster`. Several clusters may run, each with its own addresses.
         """
         options.setdefault("seed", self._cluster_seeds.getrandbits(32))
-        options.setdefault("clock", VirtualClock(self.loop, self._generator("broker clock")))
+        options.setdefault("clock", VirtualClock(self.loop, self._make_generator("broker clock")))
         return EmbeddedCluster(listener=self.network, **options)
 
     @property
@@ -112,22 +112,22 @@ class Simulation:
 
     def _make_loop(self) -> VirtualLoop:
         loop = self.loop = VirtualLoop(self._limit_s)
-        self.rng = self._generator("program")
-        self._cluster_seeds = self._generator("clusters")
-        self.network = VirtualNetwork(self._generator("network"), self._weather)
-        self.clock = VirtualClock(loop, self._generator("clock"))
+        self.rng = self._make_generator("program")
+        self._cluster_seeds = self._make_generator("clusters")
+        self.network = VirtualNetwork(self._make_generator("network"), self._weather)
+        self.clock = VirtualClock(loop, self._make_generator("clock"))
         self.connector = self.network.connector()
         loop.resolver = self.network.resolve
         return loop
 
-    async def _main(self, main: Callable[[Simulation], Coroutine[Any, Any, T]]) -> T:
+    async def _run_main(self, main: Callable[[Simulation], Coroutine[Any, Any, T]]) -> T:
         return await main(self)
 
-    def _generator(self, purpose: str) -> random.Random:
+    def _make_generator(self, purpose: str) -> random.Random:
         """Return the random generator of one purpose, which is independent of the others."""
         return random.Random(f"{self.seed} {purpose}")
 
-    def _account(self) -> str:
+    def _describe_events(self) -> str:
         lines = [f"simulation seed {self.seed}, at {self.loop.time():.3f} virtual seconds;"]
         lines.append("the last events of the network:")
         lines += [f"  {when:12.6f} {what}" for when, what in list(self.network.events)[-15:]]

@@ -20,30 +20,30 @@ IN_FLIGHT: Final = 256 * 1024
 class Conditions(Protocol):
     """The interface by which connections ask the network for decisions, and record events."""
 
-    def latency(self, connection: Connection, /) -> float:
+    def find_latency(self, connection: Connection, /) -> float:
         """Return the seconds until a write arrives."""
         ...
 
-    def byte_to_cut(self, length: int, /) -> int | None:
+    def draw_byte_to_cut(self, length: int, /) -> int | None:
         """Return the number of bytes of a write after which the connection is reset, or None."""
         ...
 
-    def piece(self, available: int, /) -> int:
+    def draw_piece(self, available: int, /) -> int:
         """Return how many bytes the next read returns, if `available` bytes have arrived."""
         ...
 
-    def parted(self, connection: Connection, /) -> bool:
+    def is_parted(self, connection: Connection, /) -> bool:
         """Return whether a partition of the network separates the ends."""
         ...
 
-    def taken(self, connection: Connection, wire: Wire, data: memoryview, /) -> memoryview:
+    def on_write(self, connection: Connection, wire: Wire, data: memoryview, /) -> memoryview:
         """Return the bytes to send when an end writes `data`."""
         ...
 
-    def forget(self, connection: Connection, /) -> None:
+    def forget_connection(self, connection: Connection, /) -> None:
         """Record that both ends are closed."""
 
-    def name_of(self, connection: Connection, server: bool, /) -> tuple[str, int]:
+    def find_address(self, connection: Connection, server: bool, /) -> tuple[str, int]:
         """Return the address of an end."""
         ...
 
@@ -60,7 +60,7 @@ class Connection:
         self.requests, self.responses = Wire(self), Wire(self)
         self.ends = 2
 
-    def join(
+    def join_ends(
         self, client: asyncio.BaseProtocol, server: asyncio.BaseProtocol
     ) -> tuple[VirtualTransport, VirtualTransport]:
         """Create the transports and return them, the client's first.
@@ -76,13 +76,13 @@ class Connection:
     def cut(self) -> None:
         """Reset the connection: both ends are notified, and bytes in transit are lost."""
         for wire in (self.requests, self.responses):
-            wire.discard()
-            wire.sender.lose(ConnectionResetError("the simulated connection was reset"))
+            wire.discard_data()
+            wire.sender.end_connection(ConnectionResetError("the simulated connection was reset"))
 
-    def wake(self) -> None:
+    def deliver_delayed(self) -> None:
         """Deliver what was delayed, after a network partition healed."""
-        self.requests.pump()
-        self.responses.pump()
+        self.requests.schedule_delivery()
+        self.responses.schedule_delivery()
 
 
 class Wire:
@@ -106,75 +106,75 @@ class Wire:
         self._ending: Callable[[], None] | None = None
 
     @property
-    def pending(self) -> int:
+    def pending_bytes(self) -> int:
         """The number of bytes that were written and not delivered yet."""
         return self.written - self.delivered
 
-    def write(self, data: memoryview) -> None:
+    def write_data(self, data: memoryview) -> None:
         network = self.connection.network
-        if (cut := network.byte_to_cut(len(data))) is not None and self.cut_at is None:
+        if (cut := network.draw_byte_to_cut(len(data))) is not None and self.cut_at is None:
             self.cut_at = self.written + cut
         self.written += len(data)
-        self._waiting.append((self._arrival(), data))
-        self.pump()
+        self._waiting.append((self._find_arrival(), data))
+        self.schedule_delivery()
 
-    def end(self, tell: Callable[[], None]) -> None:
+    def call_when_arrived(self, tell: Callable[[], None]) -> None:
         """Call ``tell`` when all written data has arrived and the latency has passed."""
         self._ending = tell
-        self._waiting.append((self._arrival(), memoryview(b"")))
-        self.pump()
+        self._waiting.append((self._find_arrival(), memoryview(b"")))
+        self.schedule_delivery()
 
-    def discard(self) -> None:
+    def discard_data(self) -> None:
         self._waiting.clear()
         self.written = self.delivered
         self._ending = None
 
-    def pump(self) -> None:
+    def schedule_delivery(self) -> None:
         """Set the timer for the next bytes, unless the receiver or the network holds them."""
-        if self._timer is None and self._waiting and not self._held():
-            self._at(self._waiting[0][0])
+        if self._timer is None and self._waiting and not self._is_held():
+            self._set_timer(self._waiting[0][0])
 
-    def _arrival(self) -> float:
-        latency = self.connection.network.latency(self.connection)
+    def _find_arrival(self) -> float:
+        latency = self.connection.network.find_latency(self.connection)
         self._last_arrival = max(self._last_arrival, self._loop.time() + latency)
         return self._last_arrival
 
-    def _held(self) -> bool:
-        return self.receiver.paused or self.connection.network.parted(self.connection)
+    def _is_held(self) -> bool:
+        return self.receiver.paused or self.connection.network.is_parted(self.connection)
 
-    def _arrive(self) -> None:
+    def _on_arrival(self) -> None:
         self._timer = None
-        if self._held():
+        if self._is_held():
             return
         available = sum(len(data) for when, data in self._waiting if when <= self._loop.time())
-        size = self.connection.network.piece(available)
+        size = self.connection.network.draw_piece(available)
         if self.cut_at is not None and self.delivered + size >= self.cut_at:
-            self._deliver(self.cut_at - self.delivered)
+            self._deliver_data(self.cut_at - self.delivered)
             self.connection.cut()
             return
-        self._deliver(size)
+        self._deliver_data(size)
         if size < available:  # The rest of the data arrives without a further write.
-            self._at(self._loop.time() + 1e-6)
+            self._set_timer(self._loop.time() + 1e-6)
             return
         if self._waiting and not self._waiting[0][1] and self._waiting[0][0] <= self._loop.time():
             self._waiting.popleft()
             if self._ending is not None:
                 tell, self._ending = self._ending, None
                 tell()
-        self.pump()
+        self.schedule_delivery()
 
-    def _at(self, when: float) -> None:
+    def _set_timer(self, when: float) -> None:
         if self._timer is None:  # The protocol may have set the timer when it received data.
-            self._timer = self._loop.call_at(when, self._arrive)
+            self._timer = self._loop.call_at(when, self._on_arrival)
 
-    def _deliver(self, size: int) -> None:
+    def _deliver_data(self, size: int) -> None:
         while size > 0 and self._waiting and not self.receiver.paused:
-            taken = self.receiver.accept(self._take, size)
+            taken = self.receiver.pass_data(self._take_pieces, size)
             size -= taken
             self.delivered += taken
-        self.sender.drained()
+        self.sender.on_drained()
 
-    def _take(self, limit: int) -> Iterable[memoryview]:
+    def _take_pieces(self, limit: int) -> Iterable[memoryview]:
         """Remove and yield pieces of waiting data, in order, at most ``limit`` bytes in all."""
         while limit > 0 and self._waiting:
             when, data = self._waiting.popleft()
@@ -193,8 +193,12 @@ class VirtualTransport(asyncio.Transport):
     ) -> None:
         super().__init__(
             {
-                "peername": connection.network.name_of(connection, into is connection.responses),
-                "sockname": connection.network.name_of(connection, into is connection.requests),
+                "peername": connection.network.find_address(
+                    connection, into is connection.responses
+                ),
+                "sockname": connection.network.find_address(
+                    connection, into is connection.requests
+                ),
             }
         )
         self.connection = connection
@@ -205,40 +209,40 @@ class VirtualTransport(asyncio.Transport):
         self._closing = self._lost = self._eof_written = self._told_to_pause = False
         self._high, self._low = 64 * 1024, 16 * 1024
 
-    def begin(self) -> None:
+    def begin_protocol(self) -> None:
         self._protocol.connection_made(self)
 
     # -- called by the wire
 
-    def accept(self, take: Callable[[int], Iterable[memoryview]], limit: int) -> int:
+    def pass_data(self, take: Callable[[int], Iterable[memoryview]], limit: int) -> int:
         """Pass at most ``limit`` bytes to the protocol, and return their number."""
         if self._closing or self._lost:
             return sum(len(data) for data in take(limit))
         if not isinstance(self._protocol, asyncio.BufferedProtocol):
             whole = b"".join(take(limit))
-            self._guard(self._protocol.data_received, whole)  # type: ignore[attr-defined]
+            self._call_guarded(self._protocol.data_received, whole)  # type: ignore[attr-defined]
             return len(whole)
         buffer = memoryview(self._protocol.get_buffer(-1)).cast("B")
         if not len(buffer):
-            self.lose(RuntimeError("get_buffer() returned an empty buffer"))
+            self.end_connection(RuntimeError("get_buffer() returned an empty buffer"))
             return 0
         filled = 0
         for data in take(min(limit, len(buffer))):
             buffer[filled : filled + len(data)] = data
             filled += len(data)
-        self._guard(self._protocol.buffer_updated, filled)
+        self._call_guarded(self._protocol.buffer_updated, filled)
         return filled
 
-    def drained(self) -> None:
+    def on_drained(self) -> None:
         """Resume the protocol's writing, or finish closing, after written data has arrived."""
         buffered = self.get_write_buffer_size()
         if self._told_to_pause and buffered <= self._low and not self._lost:
             self._told_to_pause = False
-            self._guard(self._protocol.resume_writing)
+            self._call_guarded(self._protocol.resume_writing)
         if self._closing and not buffered:
-            self.lose(None)
+            self.end_connection(None)
 
-    def ended(self) -> None:
+    def on_end(self) -> None:
         """Tell the protocol that the other end will write nothing more."""
         if self._closing or self._lost:
             return
@@ -246,17 +250,17 @@ class VirtualTransport(asyncio.Transport):
         if not keep_open:
             self.close()
 
-    def lose(self, error: Exception | None) -> None:
+    def end_connection(self, error: Exception | None) -> None:
         """Notify the protocol, once, that the connection is lost."""
         if self._lost:
             return
         self._lost = self._closing = True
         self.connection.ends -= 1
         if not self.connection.ends:
-            self.connection.network.forget(self.connection)
+            self.connection.network.forget_connection(self.connection)
         self._loop.call_soon(self._protocol.connection_lost, error)
 
-    def _guard(self, call: Callable[..., Any], *arguments: Any) -> None:
+    def _call_guarded(self, call: Callable[..., Any], *arguments: Any) -> None:
         """Call a method of the protocol; if it raises, report that and abort the connection.
 
         The transports of asyncio do the same.
@@ -278,10 +282,10 @@ class VirtualTransport(asyncio.Transport):
             return
         if self._eof_written:
             raise RuntimeError("cannot write after write_eof() or close()")
-        self._out.write(self.connection.network.taken(self.connection, self._out, view))
+        self._out.write_data(self.connection.network.on_write(self.connection, self._out, view))
         if not self._told_to_pause and self.get_write_buffer_size() > self._high:
             self._told_to_pause = True
-            self._guard(self._protocol.pause_writing)
+            self._call_guarded(self._protocol.pause_writing)
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         for data in list_of_data:
@@ -290,7 +294,7 @@ class VirtualTransport(asyncio.Transport):
     def write_eof(self) -> None:
         if not self._eof_written and not self._lost:
             self._eof_written = True
-            self._out.end(self._out.receiver.ended)
+            self._out.call_when_arrived(self._out.receiver.on_end)
 
     def can_write_eof(self) -> bool:
         return True
@@ -301,25 +305,25 @@ class VirtualTransport(asyncio.Transport):
             return
         self._closing = True
         self.paused = False  # Incoming data is discarded from now on.
-        self._into.pump()
+        self._into.schedule_delivery()
         self.write_eof()
         if not self.get_write_buffer_size():
-            self.lose(None)
+            self.end_connection(None)
 
     def abort(self) -> None:
         """Discard unsent data. After one latency, the other end is notified of a reset."""
         if self._lost:
             return
-        self.lose(None)
+        self.end_connection(None)
         reset = ConnectionResetError("the other end reset the simulated connection")
-        self._out.discard()
-        self._out.end(lambda: self._out.receiver.lose(reset))
+        self._out.discard_data()
+        self._out.call_when_arrived(lambda: self._out.receiver.end_connection(reset))
 
     def is_closing(self) -> bool:
         return self._closing
 
     def get_write_buffer_size(self) -> int:
-        return max(0, self._out.pending - IN_FLIGHT)
+        return max(0, self._out.pending_bytes - IN_FLIGHT)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         if high is None:
@@ -334,7 +338,7 @@ class VirtualTransport(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self.paused = False
-        self._into.pump()
+        self._into.schedule_delivery()
 
     def is_reading(self) -> bool:
         return not self.paused and not self._closing

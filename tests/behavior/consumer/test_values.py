@@ -332,7 +332,7 @@ class TestCorruptBatch:
         from aiokclient.record.crc import crc32c
 
         stage.fill(5, compression="none")
-        (batch,) = stage.cluster._data.topic(stage.topic).partitions[0].log.batches(0)
+        (batch,) = stage.cluster._data.find_topic(stage.topic).partitions[0].log.read_batches(0)
         data = bytearray(batch.buffer)
         data[22] |= 3
         data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")

@@ -40,7 +40,7 @@ def answers_held(cluster: EmbeddedCluster) -> Iterator[None]:
 def unanswered(cluster: EmbeddedCluster) -> int:
     """Return how many requests have no response yet, including the one whose response is held."""
     connections = cluster._state.brokers[1]._connections
-    return 1 + cluster._runner.call(lambda: sum(len(each._waiting) for each in connections))
+    return 1 + cluster._runner.call_in_loop(lambda: sum(len(each._waiting) for each in connections))
 
 
 async def turns(count: int = 20) -> None:

@@ -193,12 +193,12 @@ def changes(first: int, second: int, third: int) -> Iterator[list[int]]:
             yield [first] * one + [second] * (two - one) + [third] * (count - two)
 
 
-@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("turn", range(4 if os.environ.get("AIOKCLIENT_EXPLORE") else 2))
 @pytest.mark.parametrize("ends", ["ac", "ca"])
-def test_transactions_stay_whole_when_the_level_changes_at_any_step(ends: str, moved: bool) -> None:
-    """The markers of every other schedule are late, and of the others with the other ends."""
+def test_transactions_stay_whole_when_the_level_changes_at_any_step(ends: str, turn: int) -> None:
+    """Late markers and moved coordinators take turns, with a schedule and from turn to turn."""
     for number, levels in enumerate(changes(2, 0, 2)):
-        held = (number + (ends == "ca")) % 2 == 1
+        held, moved = (number + turn) % 2 == 1, (number + turn) // 2 % 2 == 1
         run(Schedule(2, levels, ends, moved, held))
 
 

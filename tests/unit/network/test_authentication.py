@@ -50,7 +50,7 @@ class Null:
 class ServerNull:
     def __init__(self, accounts: server.Accounts) -> None: ...
 
-    def step(self, message: bytes) -> server.Challenge:
+    def answer_message(self, message: bytes) -> server.Challenge:
         if message == b"again":
             return server.Challenge(b"done", done=True)
         if message != SECRET:
@@ -120,7 +120,7 @@ async def test_a_client_authenticates_each_of_its_connections(cluster: EmbeddedC
 async def test_an_older_version_of_sasl_authenticate_is_negotiated(
     cluster: EmbeddedCluster,
 ) -> None:
-    cluster._state.versions.limit({ApiKey.SASL_AUTHENTICATE: (0, 0)}, None)
+    cluster._state.versions.limit_versions({ApiKey.SASL_AUTHENTICATE: (0, 0)}, None)
     connection = await connect(cluster, given())
     assert connection.broker.session_lifetime_ms == 0
     connection.close()
@@ -233,13 +233,13 @@ def test_a_step_allows_only_the_requests_in_its_table(step: server.Authenticatio
     accounts: Any = None
     authentication = server.Authentication(("NULL",), accounts, lambda: 0.0, lambda: 0)
     authentication.step = step
-    taken = {api for api in ApiKey if authentication.allows(api)}
+    taken = {api for api in ApiKey if authentication.is_allowed(api)}
     assert taken == server.ALLOWED[step]
     if step is not server.AuthenticationStep.CONVERSATION:
         with pytest.raises(Refused) as caught:
-            authentication.take(b"")
+            authentication.answer_message(b"")
         assert caught.value.code == Code.ILLEGAL_SASL_STATE
     if step not in (server.AuthenticationStep.VERSIONS, server.AuthenticationStep.HANDSHAKE):
         with pytest.raises(Refused) as caught:
-            authentication.choose("NULL")
+            authentication.choose_mechanism("NULL")
         assert caught.value.code == Code.ILLEGAL_SASL_STATE

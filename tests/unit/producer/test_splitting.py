@@ -23,7 +23,7 @@ def values(world: World) -> list[bytes | None]:
 
 def shrink(world: World, size: int) -> None:
     """Make the brokers refuse batches that are larger than `size` bytes."""
-    world.cluster._data.topic("t").configs.change({"max.message.bytes": str(size)})
+    world.cluster._data.find_topic("t").configs.apply_changes({"max.message.bytes": str(size)})
 
 
 @pytest.mark.parametrize("written", [True, False])

@@ -7,9 +7,9 @@ import pytest
 
 from aiokclient.errors import InvalidRequestError, RebootstrapRequiredError, UnsupportedVersionError
 from aiokclient.protocol import ApiKey, messages
-from aiokclient.testing.broker.handlers import TELEMETRY_APIS, handled, handler_of
+from aiokclient.testing.broker.handlers import TELEMETRY_APIS, get_handler, list_handled
 
-SHOWN = {api: span for api, span in handled().items() if api not in TELEMETRY_APIS}
+SHOWN = {api: span for api, span in list_handled().items() if api not in TELEMETRY_APIS}
 
 
 def asked(version: int = 5, **fields):
@@ -28,9 +28,9 @@ def test_brokers_announce_the_versions_that_they_handle(cluster, wire, version):
     assert spans[ApiKey.INIT_PRODUCER_ID] == (0, 5)
 
 
-@pytest.mark.parametrize("api", handled())
+@pytest.mark.parametrize("api", list_handled())
 def test_each_handler_documents_its_versions(api):
-    module = __import__(handler_of(api).__module__, fromlist=["__doc__"])
+    module = __import__(get_handler(api).__module__, fromlist=["__doc__"])
     assert len(module.__doc__) > 80
 
 

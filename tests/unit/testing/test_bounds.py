@@ -139,7 +139,9 @@ async def test_reading_stops_while_a_large_request_waits_for_replicas(wire_to):
             frames = produce_frames(wire.batch(bytes(10 * MIB)), 2)
             taken = feed(protocol, frames)
             assert taken < 11 * MIB
-            await cluster.until(lambda: cluster._state.find("orders", 0).log.end_offset == 1)
+            await cluster.until(
+                lambda: cluster._state.find_partition("orders", 0).log.end_offset == 1
+            )
             assert not transport.reading
         await cluster.until(lambda: transport.reading)
         assert feed(protocol, frames[taken:]) == len(frames) - taken

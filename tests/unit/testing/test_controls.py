@@ -19,7 +19,7 @@ from aiokclient.protocol.messages import (
 )
 from aiokclient.protocol.schema import Struct
 from aiokclient.testing import EmbeddedCluster
-from aiokclient.testing.broker.handlers import handled
+from aiokclient.testing.broker.handlers import list_handled
 from aiokclient.types import ProducerRecord
 
 METADATA = messages.MetadataRequest(topics=[])
@@ -105,7 +105,7 @@ async def reach(cluster, broker):
 
 
 class TestFail:
-    @pytest.mark.parametrize("api", handled())
+    @pytest.mark.parametrize("api", list_handled())
     def test_every_api_can_be_refused(self, cluster, wire, api):
         request, error = sample(api), errors.ThrottlingQuotaExceededError
         version = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12}.get(api, request.max_version)
@@ -305,7 +305,7 @@ class TestBrokers:
 
         # Both calls run in one iteration of the cluster's loop, so that nothing happens between
         # them.
-        cluster._runner.call(stop)
+        cluster._runner.call_in_loop(stop)
         assert seen == [1]
         cluster.wait_for(lambda: cluster.leader("orders", 0) == 2)
 

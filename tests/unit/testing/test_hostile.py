@@ -9,7 +9,7 @@ from aiokclient.errors import KafkaError
 from aiokclient.protocol import ApiKey
 from aiokclient.protocol.api import request_class
 from aiokclient.testing import EmbeddedCluster
-from aiokclient.testing.broker.handlers import handled
+from aiokclient.testing.broker.handlers import list_handled
 
 EDGES = {
     "int8": (-128, -1, 0, 1, 2, 4, 127),
@@ -74,7 +74,7 @@ class Sender:
         Return False if the connection cannot be used after it.
         """
         cls = request_class(api)
-        version = self.rng.randint(*handled()[api])
+        version = self.rng.randint(*list_handled()[api])
         if version < cls.min_version:
             return True
         request = self.message(cls, version)
@@ -102,7 +102,7 @@ def small():
         yield cluster
 
 
-@pytest.mark.parametrize("api", handled(), ids=lambda api: ApiKey(api).name)
+@pytest.mark.parametrize("api", list_handled(), ids=lambda api: ApiKey(api).name)
 def test_brokers_survive_extreme_values(small, wire_to, api):
     wire = wire_to(small)
     sender = Sender(small, wire, f"{api}")
@@ -115,7 +115,7 @@ def test_brokers_survive_extreme_values(small, wire_to, api):
             connection = wire.to(sender.rng.choice((1, 2)))
 
 
-@pytest.mark.parametrize("api", handled(), ids=lambda api: ApiKey(api).name)
+@pytest.mark.parametrize("api", list_handled(), ids=lambda api: ApiKey(api).name)
 def test_names_of_the_maximum_length_are_answered(small, wire_to, api):
     wire = wire_to(small)
     sender = Sender(small, wire, f"long {api}")
@@ -132,7 +132,7 @@ def test_brokers_survive_any_bytes(small, wire_to):
     wire, rng = wire_to(small), random.Random(5)
     for _ in range(300):
         connection = wire.to(1)
-        api = rng.choice(list(handled()))
+        api = rng.choice(list(list_handled()))
         body = (
             int(api).to_bytes(2, "big")
             + rng.randrange(14).to_bytes(2, "big")

@@ -103,7 +103,7 @@ async def iterations(condition):
 
 
 async def test_others_are_answered_while_a_waiting_fetch_is_read_again(monkeypatch):
-    count, reads, read = 3_000, [], PartitionLog.read
+    count, reads, read = 3_000, [], PartitionLog.read_range
 
     def counted(log, *args, **options):
         reads.append(log)
@@ -120,9 +120,9 @@ async def test_others_are_answered_while_a_waiting_fetch_is_read_again(monkeypat
         topics = [fetch.FetchTopic(topic="wide", partitions=partitions)]
         request = messages.FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=topics)
         feed(large, frame(request, 12))
-        watched = cluster._state.find("wide", count - 1)
+        watched = cluster._state.find_partition("wide", count - 1)
         await iterations(lambda: large._awaited is not None and watched._watchers)
-        monkeypatch.setattr(PartitionLog, "read", counted)
+        monkeypatch.setattr(PartitionLog, "read_range", counted)
         cluster.produce("wide", [b"v"], 7)
         assert len(reads) <= 200
         ping, turns = frame(messages.MetadataRequest(topics=[]), 12), 0

@@ -301,7 +301,7 @@ async def test_faults_that_match_no_request_are_refused():
                 cluster.delay(fetch, seconds)
             with pytest.raises(ValueError, match=r"seconds=.* is not valid\. Use 0 or more"):
                 cluster.throttle(fetch, seconds)
-        assert not cluster._state.faults.matching(fetch, 1, None)
+        assert not cluster._state.faults.find_matching(fetch, 1, None)
 
 
 @pytest.mark.parametrize("ready", [False, True])

@@ -14,7 +14,7 @@ from aiokclient.protocol.messages.list_offsets import ListOffsetsPartition, List
 from aiokclient.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from aiokclient.record.batch import Compression, walk
 from aiokclient.testing import EmbeddedCluster
-from aiokclient.testing.broker.handlers import handled
+from aiokclient.testing.broker.handlers import list_handled
 
 SCENARIOS = Scenarios()
 scenario = SCENARIOS.add
@@ -256,7 +256,7 @@ def test_only_supported_features_are_announced(cluster, wire):
     names = [each.name for each in response.supported_features]
     assert sorted(names) == ["group.version", "metadata.version", "transaction.version"]
     assert sorted(each.name for each in response.finalized_features) == sorted(names)
-    assert ApiKey.SHARE_FETCH not in handled()
+    assert ApiKey.SHARE_FETCH not in list_handled()
 
 
 def test_group_version_is_not_announced_without_its_requests(cluster, wire):

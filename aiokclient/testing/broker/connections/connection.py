@@ -10,8 +10,8 @@ A request has these steps, in this order. Some requests skip some of them:
           -> dropped? -> encoded -> answered -> muted -> the next frame
 
 A large request must not block the other connections. It is decoded in a thread, its handler yields
-to the event loop between items (`Call.each`), its response is encoded in a thread, and both are
-freed in a thread.
+to the event loop between items (`Call.iterate_items`), its response is encoded in a thread, and
+both are freed in a thread.
 
 The memory of a connection is limited. Reading stops while the request that is being handled and the
 queued requests together take `_QUEUED_BYTES` or more. No request is handled while the client does
@@ -38,7 +38,7 @@ from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Refused
 from aiokclient.testing.broker.connections.sasl import AuthenticationStep
 from aiokclient.testing.broker.faults import Alter, Delay, Drop, Fault, Throttle
-from aiokclient.testing.broker.handlers import handler_of
+from aiokclient.testing.broker.handlers import get_handler
 from aiokclient.testing.broker.security import quotas as quotas_
 from aiokclient.testing.disposal import discard_messages
 
@@ -76,9 +76,9 @@ _framing = ServerFraming()
 class Registry(Protocol):
     """The owner of a broker's connections."""
 
-    def connected(self, connection: BrokerProtocol, /) -> None: ...
+    def on_connected(self, connection: BrokerProtocol, /) -> None: ...
 
-    def disconnected(self, connection: BrokerProtocol, /) -> None: ...
+    def on_disconnected(self, connection: BrokerProtocol, /) -> None: ...
 
 
 class BrokerProtocol(asyncio.BufferedProtocol):
@@ -117,7 +117,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self.client_software = ("unknown", "unknown")
         self._registry = registry
         self._cluster = cluster
-        self.authentication = cluster.security.authentication(listener)
+        self.authentication = cluster.security.make_authentication(listener)
         known = self.authentication.step is AuthenticationStep.DONE
         self._frames = FrameReader(_MAX_FRAME if known else _MAX_UNKNOWN_FRAME, kept=0)
         self._closes = False
@@ -144,8 +144,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         certificate = transport.get_extra_info("peercert")
         if certificate and self.authentication.step is AuthenticationStep.DONE:
-            self.authentication.certified(_common_name(certificate))
-        self._registry.connected(self)
+            self.authentication.use_certificate(_find_common_name(certificate))
+        self._registry.on_connected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.get_buffer()
@@ -160,7 +160,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if frames:
             self._waiting.extend(frames)
             self._queued += sum(map(len, frames))
-            self.pump()
+            self.handle_queued()
 
     def eof_received(self) -> bool:
         return False
@@ -168,10 +168,10 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._withheld = None
-        self._give_up()
-        self._registry.disconnected(self)
+        self._discard_requests()
+        self._registry.on_disconnected(self)
 
-    def _give_up(self) -> None:
+    def _discard_requests(self) -> None:
         """Discard the queued requests and the one being handled."""
         self._waiting.clear()
         self._queued = self._current = 0
@@ -184,14 +184,14 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if self._handling is not None:
             self._handling.close()
             self._handling = None
-        self._discard()
+        self._free_messages()
 
     def pause_writing(self) -> None:
         self._writable = False
 
     def resume_writing(self) -> None:
         self._writable = True
-        self.pump()
+        self.handle_queued()
 
     def abort(self) -> None:
         """Cut the connection without sending anything more."""
@@ -201,11 +201,11 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._queued = 0
             transport.abort()
 
-    def authenticated(self) -> None:
+    def on_authenticated(self) -> None:
         """Accept frames of up to `_MAX_FRAME` bytes from now on. Called after authentication."""
         self._frames.max_frame = _MAX_FRAME
 
-    def throttle(self, seconds: float) -> None:
+    def throttle_client(self, seconds: float) -> None:
         """Throttle the client for at least `seconds` after the request that is being handled."""
         self._throttle_s = max(self._throttle_s, seconds)
 
@@ -227,13 +227,13 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     # -- handling one request after another ----------------------------------------------------
 
-    def pump(self) -> None:
+    def handle_queued(self) -> None:
         """Handle queued requests until one has to wait."""
         if self._withheld is not None and not self.broker.paused:
             answer, self._withheld = self._withheld, None
-            self._guarded(answer)
-        while self._may_take() and self._cluster.turns.take(self):
-            self._guarded(partial(self._take, self._waiting.popleft()))
+            self._call_guarded(answer)
+        while self._can_take() and self._cluster.turns.take_turn(self):
+            self._call_guarded(partial(self._take_frame, self._waiting.popleft()))
         transport = self._transport
         full = len(self._waiting) >= _QUEUED_FRAMES or self._queued + self._current >= _QUEUED_BYTES
         if transport is not None and full is self._reading and not transport.is_closing():
@@ -243,7 +243,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             else:
                 transport.resume_reading()
 
-    def _guarded(self, step: Callable[[], None]) -> None:
+    def _call_guarded(self, step: Callable[[], None]) -> None:
         """Call a function, and report an exception from it as a bug in the embedded cluster.
 
         The cluster raises the report when it ends.
@@ -255,12 +255,12 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._cluster.bug = self._cluster.bug or error
             self.abort()
 
-    def _may_take(self) -> bool:
+    def _can_take(self) -> bool:
         if self._transport is None or self._busy or not self._writable or self.broker.paused:
             return False
         return bool(self._waiting)
 
-    def _take(self, frame: Buffer) -> None:
+    def _take_frame(self, frame: Buffer) -> None:
         self._busy = True
         self._current = len(frame)
         self._queued -= self._current
@@ -269,24 +269,26 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         elif self._current <= _INLINE_BYTES or (
             self._current <= _INLINE_PRODUCE_BYTES and _is_produce(frame)
         ):
-            self._decoded(frame, _decoded(frame))
+            self._on_decoded(frame, _decode_request(frame))
         else:
-            self._continue_with(threads.run(_decoded, frame), partial(self._decoded, frame))
+            self._continue_after(
+                threads.run(_decode_request, frame), partial(self._on_decoded, frame)
+            )
 
     def _take_token(self, frame: Buffer) -> None:
         """Handle a SASL message without a request header, after version 0 of SaslHandshake."""
         authentication = self.authentication
         try:
-            message = authentication.take(bytes(frame))
+            message = authentication.answer_message(bytes(frame))
         except Refused as refused:
             _log.debug("%r closes a connection: %s", self.broker, refused)
             self.abort()
             return
         if authentication.step is AuthenticationStep.DONE:
-            self.authenticated()
-        self._write([len(message).to_bytes(4, "big") + message], 0.0)
+            self.on_authenticated()
+        self._write_segments([len(message).to_bytes(4, "big") + message], 0.0)
 
-    def _decoded(self, frame: Buffer, received: DecodedRequest | KafkaError) -> None:
+    def _on_decoded(self, frame: Buffer, received: DecodedRequest | KafkaError) -> None:
         cluster = self._cluster
         if isinstance(received, KafkaError):
             # Like Kafka, cut off a client whose request cannot be read or has a version that was
@@ -297,25 +299,28 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if self._current > _INLINE_BYTES and received.request is not None:
             self._spent.append(received.request)
         if not (
-            cluster.versions.accepts(self.broker.node_id, received) and self._allowed(received)
+            cluster.versions.is_accepted(self.broker.node_id, received)
+            and self._is_allowed(received)
         ):
             self.abort()
             return
-        cluster.received(self.broker, received, frame)
-        faults = cluster.faults.matching(
+        cluster.store_request(self.broker, received, frame)
+        faults = cluster.faults.find_matching(
             received.header.request_api_key, self.broker.node_id, received.request
         )
         if not faults:
-            self._handle(received, faults)
-        elif not self._dropped(faults, "before"):
-            self._after(_seconds(faults, "before"), lambda: self._handle(received, faults))
+            self._handle_request(received, faults)
+        elif not self._is_dropped(faults, "before"):
+            self._call_after(
+                _use_delays(faults, "before"), lambda: self._handle_request(received, faults)
+            )
 
-    def _allowed(self, received: DecodedRequest) -> bool:
+    def _is_allowed(self, received: DecodedRequest) -> bool:
         """Return whether the client's step of authentication allows this request."""
         api = ApiKey(received.header.request_api_key)
-        return self.authentication.allows(api)
+        return self.authentication.is_allowed(api)
 
-    def _handle(self, received: DecodedRequest, faults: list[Fault]) -> None:
+    def _handle_request(self, received: DecodedRequest, faults: list[Fault]) -> None:
         header = received.header
         api = ApiKey(header.request_api_key)
         call = Call(
@@ -328,13 +333,13 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self,
             faults,
         )
-        reply = handler_of(api)(call)
+        reply = get_handler(api)(call)
         if isinstance(reply, Coroutine):
-            self._go_on(reply, call, received, faults)
+            self._continue_handler(reply, call, received, faults)
         else:
-            self._replied(reply, received, faults)
+            self._on_reply(reply, received, faults)
 
-    def _go_on(
+    def _continue_handler(
         self,
         handling: Coroutine[Any, Any, Answer],
         call: Call,
@@ -348,16 +353,16 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             answer: Answer = done.value
         else:
             self._handling = handling
-            then = partial(self._go_on, handling, call, received, faults)
+            then = partial(self._continue_handler, handling, call, received, faults)
             if awaited is None:
-                self._timer = self._cluster.loop.call_soon(self._next, then)
+                self._timer = self._cluster.loop.call_soon(self._on_delay_end, then)
             else:
-                self._continue_with(awaited, lambda _: then())
+                self._continue_after(awaited, lambda _: then())
             return
         self._handling = None
-        self._replied(answer, received, faults, large=call.yielded)
+        self._on_reply(answer, received, faults, large=call.yielded)
 
-    def _replied(
+    def _on_reply(
         self,
         answer: Answer,
         received: DecodedRequest,
@@ -366,25 +371,25 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         large: bool = False,
     ) -> None:
         if isinstance(answer, asyncio.Future):
-            self._continue_with(
-                answer, lambda response: self._finish(response, received, faults, large)
+            self._continue_after(
+                answer, lambda response: self._finish_request(response, received, faults, large)
             )
         else:
-            self._finish(answer, received, faults, large)
+            self._finish_request(answer, received, faults, large)
 
-    def _continue_with(self, future: asyncio.Future[Any], then: Callable[[Any], None]) -> None:
+    def _continue_after(self, future: asyncio.Future[Any], then: Callable[[Any], None]) -> None:
         """Continue with the result of a future, unless the connection is lost first."""
         self._awaited = future
-        future.add_done_callback(partial(self._continue, then))
+        future.add_done_callback(partial(self._on_awaited, then))
 
-    def _continue(self, then: Callable[[Any], None], future: asyncio.Future[Any]) -> None:
+    def _on_awaited(self, then: Callable[[Any], None], future: asyncio.Future[Any]) -> None:
         self._awaited = None
         if future.cancelled() or self._transport is None:
             return
-        self._guarded(lambda: then(future.result()))
-        self.pump()
+        self._call_guarded(lambda: then(future.result()))
+        self.handle_queued()
 
-    def _finish(
+    def _finish_request(
         self,
         response: Response | None,
         received: DecodedRequest,
@@ -392,22 +397,24 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         large: bool,
     ) -> None:
         """Answer a request that was executed, unless a fault prevents it."""
-        self._cluster.changed()
+        self._cluster.notify_tests()
         quotas = self._cluster.security.quotas
-        if quotas.active:
-            self._charge(quotas, received, response)
+        if quotas.has_any:
+            self._charge_quotas(quotas, received, response)
         if not faults:
-            self._answer(response, received, faults, large)
+            self._answer_request(response, received, faults, large)
             return
         for fault in faults:
             if isinstance(fault, Alter):
-                fault.use()
+                fault.count_use()
                 response = fault.change(received.request, response)
-        if not self._dropped(faults, "after"):
-            seconds = _seconds(faults, "after")
-            self._after(seconds, lambda: self._answer(response, received, faults, large))
+        if not self._is_dropped(faults, "after"):
+            seconds = _use_delays(faults, "after")
+            self._call_after(
+                seconds, lambda: self._answer_request(response, received, faults, large)
+            )
 
-    def _charge(
+    def _charge_quotas(
         self, quotas: ClientQuotas, received: DecodedRequest, response: Response | None
     ) -> None:
         """Charge a request to the client's quotas, and throttle the client if it exceeds them."""
@@ -419,11 +426,11 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if api == ApiKey.PRODUCE:
             costs[quotas_.PRODUCER] = float(self._current)
         elif api == ApiKey.FETCH:
-            costs[quotas_.CONSUMER] = float(_fetched_bytes(response))
+            costs[quotas_.CONSUMER] = float(_count_fetched_bytes(response))
         for key, amount in costs.items():
-            self.throttle(quotas.throttle_s(key, user, client_id, amount))
+            self.throttle_client(quotas.record_usage(key, user, client_id, amount))
 
-    def _answer(
+    def _answer_request(
         self,
         response: Response | None,
         received: DecodedRequest,
@@ -433,45 +440,45 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         if self.broker.paused:
-            self._withheld = lambda: self._answer(response, received, faults, large)
+            self._withheld = lambda: self._answer_request(response, received, faults, large)
             return
         muted, self._throttle_s = self._throttle_s, 0.0
         for fault in faults:
             if isinstance(fault, Throttle) and response is not None:
-                fault.use()
+                fault.count_use()
                 muted = max(muted, fault.seconds)
         if muted and response is not None:
             # As in Kafka, the response has the throttle time in whole milliseconds.
             cast("Any", response).throttle_time_ms = int(muted * 1000)
         if response is None:
-            self._after(muted, self._done)
+            self._call_after(muted, self._end_request)
         elif large:
             self._spent.append(response)
-            encoding = threads.run(_encoded, received, response)
-            self._continue_with(encoding, lambda segments: self._write(segments, muted))
+            encoding = threads.run(_encode_response, received, response)
+            self._continue_after(encoding, lambda segments: self._write_segments(segments, muted))
         else:
-            self._write(_encoded(received, response), muted)
+            self._write_segments(_encode_response(received, response), muted)
 
-    def _write(self, segments: list[Buffer], muted: float) -> None:
+    def _write_segments(self, segments: list[Buffer], muted: float) -> None:
         transport = self._transport
         # A closing transport must not be written to: see `BrokerConnection` of the client.
         if transport is None or transport.is_closing():
             return
         if self.broker.paused:
-            self._withheld = lambda: self._write(segments, muted)
+            self._withheld = lambda: self._write_segments(segments, muted)
             return
         write_segments(transport, segments, sum(map(len, segments)))
         if self._closes:
             self._waiting.clear()
             transport.close()
-        self._after(muted, self._done)
+        self._call_after(muted, self._end_request)
 
-    def _done(self) -> None:
+    def _end_request(self) -> None:
         self._busy = False
         self._current = 0
-        self._discard()
+        self._free_messages()
 
-    def _discard(self) -> None:
+    def _free_messages(self) -> None:
         """Free large messages in the next iteration of the event loop.
 
         By then, nothing else in this class refers to them.
@@ -480,32 +487,32 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             spent, self._spent = self._spent, []
             self._cluster.loop.call_soon(discard_messages, spent)
 
-    def _dropped(self, faults: list[Fault], when: str) -> bool:
+    def _is_dropped(self, faults: list[Fault], when: str) -> bool:
         for fault in faults:
             if isinstance(fault, Drop) and fault.when == when:
-                fault.use()
+                fault.count_use()
                 self.abort()
-                self._cluster.changed()
+                self._cluster.notify_tests()
                 return True
         return False
 
-    def _after(self, seconds: float, then: Callable[[], None]) -> None:
+    def _call_after(self, seconds: float, then: Callable[[], None]) -> None:
         """Call a function, immediately or after a delay."""
         if seconds <= 0:
             then()
             return
 
         loop = self._cluster.loop
-        self._timer = loop.call_later(seconds, self._next, then)
+        self._timer = loop.call_later(seconds, self._on_delay_end, then)
 
-    def _next(self, step: Callable[[], None]) -> None:
+    def _on_delay_end(self, step: Callable[[], None]) -> None:
         """Call a function that was delayed, and then handle the queued requests."""
         self._timer = None
-        self._guarded(step)
-        self.pump()
+        self._call_guarded(step)
+        self.handle_queued()
 
 
-def _fetched_bytes(response: Any) -> int:
+def _count_fetched_bytes(response: Any) -> int:
     return sum(
         sum(map(len, part.records)) if isinstance(part.records, list) else len(part.records or b"")
         for each in response.responses
@@ -513,7 +520,7 @@ def _fetched_bytes(response: Any) -> int:
     )
 
 
-def _common_name(certificate: Mapping[str, Any]) -> str:
+def _find_common_name(certificate: Mapping[str, Any]) -> str:
     """Return the common name of a client's certificate, or "" if it has none."""
     names = [pair for part in certificate["subject"] for pair in part]
     return next((value for kind, value in names if kind == "commonName"), "")
@@ -523,7 +530,7 @@ def _is_produce(frame: Buffer) -> bool:
     return bytes(frame[:2]) == b"\0\0"
 
 
-def _decoded(frame: Buffer) -> DecodedRequest | KafkaError:
+def _decode_request(frame: Buffer) -> DecodedRequest | KafkaError:
     """Decode a request. The error of a request that cannot be read is returned, not raised."""
     try:
         return _framing.decode_request(frame)
@@ -531,16 +538,16 @@ def _decoded(frame: Buffer) -> DecodedRequest | KafkaError:
         return error
 
 
-def _encoded(received: DecodedRequest, response: Response) -> list[Buffer]:
+def _encode_response(received: DecodedRequest, response: Response) -> list[Buffer]:
     version = 0 if received.request is None else None
     return _framing.encode_response(received, response, version=version)
 
 
-def _seconds(faults: list[Fault], when: str) -> float:
+def _use_delays(faults: list[Fault], when: str) -> float:
     """Return the total delay of these faults, in seconds, and count each as used."""
     seconds = 0.0
     for fault in faults:
         if isinstance(fault, Delay) and fault.when == when:
-            fault.use()
+            fault.count_use()
             seconds += fault.seconds
     return seconds

@@ -63,10 +63,10 @@ class TcpListener:
         tls: ssl.SSLContext | None = None,
     ) -> Listening:
         if (host, port) not in self._kept:
-            kept = _bind(host, port)
+            kept = _bind_socket(host, port)
             port = kept.getsockname()[1]
             self._kept[host, port] = kept
-        sock = _bind(host, port)
+        sock = _bind_socket(host, port)
         sock.listen(BACKLOG)
         return _Sockets(sock, protocol_factory, tls)
 
@@ -129,14 +129,14 @@ class Acceptor:
         self._opening: dict[asyncio.Task[None], socket.socket] = {}
         self._retry: asyncio.TimerHandle | None = None
         listening.setblocking(False)
-        self._watch()
+        self._watch_socket()
 
     def close(self) -> None:
         """Stop listening immediately.
 
         Connections that are being opened are closed; the others stay open.
         """
-        if not self._listens():
+        if not self._is_listening():
             return
         if self._retry is not None:
             self._retry.cancel()
@@ -145,16 +145,16 @@ class Acceptor:
         self._listening.close()
         if self._tls is not None:
             for connection in self._opening.values():
-                _end(connection)
+                _end_handshake(connection)
 
-    def _listens(self) -> bool:
+    def _is_listening(self) -> bool:
         return self._listening.fileno() >= 0
 
-    def _watch(self) -> None:
+    def _watch_socket(self) -> None:
         self._retry = None
-        self._loop.add_reader(self._listening, self._accept)
+        self._loop.add_reader(self._listening, self._accept_connections)
 
-    def _accept(self) -> None:
+    def _accept_connections(self) -> None:
         for _ in range(BACKLOG):
             try:
                 connection, _ = self._listening.accept()
@@ -164,14 +164,14 @@ class Acceptor:
                 # No descriptor or memory is free. The socket stays readable, so try again later.
                 _log.warning("An embedded broker cannot accept a connection: %s.", error)
                 self._loop.remove_reader(self._listening)
-                self._retry = self._loop.call_later(RETRY_S, self._watch)
+                self._retry = self._loop.call_later(RETRY_S, self._watch_socket)
                 return
-            task = self._loop.create_task(self._open(connection))
+            task = self._loop.create_task(self._open_connection(connection))
             self._opening[task] = connection
             task.add_done_callback(self._opening.pop)
 
-    async def _open(self, connection: socket.socket) -> None:
-        if not self._listens():
+    async def _open_connection(self, connection: socket.socket) -> None:
+        if not self._is_listening():
             connection.close()
             return
         connection.setblocking(False)
@@ -182,11 +182,11 @@ class Acceptor:
         except OSError as error:  # This includes ssl.SSLError and TimeoutError.
             _log.debug("An embedded broker could not open a connection: %s.", error)
             return
-        if not self._listens():
+        if not self._is_listening():
             transport.abort()
 
 
-def _end(connection: socket.socket) -> None:
+def _end_handshake(connection: socket.socket) -> None:
     """End a connection in its TLS handshake, which then fails."""
     try:
         connection.shutdown(socket.SHUT_RDWR)
@@ -194,7 +194,7 @@ def _end(connection: socket.socket) -> None:
         pass  # The client has already ended the connection.
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def _bind_socket(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     if not 0 <= port < 65536:
         raise ValueError(f"{port} is not a port. Use a number up to 65535, or 0 for a free port.")

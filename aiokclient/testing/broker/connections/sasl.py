@@ -127,7 +127,7 @@ class Authentication:
         self._ends_at: float | None = None
         self._begun_at: float | None = None
 
-    def allows(self, api: ApiKey) -> bool:
+    def is_allowed(self, api: ApiKey) -> bool:
         """Return whether the connection may send this request now."""
         if api not in ALLOWED[self.step]:
             return False
@@ -139,22 +139,22 @@ class Authentication:
             return True
         return self._now() <= self._ends_at
 
-    def told_versions(self) -> None:
+    def expect_handshake(self) -> None:
         """Expect a handshake next, after an ApiVersions request was answered without an error."""
         if self.step is AuthenticationStep.VERSIONS:
             self.step = AuthenticationStep.HANDSHAKE
 
-    def certified(self, name: str) -> None:
+    def use_certificate(self, name: str) -> None:
         """Take the principal from the client's certificate."""
         self.principal = Principal(USER, name)
 
-    def choose(self, name: str, *, raw: bool = False) -> None:
+    def choose_mechanism(self, name: str, *, raw: bool = False) -> None:
         """Select a mechanism.
 
         Raises Refused if the mechanism is not offered or this step does not expect a handshake.
         """
         expected = self.step in (AuthenticationStep.VERSIONS, AuthenticationStep.HANDSHAKE)
-        if not expected and not (self.step is AuthenticationStep.DONE and self._may_renew()):
+        if not expected and not (self.step is AuthenticationStep.DONE and self._can_renew()):
             raise Refused(Code.ILLEGAL_SASL_STATE, "SaslHandshake was not expected now.")
         again = self.step is AuthenticationStep.DONE
         # A refusal ends the connection, so the step changes in any case.
@@ -169,7 +169,7 @@ class Authentication:
         self.raw = raw
         self.step = AuthenticationStep.CONVERSATION
 
-    def _may_renew(self) -> bool:
+    def _can_renew(self) -> bool:
         """Return whether a handshake begins another authentication now."""
         if self._ends_at is None:
             return False
@@ -179,19 +179,19 @@ class Authentication:
         self._begun_at = now
         return True
 
-    def take(self, message: bytes) -> bytes:
+    def answer_message(self, message: bytes) -> bytes:
         """Return the response to a message of the mechanism. Raises Refused."""
         if self.step is not AuthenticationStep.CONVERSATION or self._mechanism is None:
             raise Refused(
                 Code.ILLEGAL_SASL_STATE,
                 "SaslAuthenticate request received after successful authentication",
             )
-        challenge = self._mechanism.step(message)
+        challenge = self._mechanism.answer_message(message)
         if challenge.done:
-            self._complete(challenge.login)
+            self._complete_login(challenge.login)
         return challenge.message
 
-    def _complete(self, login: Login | None) -> None:
+    def _complete_login(self, login: Login | None) -> None:
         principal = ANONYMOUS if login is None else Principal(USER, login.user, login.token)
         if self._ends_at is not None and principal != self.principal:
             old = self.principal

@@ -15,7 +15,7 @@ _TURN_S = 0.005
 
 
 class Connection(Protocol):
-    def pump(self) -> None:
+    def handle_queued(self) -> None:
         """Handle queued requests until one has to wait."""
 
 
@@ -27,24 +27,24 @@ class Turns:
         """The end of the current turn, if this iteration has handled a request."""
         self._waiting: dict[Connection, None] = {}
 
-    def take(self, connection: Connection) -> bool:
+    def take_turn(self, connection: Connection) -> bool:
         """Return whether the connection may handle a request in this iteration.
 
-        If not, the connection's `pump` is called in a later iteration.
+        If not, the connection's `handle_queued` is called in a later iteration.
         """
         loop = asyncio.get_running_loop()
         now = loop.time()
         if self._ends is None:
             self._ends = now + _TURN_S
-            loop.call_soon(self._next)
+            loop.call_soon(self._resume_waiting)
         if now < self._ends:
             return True
         self._waiting[connection] = None
         return False
 
-    def _next(self) -> None:
+    def _resume_waiting(self) -> None:
         """Resume the waiting connections, in the iteration after the turn."""
         self._ends = None
         waiting, self._waiting = self._waiting, {}
         for connection in waiting:
-            connection.pump()
+            connection.handle_queued()

@@ -22,8 +22,12 @@ from aiokclient.protocol.messages.describe_groups import DescribedGroup, Describ
 from aiokclient.protocol.messages.leave_group import MemberIdentity, MemberResponse
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.groups.group import GroupView, MemberView
-from aiokclient.testing.broker.groups.members import ClassicMember, protocols_of
-from aiokclient.testing.broker.groups.rebalancing import ClassicGroupState, RebalancingGroup, cancel
+from aiokclient.testing.broker.groups.members import ClassicMember, read_protocols
+from aiokclient.testing.broker.groups.rebalancing import (
+    ClassicGroupState,
+    RebalancingGroup,
+    cancel_timer,
+)
 
 if TYPE_CHECKING:
     from aiokclient.testing.broker.call import Call, Reply
@@ -41,36 +45,36 @@ class ClassicGroup(RebalancingGroup):
 
     # -- JoinGroup -------------------------------------------------------------------------
 
-    def join(self, call: Call) -> Reply:
+    def handle_join(self, call: Call) -> Reply:
         request: JoinGroupRequest = call.request
         member_id = request.member_id
-        if not self._room_for(member_id):
-            gone = self.members.get(member_id)
+        if not self._has_room_for(member_id):
+            gone = self.members.find_member(member_id)
             if gone is not None:
-                self.drop(gone)
+                self.drop_member(gone)
             return JoinGroupResponse(error_code=Code.GROUP_MAX_SIZE_REACHED)
-        if not self._agrees(request):
-            return _refused(Code.INCONSISTENT_GROUP_PROTOCOL, member_id)
+        if not self._has_common_protocol(request):
+            return _refuse_join(Code.INCONSISTENT_GROUP_PROTOCOL, member_id)
         if not member_id:
-            return self._join_new(call)
+            return self._handle_new_member(call)
         if member_id in self.pending:
-            return self._add(call, member_id)
+            return self._add_member(call, member_id)
         code = self._check_member(member_id, request.group_instance_id)
         if code:
-            return _refused(code, member_id)
-        return self._rejoin(call, self.members[member_id])
+            return _refuse_join(code, member_id)
+        return self._handle_rejoin(call, self.members[member_id])
 
-    def _room_for(self, member_id: str) -> bool:
-        most = self.cluster.configs.number("group.max.size")
-        known = self.members.get(member_id)
+    def _has_room_for(self, member_id: str) -> bool:
+        most = self.cluster.configs.read_number("group.max.size")
+        known = self.members.find_member(member_id)
         if self.phase is ClassicGroupState.EMPTY:
             return True
         if self.phase is ClassicGroupState.PREPARING:
             waits = known is not None and known.joining is not None
-            return waits or len(self.members.joining()) < most
+            return waits or len(self.members.list_joining()) < most
         return known is not None or len(self.members) < most
 
-    def _agrees(self, request: JoinGroupRequest) -> bool:
+    def _has_common_protocol(self, request: JoinGroupRequest) -> bool:
         """Return whether the member supports a protocol that all other members support."""
         if self.phase is ClassicGroupState.EMPTY:
             return bool(request.protocol_type and request.protocols)
@@ -78,7 +82,7 @@ class ClassicGroup(RebalancingGroup):
             return False
         if not len(self.members):
             return bool(request.protocols)
-        common = self.members.common()
+        common = self.members.find_common_protocols()
         return any(each.name in common for each in request.protocols)
 
     def _check_member(self, member_id: str, instance_id: str | None) -> Code:
@@ -90,31 +94,31 @@ class ClassicGroup(RebalancingGroup):
                 return Code.FENCED_INSTANCE_ID
         return Code.NONE if member_id in self.members else Code.UNKNOWN_MEMBER_ID
 
-    def _join_new(self, call: Call) -> Reply:
+    def _handle_new_member(self, call: Call) -> Reply:
         instance_id = call.request.group_instance_id
         name = call.client_id or "" if instance_id is None else instance_id
-        member_id = f"{name}-{self.cluster.new_id()}"
+        member_id = f"{name}-{self.cluster.make_topic_id()}"
         if instance_id is not None:
             before = self.members.static.get(instance_id)
             if before is None:
-                return self._add(call, member_id)
-            return self._replace(call, self.members[before], member_id)
+                return self._add_member(call, member_id)
+            return self._replace_static_member(call, self.members[before], member_id)
         # Older clients do not know MEMBER_ID_REQUIRED (KIP-394).
         if call.version < _MEMBER_ID_FIRST:
-            return self._add(call, member_id)
-        self.pending[member_id] = self.after(
-            call.request.session_timeout_ms, lambda: self._give_up(member_id)
+            return self._add_member(call, member_id)
+        self.pending[member_id] = self.call_after(
+            call.request.session_timeout_ms, lambda: self._drop_pending(member_id)
         )
-        return _refused(Code.MEMBER_ID_REQUIRED, member_id)
+        return _refuse_join(Code.MEMBER_ID_REQUIRED, member_id)
 
-    def _give_up(self, member_id: str) -> None:
+    def _drop_pending(self, member_id: str) -> None:
         """Remove a member that received an id and did not join with it in time."""
-        cancel(self.pending.pop(member_id, None))
-        self.maybe_complete()
+        cancel_timer(self.pending.pop(member_id, None))
+        self.complete_if_joined()
 
-    def _add(self, call: Call, member_id: str) -> Reply:
+    def _add_member(self, call: Call, member_id: str) -> Reply:
         request: JoinGroupRequest = call.request
-        cancel(self.pending.pop(member_id, None))
+        cancel_timer(self.pending.pop(member_id, None))
         member = ClassicMember(
             member_id,
             request.group_instance_id,
@@ -123,65 +127,68 @@ class ClassicGroup(RebalancingGroup):
             request.protocol_type,
         )
         member.is_new = True
-        member.wants(request, call.version)
+        member.store_request(request, call.version)
         if not len(self.members):
             self.type = request.protocol_type
         future = member.hold_join(call)
-        self.grew()
-        self.members.add(member)
+        self.extend_first_wait()
+        self.members.add_member(member)
         # A client that is gone before its first generation must not delay the group for its whole
         # session (KAFKA-7610).
-        self.keep(member, _NEW_MEMBER_TIMEOUT_MS)
-        self.joined()
+        self.restart_session(member, _NEW_MEMBER_TIMEOUT_MS)
+        self.on_joined()
         return future
 
-    def _rejoin(self, call: Call, member: ClassicMember) -> Reply:
+    def _handle_rejoin(self, call: Call, member: ClassicMember) -> Reply:
         """Handle a repeated join: answer with the current generation, or begin a rebalance."""
-        unchanged = member.protocols == protocols_of(call.request)
-        leads = self.leads(member)
+        unchanged = member.protocols == read_protocols(call.request)
+        leads = self.is_leader(member)
         if self.phase is ClassicGroupState.EMPTY:
-            return _refused(Code.UNKNOWN_MEMBER_ID, member.member_id)
+            return _refuse_join(Code.UNKNOWN_MEMBER_ID, member.member_id)
         if self.phase is ClassicGroupState.COMPLETING and unchanged:
-            return self.join_answer(member, with_members=leads)
+            return self.make_join_response(member, with_members=leads)
         # A join of the leader always begins a rebalance: it may have found new partitions.
         if self.phase is ClassicGroupState.STABLE and unchanged and not leads:
-            return self.join_answer(member, with_members=False)
-        member.wants(call.request, call.version)
+            return self.make_join_response(member, with_members=False)
+        member.store_request(call.request, call.version)
         future = member.hold_join(call)
-        self.joined()
+        self.on_joined()
         return future
 
-    def _replace(self, call: Call, old: ClassicMember, member_id: str) -> Reply:
+    def _replace_static_member(self, call: Call, old: ClassicMember, member_id: str) -> Reply:
         """Replace a static member that joins under a new id, and fence the old one (KIP-345)."""
-        new = old.renamed(member_id)
-        led, told = self.leads(old), self.leader
-        cancel(old.expiry)
-        old.answer_join(_refused(Code.FENCED_INSTANCE_ID, old.member_id))
+        new = old.copy_with_id(member_id)
+        led, told = self.is_leader(old), self.leader
+        cancel_timer(old.expiry)
+        old.answer_join(_refuse_join(Code.FENCED_INSTANCE_ID, old.member_id))
         old.answer_sync(SyncGroupResponse(error_code=Code.FENCED_INSTANCE_ID))
-        self.members.replace(old, new)
+        self.members.replace_member(old, new)
         if old.member_id in self.unsynced:
             self.unsynced[member_id] = self.unsynced.pop(old.member_id)
         if led:
             self.leader = member_id
-        new.wants(call.request, call.version)
-        self.keep(new)
-        if self.phase is ClassicGroupState.STABLE and self.members.choose() == self.protocol:
+        new.store_request(call.request, call.version)
+        self.restart_session(new)
+        if (
+            self.phase is ClassicGroupState.STABLE
+            and self.members.choose_protocol() == self.protocol
+        ):
             # Nothing changes for the other members.
-            self.persist()
+            self.persist_state()
             skips = call.version >= _SKIPS_ASSIGNMENT
-            answer = self.join_answer(new, with_members=led and skips)
+            answer = self.make_join_response(new, with_members=led and skips)
             answer.skip_assignment = led and skips
             if not skips:
                 # The response names the old leader, so that the member does not act as the leader.
                 answer.leader = told or ""
             return answer
         future = new.hold_join(call)
-        self.joined()
+        self.on_joined()
         return future
 
     # -- SyncGroup -------------------------------------------------------------------------
 
-    def sync(self, call: Call) -> Reply:
+    def handle_sync(self, call: Call) -> Reply:
         request: SyncGroupRequest = call.request
         code = self._check_sync(request)
         if code:
@@ -189,20 +196,20 @@ class ClassicGroup(RebalancingGroup):
         member = self.members[request.member_id]
         given = {each.member_id: bytes(each.assignment) for each in request.assignments}
         if self.phase is ClassicGroupState.STABLE:
-            if not self._resyncs(member, given):
-                self.synced(member)
-                return self.sync_answer(member)
-            self.resync(given)
-        future = member.syncing = call.later()
-        self.synced(member)
+            if not self._is_resync(member, given):
+                self.on_sync(member)
+                return self.make_sync_response(member)
+            self.replace_assignments(given)
+        future = member.syncing = call.hold_response()
+        self.on_sync(member)
         if self.given is None:
-            if self.leads(member):
-                self.stabilise(given)
+            if self.is_leader(member):
+                self.distribute_assignments(given)
             return future
-        if self.leads(member) and given:
+        if self.is_leader(member) and given:
             self.given = given
         if not self.unsynced:
-            self.stabilise(self.given)
+            self.distribute_assignments(self.given)
         return future
 
     def _check_sync(self, request: SyncGroupRequest) -> Code:
@@ -223,30 +230,30 @@ class ClassicGroup(RebalancingGroup):
             Code.REBALANCE_IN_PROGRESS if self.phase is ClassicGroupState.PREPARING else Code.NONE
         )
 
-    def _resyncs(self, member: ClassicMember, given: dict[str, bytes]) -> bool:
+    def _is_resync(self, member: ClassicMember, given: dict[str, bytes]) -> bool:
         """Return whether the leader sends new assignments, and does not repeat the current ones."""
-        if not (self.cluster.groups.resync and self.leads(member) and given):
+        if not (self.cluster.groups.resync and self.is_leader(member) and given):
             return False
         return any(each.assignment != given.get(each.member_id, b"") for each in self.members)
 
     # -- Heartbeat and LeaveGroup ----------------------------------------------------------
 
-    def heartbeat(self, call: Call) -> Reply:
+    def handle_heartbeat(self, call: Call) -> Reply:
         request = call.request
         code = self._check_member(request.member_id, request.group_instance_id)
         if not code and request.generation_id != self.generation:
             code = Code.ILLEGAL_GENERATION
         if not code:
-            self.keep(self.members[request.member_id])
+            self.restart_session(self.members[request.member_id])
             asked_anew = self.given is not None and request.member_id in self.unsynced
             if self.phase is ClassicGroupState.PREPARING or asked_anew:
                 code = Code.REBALANCE_IN_PROGRESS
         return HeartbeatResponse(error_code=code)
 
-    def leave(self, call: Call, members: list[MemberIdentity]) -> Reply:
+    def handle_leave(self, call: Call, members: list[MemberIdentity]) -> Reply:
         answers = []
         for each in members:
-            code = self._leave(each)
+            code = self._remove_leaving(each)
             answers.append(
                 MemberResponse(
                     member_id=each.member_id,
@@ -255,10 +262,10 @@ class ClassicGroup(RebalancingGroup):
                 )
             )
         if any(not each.error_code for each in answers):
-            self.dropped()
+            self.on_members_dropped()
         return LeaveGroupResponse(members=answers)
 
-    def _leave(self, who: MemberIdentity) -> Code:
+    def _remove_leaving(self, who: MemberIdentity) -> Code:
         member_id = who.member_id
         if not member_id:
             # An administrator removes a static member, whatever its id is.
@@ -266,13 +273,13 @@ class ClassicGroup(RebalancingGroup):
             if who.group_instance_id is None or not member_id:
                 return Code.UNKNOWN_MEMBER_ID
         elif member_id in self.pending:
-            cancel(self.pending.pop(member_id))
+            cancel_timer(self.pending.pop(member_id))
             return Code.NONE
         else:
             code = self._check_member(member_id, who.group_instance_id)
             if code:
                 return code
-        self.drop(self.members[member_id])
+        self.drop_member(self.members[member_id])
         return Code.NONE
 
     # -- offsets ---------------------------------------------------------------------------
@@ -301,20 +308,20 @@ class ClassicGroup(RebalancingGroup):
             return Code.REBALANCE_IN_PROGRESS
         return Code.NONE
 
-    def committed(self, member_id: str) -> None:
-        member = self.members.get(member_id)
+    def on_commit(self, member_id: str) -> None:
+        member = self.members.find_member(member_id)
         if member is not None:
-            self.keep(member)
+            self.restart_session(member)
 
     def check_delete_offsets(self) -> Code:
         if self.phase is ClassicGroupState.EMPTY or self.type == _CONSUMER:
             return Code.NONE
         return Code.NON_EMPTY_GROUP
 
-    def subscribed(self, topic: str) -> bool:
+    def is_subscribed_to(self, topic: str) -> bool:
         if self.type != _CONSUMER or not len(self.members):
             return False
-        return any(_reads(each.metadata(self.protocol), topic) for each in self.members)
+        return any(_is_read(each.find_metadata(self.protocol), topic) for each in self.members)
 
     # -- observation by tests and requests -----------------------------------------------------
 
@@ -330,7 +337,7 @@ class ClassicGroup(RebalancingGroup):
                 group_instance_id=each.instance_id,
                 client_id=each.client_id,
                 client_host=each.client_host,
-                member_metadata=each.metadata(self.protocol) if stable else b"",
+                member_metadata=each.find_metadata(self.protocol) if stable else b"",
                 member_assignment=each.assignment,
             )
             for each in self.members
@@ -343,13 +350,13 @@ class ClassicGroup(RebalancingGroup):
             members=members,
         )
 
-    def view(self) -> GroupView:
+    def make_view(self) -> GroupView:
         members = {
             each.member_id: MemberView(
                 each.member_id,
                 each.instance_id,
                 each.client_id,
-                each.metadata(self.protocol),
+                each.find_metadata(self.protocol),
                 each.assignment,
             )
             for each in self.members
@@ -366,11 +373,11 @@ class ClassicGroup(RebalancingGroup):
         )
 
 
-def _refused(code: int, member_id: str) -> JoinGroupResponse:
+def _refuse_join(code: int, member_id: str) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=code, member_id=member_id)
 
 
-def _reads(metadata: bytes, topic: str) -> bool:
+def _is_read(metadata: bytes, topic: str) -> bool:
     """Return whether a member's metadata names this topic, or cannot be decoded."""
     version = min(int.from_bytes(metadata[:2], "big"), ConsumerProtocolSubscription.max_version)
     try:

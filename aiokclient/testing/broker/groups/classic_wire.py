@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 _VERSION = struct.Struct(">h")
 
 
-def version_of(data: bytes) -> int:
+def read_version(data: bytes) -> int:
     """Return the version at the start of an embedded message, limited to the highest known one."""
     if len(data) < _VERSION.size:
-        raise _malformed("The data is too short.")
+        raise _make_malformed_error("The data is too short.")
     version: int = _VERSION.unpack_from(data)[0]
     if version < 0:
-        raise _malformed("The version is negative.")
+        raise _make_malformed_error("The version is negative.")
     return min(version, ConsumerProtocolSubscription.max_version)
 
 
-def _malformed(why: str) -> Refused:
+def _make_malformed_error(why: str) -> Refused:
     return Refused(Code.GROUP_ID_NOT_FOUND, f"The embedded consumer protocol is malformed. {why}")
 
 
 def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
     """Return a member's subscription. Raises Refused if it cannot be decoded."""
     try:
-        return ConsumerProtocolSubscription.decode_from(data, _VERSION.size, version_of(data))[0]
+        return ConsumerProtocolSubscription.decode_from(data, _VERSION.size, read_version(data))[0]
     except ProtocolError as error:
-        raise _malformed(error.message) from None
+        raise _make_malformed_error(error.message) from None
 
 
 def read_assignment(cluster: ClusterState, data: bytes) -> PartitionIds:
@@ -52,14 +52,14 @@ def read_assignment(cluster: ClusterState, data: bytes) -> PartitionIds:
     if not data:
         return frozenset()
     try:
-        version = version_of(data)
+        version = read_version(data)
         read, _ = ConsumerProtocolAssignment.decode_from(data, _VERSION.size, version)
     except ProtocolError as error:
-        raise _malformed(error.message) from None
-    return partition_ids(cluster, read.assigned_partitions)
+        raise _make_malformed_error(error.message) from None
+    return find_partition_ids(cluster, read.assigned_partitions)
 
 
-def partition_ids(cluster: ClusterState, named: Iterable[TopicPartition]) -> PartitionIds:
+def find_partition_ids(cluster: ClusterState, named: Iterable[TopicPartition]) -> PartitionIds:
     topics = cluster.topics
     return frozenset(
         PartitionId(topics[each.topic].topic_id, index)
@@ -69,7 +69,7 @@ def partition_ids(cluster: ClusterState, named: Iterable[TopicPartition]) -> Par
     )
 
 
-def assignment_bytes(cluster: ClusterState, partitions: PartitionIds, version: int) -> bytes:
+def encode_assignment(cluster: ClusterState, partitions: PartitionIds, version: int) -> bytes:
     """Encode an assignment as a leader would. Partitions of deleted topics are left out."""
     named: dict[str, list[int]] = {}
     for topic_id, index in sorted(partitions):

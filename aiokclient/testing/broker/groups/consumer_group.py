@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.groups.classic_wire import assignment_bytes
+from aiokclient.testing.broker.groups.classic_wire import encode_assignment
 from aiokclient.testing.broker.groups.consumer_classic import ClassicMembers
 from aiokclient.testing.broker.groups.consumer_heartbeat import ConsumerGroupHeartbeats
 from aiokclient.testing.broker.groups.consumer_member import (
     NOTHING,
     ConsumerMember,
     ConsumerMemberState,
-    reconciled,
+    reconcile_member,
 )
 from aiokclient.testing.broker.groups.group import Group, GroupType, GroupView, MemberView
-from aiokclient.testing.broker.groups.migration import classic_only
-from aiokclient.testing.broker.groups.regex import matches
+from aiokclient.testing.broker.groups.migration import is_classic_only
+from aiokclient.testing.broker.groups.regex import is_match
 from aiokclient.testing.broker.groups.server_assignors import (
     SERVER_ASSIGNORS,
     PartitionIds,
@@ -94,7 +94,7 @@ class ConsumerGroup(Group):
             return "Empty"
         if self.epoch > self.target_epoch:
             return "Assigning"
-        settled = all(each.settled(self.target_epoch) for each in self.members.values())
+        settled = all(each.is_settled(self.target_epoch) for each in self.members.values())
         return "Stable" if settled else "Reconciling"
 
     @property
@@ -115,13 +115,13 @@ class ConsumerGroup(Group):
     def assignors(self) -> list[str]:
         return self.cluster.configs["group.consumer.assignors"].split(",")
 
-    def view(self) -> GroupView:
+    def make_view(self) -> GroupView:
         members = {
             each.member_id: MemberView(
                 each.member_id,
                 each.instance_id,
                 each.client_id,
-                assignment=assignment_bytes(self.cluster, each.assigned, _ENCODED_AS),
+                assignment=encode_assignment(self.cluster, each.assigned, _ENCODED_AS),
             )
             for each in self.members.values()
         }
@@ -136,74 +136,76 @@ class ConsumerGroup(Group):
             members,
         )
 
-    def static(self, instance_id: str | None) -> ConsumerMember | None:
+    def find_static_member(self, instance_id: str | None) -> ConsumerMember | None:
         """Return the member with this instance id."""
         if instance_id is None:
             return None
         found = (each for each in self.members.values() if each.instance_id == instance_id)
         return next(found, None)
 
-    def subscribed(self, topic: str) -> bool:
-        return any(_asks_for(each, topic) for each in self.members.values())
+    def is_subscribed_to(self, topic: str) -> bool:
+        return any(_is_subscribed(each, topic) for each in self.members.values())
 
-    def option(self, name: str) -> int:
+    def read_option(self, name: str) -> int:
         """Return the value of the group's option `consumer.NAME`.
 
         If groups have no such option, return the value of the cluster's `group.consumer.NAME`.
         """
-        own = self.cluster.groups.configs_of(self.group_id, keep=False)
+        own = self.cluster.groups.find_configs(self.group_id, keep=False)
         if f"consumer.{name}" in own.options:
-            return own.number(f"consumer.{name}")
-        return self.cluster.configs.number(f"group.consumer.{name}")
+            return own.read_number(f"consumer.{name}")
+        return self.cluster.configs.read_number(f"group.consumer.{name}")
 
     # -- members ---------------------------------------------------------------------------
 
-    def put(self, member: ConsumerMember) -> None:
+    def store_member(self, member: ConsumerMember) -> None:
         """Store a member, or its new state."""
         before = self.members.get(member.member_id)
-        for partition in NOTHING if before is None else before.has - member.has:
+        for partition in (
+            NOTHING if before is None else before.held_partitions - member.held_partitions
+        ):
             self._owners.pop(partition, None)
-        for partition in member.has:
+        for partition in member.held_partitions:
             holding = self._owners.get(partition)
             if holding is None or holding.member_id != member.member_id:
                 self._owners[partition] = PartitionOwner(member.member_id, member.epoch)
         self.members[member.member_id] = member
-        self.cluster.changed()
+        self.cluster.notify_tests()
 
-    def remove(self, member: ConsumerMember) -> None:
+    def remove_member(self, member: ConsumerMember) -> None:
         """Remove a member with all its partitions. The epoch does not change."""
         known = self.members.pop(member.member_id, None)
         if known is not None:
-            for partition in known.has:
+            for partition in known.held_partitions:
                 self._owners.pop(partition, None)
         self.targets.pop(member.member_id, None)
         for kind in ("session", "rebalance", "join", "sync"):
-            self.timers.cancel((kind, member.member_id))
-        self.cluster.changed()
+            self.timers.cancel_timer((kind, member.member_id))
+        self.cluster.notify_tests()
 
-    def replace(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
+    def replace_member(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
         """Replace a static member that joins under a new id. The new id keeps the partitions."""
         target = self.targets.get(old.member_id, NOTHING)
-        self.remove(old)
+        self.remove_member(old)
         new = replace(old, member_id=member_id, epoch=0, previous_epoch=0)
         self.targets[member_id] = target
-        self.put(new)
+        self.store_member(new)
         return new
 
-    def fence(self, member_id: str) -> None:
+    def fence_member(self, member_id: str) -> None:
         """Remove a member that was silent for too long. The others divide its partitions."""
         member = self.members.get(member_id)
         if member is not None:
-            self.expel([member])
+            self.expel_members([member])
 
-    def expel(self, members: Iterable[ConsumerMember]) -> None:
+    def expel_members(self, members: Iterable[ConsumerMember]) -> None:
         """Remove members.
 
         If all remaining ones use the classic protocol, the group becomes a classic group.
         """
         for member in members:
-            self.remove(member)
-        classic = self.maybe_downgrade()
+            self.remove_member(member)
+        classic = self.downgrade_if_classic()
         if classic is not None:
             classic.rebalance()
             return
@@ -211,13 +213,13 @@ class ConsumerGroup(Group):
         if not self.members:
             self.target_epoch = self.epoch
 
-    def maybe_downgrade(self) -> Group | None:
+    def downgrade_if_classic(self) -> Group | None:
         """Become a classic group if all members use the classic protocol."""
-        return self._downgraded(self) if classic_only(self) else None
+        return self._downgraded(self) if is_classic_only(self) else None
 
     # -- topics and targets ----------------------------------------------------------------
 
-    def topics_of(self, member: ConsumerMember) -> frozenset[UUID]:
+    def find_topics(self, member: ConsumerMember) -> frozenset[UUID]:
         """Return the existing topics to which a member is subscribed."""
         if self._topology != self.cluster.topology:
             self._topology = self.cluster.topology
@@ -225,55 +227,55 @@ class ConsumerGroup(Group):
         found = self._asked.get(member.subscription)
         if found is None:
             topics = self.cluster.topics.values()
-            found = frozenset(each.topic_id for each in topics if _asks_for(member, each.name))
+            found = frozenset(each.topic_id for each in topics if _is_subscribed(member, each.name))
             self._asked[member.subscription] = found
         return found
 
-    def bump(self, subscription_changed: bool) -> None:
+    def increase_epoch(self, subscription_changed: bool) -> None:
         """Increase the epoch if subscriptions or their topics changed."""
-        sizes = self._subscribed_sizes()
+        sizes = self._count_partitions()
         self.epoch = max(self.epoch, 1)
         if subscription_changed or sizes != self._sizes:
             self.epoch += 1
             self._sizes = sizes
 
-    def begin(self, epoch: int, members: Iterable[ConsumerMember]) -> None:
+    def take_over_members(self, epoch: int, members: Iterable[ConsumerMember]) -> None:
         """Start with the epoch and the members of a classic group."""
         self.epoch = self.target_epoch = epoch
         for member in members:
             self.targets[member.member_id] = member.assigned
-            self.put(member)
-        self._sizes = self._subscribed_sizes()
+            self.store_member(member)
+        self._sizes = self._count_partitions()
 
-    def _subscribed_sizes(self) -> Sizes:
+    def _count_partitions(self) -> Sizes:
         alike = {each.subscription: each for each in self.members.values()}
         topics = self.cluster.topics_by_id
-        asked = dict.fromkeys(topic for m in alike.values() for topic in self.topics_of(m))
+        asked = dict.fromkeys(topic for m in alike.values() for topic in self.find_topics(m))
         return {each: len(topics[each].partitions) for each in asked}
 
-    def retarget(self) -> None:
+    def update_targets(self) -> None:
         """Compute the targets if there is a new epoch, and the assignment interval has passed."""
         now = self.cluster.loop.time()
-        interval_s = self.option("assignment.interval.ms") / 1000
+        interval_s = self.read_option("assignment.interval.ms") / 1000
         if self.epoch == self.target_epoch or now < self._assigned_at + interval_s:
             return
         assign = SERVER_ASSIGNORS[self.assignor]
         subscribers = {
             each.member_id: Subscriber(
-                self.topics_of(each), self.targets.get(each.member_id, NOTHING), each.instance_id
+                self.find_topics(each), self.targets.get(each.member_id, NOTHING), each.instance_id
             )
             for each in self.members.values()
         }
         self.targets = assign(subscribers, self._sizes)
         self.target_epoch, self._assigned_at = self.epoch, now
 
-    def step(self, member: ConsumerMember, owned: PartitionIds | None) -> ConsumerMember:
+    def advance_member(self, member: ConsumerMember, owned: PartitionIds | None) -> ConsumerMember:
         """Bring a member one step closer to its target, and store the result."""
-        topics = self.topics_of(member)
+        topics = self.find_topics(member)
         target = self.targets.get(member.member_id, NOTHING)
         target = frozenset(partition for partition in target if partition.topic_id in topics)
 
-        def free(partitions: PartitionIds) -> PartitionIds:
+        def is_free(partitions: PartitionIds) -> PartitionIds:
             holders = {partition: self._owners.get(partition) for partition in partitions}
             mine = (None, member.member_id)
             return frozenset(
@@ -282,15 +284,15 @@ class ConsumerGroup(Group):
                 if (held and held.member_id) in mine
             )
 
-        new = reconciled(member, self.target_epoch, target, free, owned)
-        self.put(new)
+        new = reconcile_member(member, self.target_epoch, target, is_free, owned)
+        self.store_member(new)
         if new.state is not ConsumerMemberState.UNREVOKED_PARTITIONS or new.classic is not None:
-            self.timers.cancel(("rebalance", member.member_id))
+            self.timers.cancel_timer(("rebalance", member.member_id))
         elif new != member:
             self._await_revocation(new)
         return new
 
-    def waits_for_others(self, member: ConsumerMember) -> bool:
+    def is_waiting_for_others(self, member: ConsumerMember) -> bool:
         """Return whether other members still own partitions of this member's target."""
         wanted = self.targets.get(member.member_id, NOTHING) - member.assigned
         return any(partition in self._owners for partition in wanted)
@@ -300,11 +302,11 @@ class ConsumerGroup(Group):
     def start_timer(self, kind: str, member_id: str, ms: int) -> None:
         """Fence the member after `ms` milliseconds, unless the timer is restarted or cancelled."""
         if self.node is not None:
-            self.timers.start((kind, member_id), ms, lambda: self.fence(member_id))
+            self.timers.start_timer((kind, member_id), ms, lambda: self.fence_member(member_id))
 
-    def keep(self, member: ConsumerMember) -> None:
+    def restart_session(self, member: ConsumerMember) -> None:
         """Restart the session timeout of a member."""
-        ms = self.option("session.timeout.ms")
+        ms = self.read_option("session.timeout.ms")
         if member.classic is not None:
             ms = member.classic.session_timeout_ms
         self.start_timer("session", member.member_id, ms)
@@ -313,11 +315,11 @@ class ConsumerGroup(Group):
         self.start_timer("rebalance", member.member_id, member.rebalance_timeout_ms)
 
     def unload(self) -> None:
-        self.timers.clear()
+        self.timers.cancel_all()
 
     def load(self) -> None:
         for member in self.members.values():
-            self.keep(member)
+            self.restart_session(member)
             if member.state is ConsumerMemberState.UNREVOKED_PARTITIONS and member.classic is None:
                 self._await_revocation(member)
 
@@ -348,7 +350,7 @@ class ConsumerGroup(Group):
             return Code.UNSUPPORTED_VERSION
         return Code.NONE if epoch == member.epoch or 0 < epoch < member.epoch else _STALE
 
-    def check_commit_of(self, member_id: str, epoch: int, tp: TopicPartition) -> Code:
+    def check_committed_partition(self, member_id: str, epoch: int, tp: TopicPartition) -> Code:
         member = self.members.get(member_id)
         if member is None or epoch == member.epoch:
             return Code.NONE
@@ -369,27 +371,27 @@ class ConsumerGroup(Group):
 
     # -- requests --------------------------------------------------------------------------
 
-    def consumer_heartbeat(self, call: Call) -> ConsumerGroupHeartbeatResponse:
+    def handle_consumer_heartbeat(self, call: Call) -> ConsumerGroupHeartbeatResponse:
         """Handle a ConsumerGroupHeartbeat request. Raises Refused."""
-        return self._heartbeats.answer(call)
+        return self._heartbeats.answer_heartbeat(call)
 
-    def join(self, call: Call) -> Reply:
-        return self._classic.join(call)
+    def handle_join(self, call: Call) -> Reply:
+        return self._classic.handle_join(call)
 
-    def sync(self, call: Call) -> Reply:
-        return self._classic.sync(call)
+    def handle_sync(self, call: Call) -> Reply:
+        return self._classic.handle_sync(call)
 
-    def heartbeat(self, call: Call) -> Reply:
-        return self._classic.heartbeat(call)
+    def handle_heartbeat(self, call: Call) -> Reply:
+        return self._classic.handle_heartbeat(call)
 
-    def leave(self, call: Call, members: list[MemberIdentity]) -> Reply:
-        return self._classic.leave(members)
+    def handle_leave(self, call: Call, members: list[MemberIdentity]) -> Reply:
+        return self._classic.handle_leave(members)
 
 
 _STALE = Code.STALE_MEMBER_EPOCH
 
 
-def _asks_for(member: ConsumerMember, topic: str) -> bool:
+def _is_subscribed(member: ConsumerMember, topic: str) -> bool:
     if topic in member.topics:
         return True
-    return bool(member.regex) and matches(member.regex, topic)
+    return bool(member.regex) and is_match(member.regex, topic)

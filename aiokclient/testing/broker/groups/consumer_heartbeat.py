@@ -43,17 +43,17 @@ def check_request(
     request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]
 ) -> None:
     """Raise Refused if a request is invalid for any group."""
-    _not_blank("GroupId", request.group_id)
-    _not_blank("InstanceId", request.instance_id)
-    _not_blank("RackId", request.rack_id)
+    _require_not_blank("GroupId", request.group_id)
+    _require_not_blank("InstanceId", request.instance_id)
+    _require_not_blank("RackId", request.rack_id)
     if request.member_epoch != 0 or version > 0:
-        _not_blank("MemberId", request.member_id)
+        _require_not_blank("MemberId", request.member_id)
     if request.member_epoch == 0:
         _check_join(request)
     elif request.member_epoch == AWAY and request.instance_id is None:
-        raise _invalid("InstanceId can't be null.")
+        raise _make_invalid_error("InstanceId can't be null.")
     elif request.member_epoch < AWAY:
-        raise _invalid("MemberEpoch is invalid.")
+        raise _make_invalid_error("MemberEpoch is invalid.")
     if request.server_assignor not in (None, *assignors):
         raise Refused(
             Code.UNSUPPORTED_ASSIGNOR,
@@ -64,22 +64,22 @@ def check_request(
         _check_regex(request.subscribed_topic_regex)
 
 
-def _not_blank(name: str, value: str | None) -> None:
+def _require_not_blank(name: str, value: str | None) -> None:
     if value is not None and not value.strip():
-        raise _invalid(f"{name} can't be empty.")
+        raise _make_invalid_error(f"{name} can't be empty.")
 
 
-def _invalid(message: str) -> Refused:
+def _make_invalid_error(message: str) -> Refused:
     return Refused(Code.INVALID_REQUEST, message)
 
 
 def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == -1:
-        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        raise _make_invalid_error("RebalanceTimeoutMs must be provided in first request.")
     if request.topic_partitions is None or request.topic_partitions:
-        raise _invalid("TopicPartitions must be empty when (re-)joining.")
+        raise _make_invalid_error("TopicPartitions must be empty when (re-)joining.")
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-        raise _invalid(
+        raise _make_invalid_error(
             "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
             "(re-)joining."
         )
@@ -91,24 +91,24 @@ class ConsumerGroupHeartbeats:
     def __init__(self, group: ConsumerGroup) -> None:
         self._group = group
 
-    def answer(self, call: Call) -> ConsumerGroupHeartbeatResponse:
+    def answer_heartbeat(self, call: Call) -> ConsumerGroupHeartbeatResponse:
         """Return the response to a heartbeat. Raises Refused."""
         request: ConsumerGroupHeartbeatRequest = call.request
         if request.member_epoch < 0:
-            return self._leave(request)
-        member_id = request.member_id or str(self._group.cluster.new_id())
+            return self._handle_leave(request)
+        member_id = request.member_id or str(self._group.cluster.make_topic_id())
         self._check_room(member_id)
-        owned = _partition_ids(request.topic_partitions)
-        before = self._member(request, member_id, owned)
-        member = _updated(before, request, call)
-        self._group.put(member)
-        self._group.bump(member.subscription != before.subscription)
-        self._group.retarget()
-        member = self._group.step(member, owned)
-        self._group.keep(member)
-        return self._response(request, before, member)
+        owned = _read_partition_ids(request.topic_partitions)
+        before = self._find_member(request, member_id, owned)
+        member = _apply_request(before, request, call)
+        self._group.store_member(member)
+        self._group.increase_epoch(member.subscription != before.subscription)
+        self._group.update_targets()
+        member = self._group.advance_member(member, owned)
+        self._group.restart_session(member)
+        return self._make_response(request, before, member)
 
-    def _response(
+    def _make_response(
         self, request: ConsumerGroupHeartbeatRequest, before: ConsumerMember, member: ConsumerMember
     ) -> ConsumerGroupHeartbeatResponse:
         given = (request.subscribed_topic_names, request.topic_partitions)
@@ -119,39 +119,41 @@ class ConsumerGroupHeartbeats:
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._group.option("heartbeat.interval.ms"),
-            assignment=Assignment(topic_partitions=_wire(member.assigned)) if told else None,
+            heartbeat_interval_ms=self._group.read_option("heartbeat.interval.ms"),
+            assignment=Assignment(topic_partitions=_write_partitions(member.assigned))
+            if told
+            else None,
         )
 
     # -- identification of the member ---------------------------------------------------------
 
-    def _member(
+    def _find_member(
         self, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: PartitionIds | None
     ) -> ConsumerMember:
         """Return the member that sent this request. If it joins, it may be a new one."""
         if request.member_epoch == 0:
-            return self._joining(member_id, request.instance_id)
-        member = self._known(member_id, request.instance_id)
+            return self._find_joining(member_id, request.instance_id)
+        member = self._require_member(member_id, request.instance_id)
         epoch = request.member_epoch
         if epoch > member.epoch:
-            raise self._fenced("greater", epoch, member)
+            raise self._make_fenced_error("greater", epoch, member)
         # The response with the current epoch may have been lost.
         missed_response = (
             epoch == member.previous_epoch and owned is not None and owned <= member.assigned
         )
         if epoch < member.epoch and not missed_response:
-            raise self._fenced("smaller", epoch, member)
+            raise self._make_fenced_error("smaller", epoch, member)
         return member
 
-    def _fenced(self, how: str, epoch: int, member: ConsumerMember) -> Refused:
+    def _make_fenced_error(self, how: str, epoch: int, member: ConsumerMember) -> Refused:
         return Refused(
             Code.FENCED_MEMBER_EPOCH,
             f"The consumer group member has a {how} member epoch ({epoch}) than the one known by "
             f"the group coordinator ({member.epoch}). {_FENCED}",
         )
 
-    def _joining(self, member_id: str, instance_id: str | None) -> ConsumerMember:
-        before = self._group.static(instance_id)
+    def _find_joining(self, member_id: str, instance_id: str | None) -> ConsumerMember:
+        before = self._group.find_static_member(instance_id)
         if before is None:
             return self._group.members.get(member_id) or ConsumerMember(member_id=member_id)
         if before.classic is None and before.epoch != AWAY:
@@ -160,16 +162,16 @@ class ConsumerGroupHeartbeats:
                 f"Static member {member_id} with instance id {instance_id} cannot join the group "
                 f"because the instance id is owned by {before.member_id} member.",
             )
-        return self._group.replace(before, member_id)
+        return self._group.replace_member(before, member_id)
 
-    def _known(self, member_id: str, instance_id: str | None) -> ConsumerMember:
+    def _require_member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
         if instance_id is None:
             member = self._group.members.get(member_id)
             if member is None:
                 text = f"Member {member_id} is not a member of group {self._group.group_id}."
                 raise Refused(Code.UNKNOWN_MEMBER_ID, text)
             return member
-        member = self._group.static(instance_id)
+        member = self._group.find_static_member(instance_id)
         if member is None:
             raise Refused(Code.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
         if member.member_id != member_id:
@@ -183,20 +185,22 @@ class ConsumerGroupHeartbeats:
     # -- permission ---------------------------------------------------------------------------
 
     def _check_room(self, member_id: str) -> None:
-        most, members = self._group.option("max.size"), self._group.members
+        most, members = self._group.read_option("max.size"), self._group.members
         if member_id not in members and len(members) >= most:
             raise Refused(
                 Code.GROUP_MAX_SIZE_REACHED,
                 f"The consumer group has reached its maximum capacity of {most} members.",
             )
 
-    def _leave(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
-        member = self._known(request.member_id, request.instance_id)
+    def _handle_leave(
+        self, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerGroupHeartbeatResponse:
+        member = self._require_member(request.member_id, request.instance_id)
         if request.member_epoch == LEAVING:
-            self._group.expel([member])
+            self._group.expel_members([member])
         else:
-            self._group.put(replace(member, epoch=AWAY, revoking=frozenset()))
-            self._group.timers.cancel(("rebalance", member.member_id))
+            self._group.store_member(replace(member, epoch=AWAY, revoking=frozenset()))
+            self._group.timers.cancel_timer(("rebalance", member.member_id))
         return ConsumerGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=request.member_epoch
         )
@@ -212,7 +216,7 @@ def _check_regex(text: str) -> None:
         raise Refused(Code.INVALID_REGULAR_EXPRESSION, f"{message}: RE2 has no such syntax.")
 
 
-def _updated(
+def _apply_request(
     member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, call: Call
 ) -> ConsumerMember:
     """Return a copy of the member, updated with the contents of the request."""
@@ -232,7 +236,7 @@ def _updated(
     )
 
 
-def _partition_ids(given: list[TopicPartitions] | None) -> PartitionIds | None:
+def _read_partition_ids(given: list[TopicPartitions] | None) -> PartitionIds | None:
     if given is None:
         return None
     return frozenset(
@@ -240,7 +244,7 @@ def _partition_ids(given: list[TopicPartitions] | None) -> PartitionIds | None:
     )
 
 
-def _wire(partitions: PartitionIds) -> list[TopicPartitions]:
+def _write_partitions(partitions: PartitionIds) -> list[TopicPartitions]:
     topics: dict[UUID, list[int]] = {}
     for topic_id, index in sorted(partitions):
         topics.setdefault(topic_id, []).append(index)

@@ -8,7 +8,7 @@ of owned partitions. Then it gets the partitions of its target that no other mem
     UNREVOKED_PARTITIONS   it was told to revoke partitions and has not confirmed it
     UNRELEASED_PARTITIONS  it has reached the epoch, but others still own some of its target
 
-`reconciled` is one such step, which each heartbeat takes. It is a pure function.
+`reconcile_member` is one such step, which each heartbeat takes. It is a pure function.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ConsumerMember:
     classic: ClassicSide | None = None
 
     @property
-    def has(self) -> PartitionIds:
+    def held_partitions(self) -> PartitionIds:
         """The partitions that no other member may own yet."""
         return self.assigned | self.revoking
 
@@ -68,12 +68,12 @@ class ConsumerMember:
     def subscription(self) -> tuple[frozenset[str], str]:
         return frozenset(self.topics), self.regex
 
-    def settled(self, epoch: int) -> bool:
+    def is_settled(self, epoch: int) -> bool:
         """Return whether the member has all partitions of the target of `epoch`."""
         return self.state is ConsumerMemberState.STABLE and self.epoch == epoch
 
 
-def reconciled(
+def reconcile_member(
     member: ConsumerMember,
     epoch: int,
     target: PartitionIds,
@@ -85,13 +85,15 @@ def reconciled(
     `free(partitions)` returns the partitions that no other member owns. `owned` are the partitions
     that the member reports as its own, or None if it did not report them.
     """
-    if member.settled(epoch) and member.assigned <= target:
+    if member.is_settled(epoch) and member.assigned <= target:
         return member
-    if member.state is ConsumerMemberState.UNREVOKED_PARTITIONS and _owns(owned, member.revoking):
+    if member.state is ConsumerMemberState.UNREVOKED_PARTITIONS and _has_any(
+        owned, member.revoking
+    ):
         return member
     kept = member.assigned & target
     revoking = member.assigned - kept
-    if revoking and _owns(owned, revoking):
+    if revoking and _has_any(owned, revoking):
         state = ConsumerMemberState.UNREVOKED_PARTITIONS
         return replace(member, state=state, assigned=kept, revoking=revoking)
     wanted = target - kept
@@ -110,5 +112,5 @@ def reconciled(
     )
 
 
-def _owns(owned: PartitionIds | None, partitions: PartitionIds) -> bool:
+def _has_any(owned: PartitionIds | None, partitions: PartitionIds) -> bool:
     return owned is None or not partitions.isdisjoint(owned)

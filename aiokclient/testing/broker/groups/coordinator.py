@@ -1,8 +1,9 @@
 """All groups of an embedded cluster, each with the broker that coordinates it.
 
-`ClusterState.coordinator_of` determines the broker. The result changes when a broker stops or
-starts, or when a test moves the group. Then `settle` moves the group from the old broker to the new
-one. While a test keeps a group loading, its coordinator does not have the group yet.
+`ClusterState.find_coordinator` determines the broker. The result changes when a broker stops or
+starts, or when a test moves the group. Then `move_to_coordinators` moves the group from the old
+broker to the new one. While a test keeps a group loading, its coordinator does not have the group
+yet.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from aiokclient.testing.broker.configs import GROUP_OPTIONS, BrokerConfigSource,
 from aiokclient.testing.broker.groups.classic import ClassicGroup
 from aiokclient.testing.broker.groups.consumer_group import ConsumerGroup
 from aiokclient.testing.broker.groups.group import Group
-from aiokclient.testing.broker.groups.migration import downgrade, upgrade
+from aiokclient.testing.broker.groups.migration import downgrade_group, upgrade_group
 from aiokclient.testing.broker.security.acls import AclResource
 
 if TYPE_CHECKING:
@@ -49,48 +50,48 @@ class GroupCoordinator:
 
     # -- requests --------------------------------------------------------------------------
 
-    def check(self, call: Call, group_id: str, *, named: bool = True) -> int:
-        """Return the error code that a test injected, or the result of `reachable`.
+    def check_group(self, call: Call, group_id: str, *, named: bool = True) -> int:
+        """Return the error code that a test injected, or the result of `check_reachable`.
 
         If the request has more members, protocols, or topics than any group can have, return
         INVALID_REQUEST.
         """
-        if _items(call.request) > _MOST_ITEMS:
+        if _count_items(call.request) > _MOST_ITEMS:
             return Code.INVALID_REQUEST
-        return call.refused() or self.reachable(call, group_id, named=named)
+        return call.find_refusal() or self.check_reachable(call, group_id, named=named)
 
-    def reachable(self, call: Call, group_id: str, *, named: bool = True) -> int:
+    def check_reachable(self, call: Call, group_id: str, *, named: bool = True) -> int:
         """Return the error code if the broker cannot answer this request for the group, or 0.
 
         If `named` is true, an empty group id is refused.
         """
-        if code := call.unauthorized(AclResource.GROUP, group_id):
+        if code := call.check_authorization(AclResource.GROUP, group_id):
             return code
         if named and not group_id:
             return Code.INVALID_GROUP_ID
-        if self._cluster.coordinator_of(group_id) is not call.broker:
+        if self._cluster.find_coordinator(group_id) is not call.broker:
             return Code.NOT_COORDINATOR
         if group_id in self._held:
             return Code.COORDINATOR_LOAD_IN_PROGRESS
         group = self._groups.get(group_id)
         if group is not None:
-            self._settle(group)
+            self._move_if_needed(group)
         return Code.NONE
 
-    def find(self, group_id: str) -> Group | None:
+    def find_group(self, group_id: str) -> Group | None:
         return self._groups.get(group_id)
 
-    def on(self, broker: Node) -> list[Group]:
+    def list_loaded(self, broker: Node) -> list[Group]:
         """Return the groups that a broker has loaded."""
-        self.settle()
+        self.move_to_coordinators()
         return [group for group in self if group.node == broker.node_id]
 
     @property
-    def with_configs(self) -> list[str]:
+    def ids_with_configs(self) -> list[str]:
         """The ids of the groups that have configs of their own."""
         return [name for name, configs in self._configs.items() if configs.values]
 
-    def configs_of(self, group_id: str, *, keep: bool) -> Configs:
+    def find_configs(self, group_id: str, *, keep: bool) -> Configs:
         """Return the configs of a group, or new ones if it has none.
 
         If `keep` is true, the new ones are stored as those of the group.
@@ -104,17 +105,17 @@ class GroupCoordinator:
 
     def is_loading(self, broker: Node) -> bool:
         """Return whether a broker has groups that it has not loaded yet."""
-        return any(self._cluster.coordinator_of(each) is broker for each in self._held)
+        return any(self._cluster.find_coordinator(each) is broker for each in self._held)
 
     # -- groups ----------------------------------------------------------------------------
 
-    def classic(self, group_id: str) -> ClassicGroup:
+    def make_classic_group(self, group_id: str) -> ClassicGroup:
         """Return a new classic group, which replaces an empty group with the same id."""
         group = ClassicGroup(self._cluster, group_id)
-        self.put(group)
+        self.store_group(group)
         return group
 
-    def consumer(self, group_id: str) -> ConsumerGroup:
+    def get_consumer_group(self, group_id: str) -> ConsumerGroup:
         """Return the consumer group with this id.
 
         If no group has this id, or if a classic group without members has it, the result is a new
@@ -123,49 +124,49 @@ class GroupCoordinator:
         known = self._groups.get(group_id)
         if isinstance(known, ConsumerGroup):
             return known
-        group = ConsumerGroup(self._cluster, group_id, self.downgraded)
+        group = ConsumerGroup(self._cluster, group_id, self.downgrade_group)
         if isinstance(known, ClassicGroup) and not known.is_empty:
-            upgrade(known, group)
-        self.put(group)
+            upgrade_group(known, group)
+        self.store_group(group)
         group.load()
         return group
 
-    def downgraded(self, group: ConsumerGroup) -> ClassicGroup:
+    def downgrade_group(self, group: ConsumerGroup) -> ClassicGroup:
         """Return the classic group that replaces a consumer group whose members are all classic."""
         classic = ClassicGroup(self._cluster, group.group_id)
-        self.put(classic)
-        downgrade(group, classic)
+        self.store_group(classic)
+        downgrade_group(group, classic)
         return classic
 
-    def put(self, group: Group) -> None:
+    def store_group(self, group: Group) -> None:
         """Store a group. If it replaces a group with the same id, it gets that group's offsets."""
         before = self._groups.get(group.group_id)
         if before is not None:
             group.offsets = before.offsets
             before.unload()
         self._groups[group.group_id] = group
-        broker = self._cluster.coordinator_of(group.group_id)
+        broker = self._cluster.find_coordinator(group.group_id)
         group.node = None if broker is None else broker.node_id
 
-    def remove(self, group: Group) -> None:
+    def remove_group(self, group: Group) -> None:
         """Delete a group and all its offsets."""
         group.unload()
         self._groups.pop(group.group_id, None)
 
     # -- coordinators ----------------------------------------------------------------------
 
-    def settle(self) -> None:
+    def move_to_coordinators(self) -> None:
         """Move each group to its coordinator, after brokers or coordinators changed."""
         for group in self:
-            self._settle(group)
+            self._move_if_needed(group)
 
-    def _settle(self, group: Group) -> None:
-        broker = self._cluster.coordinator_of(group.group_id)
+    def _move_if_needed(self, group: Group) -> None:
+        broker = self._cluster.find_coordinator(group.group_id)
         node = None if broker is None or group.group_id in self._held else broker.node_id
         if node != group.node:
-            self._move(group, node)
+            self._move_group(group, node)
 
-    def _move(self, group: Group, node: int | None) -> None:
+    def _move_group(self, group: Group, node: int | None) -> None:
         if group.node is not None:
             group.unload()
             group.node = None
@@ -178,14 +179,17 @@ class GroupCoordinator:
         # Only the offsets were persisted.
         del self._groups[group.group_id]
         if group.offsets:
-            self.classic(group.group_id).offsets = group.offsets
+            self.make_classic_group(group.group_id).offsets = group.offsets
 
-    def hold(self, group_id: str) -> None:
-        """Keep a group's coordinator in the loading state until each `hold` has its `release`."""
+    def hold_loading(self, group_id: str) -> None:
+        """Keep a group's coordinator in the loading state.
+
+        It lasts until each call of this has its call of `release_loading`.
+        """
         self._held[group_id] = self._held.get(group_id, 0) + 1
-        self.settle()
+        self.move_to_coordinators()
 
-    def release(self, group_id: str) -> None:
+    def release_loading(self, group_id: str) -> None:
         left = self._held.pop(group_id, 0) - 1
         if left > 0:
             self._held[group_id] = left
@@ -195,11 +199,11 @@ class GroupCoordinator:
         self._held.clear()
         self._cluster.settle_coordinators()
 
-    def topic_deleted(self, topic: str) -> None:
+    def on_topic_deleted(self, topic: str) -> None:
         for group in self:
             group.offsets.delete_topic(topic)
 
-    def replaced(self) -> GroupCoordinator:
+    def make_replacement(self) -> GroupCoordinator:
         """Cancel all timers, and return a new object with the same settings and without groups."""
         self.close()
         new = GroupCoordinator(self._cluster)
@@ -214,14 +218,14 @@ class GroupCoordinator:
                 group.node = None
 
 
-def groups_of(cluster: ClusterState) -> GroupCoordinator:
+def get_groups(cluster: ClusterState) -> GroupCoordinator:
     """Return the groups of a cluster."""
     groups = cluster.groups
     assert isinstance(groups, GroupCoordinator)
     return groups
 
 
-def _items(request: Any) -> int:
+def _count_items(request: Any) -> int:
     """Return the number of elements in the largest array of a request for a group."""
     arrays = (getattr(request, name, None) or () for name in _ARRAYS)
     placed = getattr(request, "topic_partitions", None) or ()

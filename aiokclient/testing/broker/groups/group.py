@@ -101,11 +101,11 @@ class Group:
         """The protocol type with which its members joined, or "" if no member has joined."""
         raise NotImplementedError
 
-    def view(self) -> GroupView:
+    def make_view(self) -> GroupView:
         """Return a copy of the current state."""
         raise NotImplementedError
 
-    def subscribed(self, topic: str) -> bool:
+    def is_subscribed_to(self, topic: str) -> bool:
         """Return whether members read this topic, as far as the broker knows."""
         raise NotImplementedError
 
@@ -142,11 +142,11 @@ class Group:
         """
         raise NotImplementedError
 
-    def check_commit_of(self, member_id: str, epoch: int, tp: TopicPartition) -> Code:
+    def check_committed_partition(self, member_id: str, epoch: int, tp: TopicPartition) -> Code:
         """Return the error code if an accepted commit may not include this partition, or NONE."""
         return Code.NONE
 
-    def committed(self, member_id: str) -> None:
+    def on_commit(self, member_id: str) -> None:
         """Handle an accepted commit of a member, which may count as a heartbeat."""
 
     def check_fetch(self, member_id: str | None, epoch: int) -> Code:
@@ -162,28 +162,28 @@ class Group:
 
     # -- the classic protocol --------------------------------------------------------------
 
-    def join(self, call: Call) -> Reply:
+    def handle_join(self, call: Call) -> Reply:
         """Handle a JoinGroup request whose session timeout and group id are valid."""
         return JoinGroupResponse(error_code=Code.INCONSISTENT_GROUP_PROTOCOL)
 
-    def sync(self, call: Call) -> Reply:
+    def handle_sync(self, call: Call) -> Reply:
         """Handle a SyncGroup request."""
         return SyncGroupResponse(error_code=Code.UNKNOWN_MEMBER_ID)
 
-    def heartbeat(self, call: Call) -> Reply:
+    def handle_heartbeat(self, call: Call) -> Reply:
         """Handle a Heartbeat request."""
         return HeartbeatResponse(error_code=Code.UNKNOWN_MEMBER_ID)
 
-    def leave(self, call: Call, members: list[MemberIdentity]) -> Reply:
+    def handle_leave(self, call: Call, members: list[MemberIdentity]) -> Reply:
         """Handle a LeaveGroup request for `members`, whatever its version."""
-        return left_unknown(members)
+        return refuse_unknown_members(members)
 
     def describe(self) -> DescribedGroup | None:
         """Return the result of DescribeGroups, or None if this is not a classic group."""
         return None
 
 
-def left_unknown(members: list[MemberIdentity]) -> LeaveGroupResponse:
+def refuse_unknown_members(members: list[MemberIdentity]) -> LeaveGroupResponse:
     """Return the response to a LeaveGroup request if none of its members is known."""
     return LeaveGroupResponse(
         members=[

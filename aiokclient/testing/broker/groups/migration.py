@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from aiokclient.protocol.messages import JoinGroupResponse, SyncGroupResponse
 from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.groups.classic_wire import (
-    assignment_bytes,
+    encode_assignment,
     read_assignment,
     read_subscription,
-    version_of,
+    read_version,
 )
 from aiokclient.testing.broker.groups.consumer_member import ClassicSide, ConsumerMember
 from aiokclient.testing.broker.groups.members import ClassicMember
@@ -31,24 +31,26 @@ _UP = ("bidirectional", "upgrade")
 _DOWN = ("bidirectional", "downgrade")
 
 
-def upgrade(old: RebalancingGroup, new: ConsumerGroup) -> None:
+def upgrade_group(old: RebalancingGroup, new: ConsumerGroup) -> None:
     """Fill `new` with the members of a classic group. Raises Refused if that is not possible."""
     cluster = old.cluster
     allowed = cluster.configs["group.consumer.migration.policy"] in _UP
-    most = cluster.configs.number("group.consumer.max.size")
+    most = cluster.configs.read_number("group.consumer.max.size")
     if not allowed or old.protocol_type != "consumer" or len(old.members) > most:
         raise Refused(Code.GROUP_ID_NOT_FOUND, f"Group {old.group_id} is not a consumer group.")
-    members = [_upgraded(old, each) for each in old.members if each.metadata(old.protocol)]
+    members = [
+        _upgrade_member(old, each) for each in old.members if each.find_metadata(old.protocol)
+    ]
     for each in old.members:
         each.answer_join(
             JoinGroupResponse(error_code=Code.REBALANCE_IN_PROGRESS, member_id=each.member_id)
         )
         each.answer_sync(SyncGroupResponse(error_code=Code.REBALANCE_IN_PROGRESS))
-    new.begin(old.generation, members)
+    new.take_over_members(old.generation, members)
 
 
-def _upgraded(group: RebalancingGroup, member: ClassicMember) -> ConsumerMember:
-    subscription = read_subscription(member.metadata(group.protocol))
+def _upgrade_member(group: RebalancingGroup, member: ClassicMember) -> ConsumerMember:
+    subscription = read_subscription(member.find_metadata(group.protocol))
     return ConsumerMember(
         member_id=member.member_id,
         epoch=group.generation,
@@ -66,27 +68,27 @@ def _upgraded(group: RebalancingGroup, member: ClassicMember) -> ConsumerMember:
     )
 
 
-def classic_only(group: ConsumerGroup) -> bool:
+def is_classic_only(group: ConsumerGroup) -> bool:
     """Return whether a consumer group must become a classic one."""
     allowed = group.cluster.configs["group.consumer.migration.policy"] in _DOWN
     members = group.members.values()
     return allowed and bool(members) and all(each.classic is not None for each in members)
 
 
-def downgrade(old: ConsumerGroup, new: RebalancingGroup) -> None:
+def downgrade_group(old: ConsumerGroup, new: RebalancingGroup) -> None:
     """Fill `new` with the members of a consumer group, all of which use the classic protocol."""
     for each in old.members.values():
-        new.members.add(_downgraded(old.cluster, each))
-    new.type, new.protocol = "consumer", new.members.choose()
+        new.members.add_member(_downgrade_member(old.cluster, each))
+    new.type, new.protocol = "consumer", new.members.choose_protocol()
     new.generation = old.epoch
     new.leader = next(iter(old.members))
     new.phase = new.before = ClassicGroupState.STABLE
-    new.persist()
+    new.persist_state()
     for member in new.members:
-        new.keep(member)
+        new.restart_session(member)
 
 
-def _downgraded(cluster: ClusterState, member: ConsumerMember) -> ClassicMember:
+def _downgrade_member(cluster: ClusterState, member: ConsumerMember) -> ClassicMember:
     side = member.classic
     assert side is not None
     classic = ClassicMember(
@@ -95,6 +97,6 @@ def _downgraded(cluster: ClusterState, member: ConsumerMember) -> ClassicMember:
     classic.protocols = side.protocols
     classic.session_timeout_ms = side.session_timeout_ms
     classic.rebalance_timeout_ms = member.rebalance_timeout_ms
-    version = version_of(side.protocols[0][1])
-    classic.assignment = assignment_bytes(cluster, member.assigned, version)
+    version = read_version(side.protocols[0][1])
+    classic.assignment = encode_assignment(cluster, member.assigned, version)
     return classic

@@ -19,7 +19,7 @@ class Committed(NamedTuple):
     metadata: str = ""
     at_ms: int = 0
 
-    def view(self) -> OffsetAndMetadata:
+    def make_view(self) -> OffsetAndMetadata:
         """Return the offset as a client sees it."""
         epoch = self.leader_epoch if self.leader_epoch >= 0 else None
         return OffsetAndMetadata(self.offset, self.metadata, epoch)
@@ -51,14 +51,14 @@ class GroupOffsets:
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self._committed)
 
-    def commit(self, tp: TopicPartition, committed: Committed) -> None:
+    def commit_offset(self, tp: TopicPartition, committed: Committed) -> None:
         self._count += 1
-        self._set(tp, _Numbered(self._count, committed))
+        self._store_offset(tp, _Numbered(self._count, committed))
 
-    def _set(self, tp: TopicPartition, numbered: _Numbered) -> None:
+    def _store_offset(self, tp: TopicPartition, numbered: _Numbered) -> None:
         self._numbers[tp], self._committed[tp] = numbered
 
-    def get(self, tp: TopicPartition) -> Committed | None:
+    def find_offset(self, tp: TopicPartition) -> Committed | None:
         return self._committed.get(tp)
 
     # -- transactions ----------------------------------------------------------------------
@@ -74,22 +74,22 @@ class GroupOffsets:
         """Commit or remove the pending offsets of a producer."""
         for tp, numbered in self._pending.pop(producer_id, {}).items():
             if commit and numbered.number > self._numbers.get(tp, 0):
-                self._set(tp, numbered)
+                self._store_offset(tp, numbered)
 
-    def unstable(self, tp: TopicPartition) -> bool:
+    def is_unstable(self, tp: TopicPartition) -> bool:
         """Return whether an open transaction has a pending offset for this partition."""
         return any(tp in pending for pending in self._pending.values())
 
-    def pending(self) -> dict[int, dict[TopicPartition, OffsetAndMetadata]]:
+    def list_pending(self) -> dict[int, dict[TopicPartition, OffsetAndMetadata]]:
         """Return the pending offsets by producer id, as a client sees them."""
         return {
-            producer_id: {tp: each.committed.view() for tp, each in pending.items()}
+            producer_id: {tp: each.committed.make_view() for tp, each in pending.items()}
             for producer_id, pending in self._pending.items()
         }
 
     # -- the rest --------------------------------------------------------------------------
 
-    def delete(self, tp: TopicPartition) -> None:
+    def delete_offset(self, tp: TopicPartition) -> None:
         self._committed.pop(tp, None)
         self._numbers.pop(tp, None)
         for pending in self._pending.values():
@@ -98,8 +98,8 @@ class GroupOffsets:
     def delete_topic(self, topic: str) -> None:
         pending = [tp for each in self._pending.values() for tp in each]
         for tp in [each for each in (*self._committed, *pending) if each.topic == topic]:
-            self.delete(tp)
+            self.delete_offset(tp)
 
-    def view(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def make_view(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets as a client sees them."""
-        return {tp: each.view() for tp, each in self._committed.items()}
+        return {tp: each.make_view() for tp, each in self._committed.items()}

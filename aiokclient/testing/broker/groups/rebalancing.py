@@ -90,10 +90,10 @@ class RebalancingGroup(Group):
 
     def __init__(self, cluster: ClusterState, group_id: str) -> None:
         super().__init__(cluster, group_id)
-        self._forget()
+        self._reset_state()
         self._persisted: _Persisted | None = None
 
-    def _forget(self) -> None:
+    def _reset_state(self) -> None:
         self.members = Members()
         self.pending: dict[str, asyncio.TimerHandle] = {}
         """Member ids that were assigned and have not joined yet (KIP-394)."""
@@ -118,23 +118,23 @@ class RebalancingGroup(Group):
     def is_empty(self) -> bool:
         return self.phase is ClassicGroupState.EMPTY
 
-    def _to(self, phase: ClassicGroupState) -> None:
+    def _enter_phase(self, phase: ClassicGroupState) -> None:
         self.before, self.phase = self.phase, phase
 
     # -- loading and unloading ---------------------------------------------------------------
 
     def unload(self) -> None:
         for member in self.members:
-            cancel(member.expiry)
+            cancel_timer(member.expiry)
             member.answer_join(
                 JoinGroupResponse(error_code=Code.NOT_COORDINATOR, member_id=member.member_id)
             )
             member.answer_sync(SyncGroupResponse(error_code=Code.NOT_COORDINATOR))
         for timer in self.pending.values():
             timer.cancel()
-        cancel(self._join_timer)
-        cancel(self._sync_timer)
-        self._forget()
+        cancel_timer(self._join_timer)
+        cancel_timer(self._sync_timer)
+        self._reset_state()
 
     def load(self) -> None:
         known = self._persisted
@@ -144,13 +144,13 @@ class RebalancingGroup(Group):
         self.generation, self.leader = known.generation, known.leader
         self.type, self.protocol = known.protocol_type, known.protocol
         for each in known.members:
-            member = each.renamed(each.member_id)
-            self.members.add(member)
-            self.keep(member)
+            member = each.copy_with_id(each.member_id)
+            self.members.add_member(member)
+            self.restart_session(member)
         if self.phase is ClassicGroupState.COMPLETING:
             self._await_syncs()
 
-    def persist(self) -> None:
+    def persist_state(self) -> None:
         """Persist the current state of the group for the next coordinator."""
         self._persisted = _Persisted(
             self.phase,
@@ -158,121 +158,121 @@ class RebalancingGroup(Group):
             self.type,
             self.protocol,
             self.leader,
-            tuple(each.renamed(each.member_id) for each in self.members),
+            tuple(each.copy_with_id(each.member_id) for each in self.members),
         )
 
     # -- timers ----------------------------------------------------------------------------
 
-    def after(self, milliseconds: int, step: Callable[[], None]) -> asyncio.TimerHandle:
+    def call_after(self, milliseconds: int, step: Callable[[], None]) -> asyncio.TimerHandle:
         """Call `step` later. If it raises, this is reported as a bug in the embedded cluster."""
 
         def run() -> None:
-            self.cluster.guarded(step)
-            self.cluster.changed()
+            self.cluster.call_guarded(step)
+            self.cluster.notify_tests()
 
         return self.cluster.loop.call_later(milliseconds / 1000, run)
 
-    def keep(self, member: ClassicMember, milliseconds: int | None = None) -> None:
+    def restart_session(self, member: ClassicMember, milliseconds: int | None = None) -> None:
         """Restart the session timeout of a member."""
-        cancel(member.expiry)
+        cancel_timer(member.expiry)
         session = member.session_timeout_ms if milliseconds is None else milliseconds
-        member.expiry = self.after(session, lambda: self._expire(member))
+        member.expiry = self.call_after(session, lambda: self._expire_session(member))
 
-    def _expire(self, member: ClassicMember) -> None:
-        if not member.waits():
-            self.drop(member)
-            self.dropped()
+    def _expire_session(self, member: ClassicMember) -> None:
+        if not member.is_waiting():
+            self.drop_member(member)
+            self.on_members_dropped()
 
     # -- members ---------------------------------------------------------------------------
 
-    def drop(self, member: ClassicMember) -> None:
+    def drop_member(self, member: ClassicMember) -> None:
         """Remove a member, and answer its waiting requests with UNKNOWN_MEMBER_ID."""
-        cancel(member.expiry)
+        cancel_timer(member.expiry)
         member.answer_join(JoinGroupResponse(error_code=Code.UNKNOWN_MEMBER_ID))
         member.answer_sync(SyncGroupResponse(error_code=Code.UNKNOWN_MEMBER_ID))
-        self.members.remove(member)
+        self.members.remove_member(member)
         self.unsynced.pop(member.member_id, None)
         if self.leader == member.member_id:
             self.leader = None
 
-    def dropped(self) -> None:
+    def on_members_dropped(self) -> None:
         """Continue without members that were removed."""
         if self.phase in _WITH_GENERATION:
-            self.prepare()
+            self.begin_rebalance()
         else:
-            self.maybe_complete()
+            self.complete_if_joined()
 
     # -- to the next generation ------------------------------------------------------------
 
     def rebalance(self) -> None:
         if self.phase in _WITH_GENERATION:
-            self.prepare()
+            self.begin_rebalance()
 
-    def joined(self) -> None:
+    def on_joined(self) -> None:
         """Begin a rebalance, or continue the current one, after a member joined or changed."""
         if self.phase is ClassicGroupState.PREPARING:
-            self.maybe_complete()
+            self.complete_if_joined()
         else:
-            self.prepare()
+            self.begin_rebalance()
 
-    def prepare(self) -> None:
+    def begin_rebalance(self) -> None:
         """Begin a rebalance. The rebalance of an empty group waits for more members to join."""
         if self.phase is ClassicGroupState.COMPLETING:
             for member in self.members:
                 member.assignment = b""
                 if self._answer_sync(member, Code.REBALANCE_IN_PROGRESS):
                     # While its request waited, the member needed to send no heartbeats.
-                    self.keep(member)
-        self._synced()
+                    self.restart_session(member)
+        self._forget_syncs()
         first = self.phase is ClassicGroupState.EMPTY
-        self._to(ClassicGroupState.PREPARING)
+        self._enter_phase(ClassicGroupState.PREPARING)
         if first:
-            delay = self.cluster.configs.number("group.initial.rebalance.delay.ms")
+            delay = self.cluster.configs.read_number("group.initial.rebalance.delay.ms")
             left = max(self.members.rebalance_timeout_ms - delay, 0)
-            self._join_timer = self.after(delay, lambda: self._first(delay, left))
-        elif self._all_joined():
-            self._complete()
+            self._join_timer = self.call_after(delay, lambda: self._end_first_wait(delay, left))
+        elif self._have_all_joined():
+            self._complete_rebalance()
         else:
             self._await_joins()
 
-    def grew(self) -> None:
+    def extend_first_wait(self) -> None:
         """Extend the wait of the group's first rebalance after a new member joined."""
         if self.phase is ClassicGroupState.PREPARING and self.before is ClassicGroupState.EMPTY:
             self._grown = True
 
-    def _first(self, delay: int, left: int) -> None:
+    def _end_first_wait(self, delay: int, left: int) -> None:
         if self._grown and left > 0:
             self._grown = False
-            again = min(self.cluster.configs.number("group.initial.rebalance.delay.ms"), left)
+            again = min(self.cluster.configs.read_number("group.initial.rebalance.delay.ms"), left)
             rest = max(left - delay, 0)
-            self._join_timer = self.after(again, lambda: self._first(again, rest))
+            self._join_timer = self.call_after(again, lambda: self._end_first_wait(again, rest))
         else:
-            self._complete()
+            self._complete_rebalance()
 
-    def maybe_complete(self) -> None:
+    def complete_if_joined(self) -> None:
         """Begin the next generation if all members have joined.
 
         In the first rebalance of a group, only the timer begins the generation.
         """
         first = self.before is ClassicGroupState.EMPTY
-        if self.phase is ClassicGroupState.PREPARING and not first and self._all_joined():
-            self._complete()
+        if self.phase is ClassicGroupState.PREPARING and not first and self._have_all_joined():
+            self._complete_rebalance()
 
-    def _all_joined(self) -> bool:
+    def _have_all_joined(self) -> bool:
         return not self.pending and all(each.joining is not None for each in self.members)
 
     def _await_joins(self, at_least: int = 0) -> None:
-        cancel(self._join_timer)
+        cancel_timer(self._join_timer)
         wait = max(self.members.rebalance_timeout_ms, at_least)
-        self._join_timer = self.after(wait, self._complete)
+        self._join_timer = self.call_after(wait, self._complete_rebalance)
 
-    def _complete(self) -> None:
+    def _complete_rebalance(self) -> None:
         """Begin the next generation without waiting for more members."""
-        cancel(self._join_timer)
+        cancel_timer(self._join_timer)
         for member in self.members:
             if member.joining is None and member.instance_id is None:
-                self.drop(member)
-        candidates = self.members.joining()
+                self.drop_member(member)
+        candidates = self.members.list_joining()
         if len(self.members) and not candidates:
             # Only static members are left, and none of them has joined again yet.
             self._await_joins(at_least=_SHORTEST_WAIT_MS)
@@ -280,26 +280,26 @@ class RebalancingGroup(Group):
         self.generation += 1
         self._grown = False
         self.leader = self.cluster.rng.choice(candidates).member_id if candidates else None
-        self.protocol = self.members.choose()
-        self._to(ClassicGroupState.COMPLETING if candidates else ClassicGroupState.EMPTY)
-        self.persist()
+        self.protocol = self.members.choose_protocol()
+        self._enter_phase(ClassicGroupState.COMPLETING if candidates else ClassicGroupState.EMPTY)
+        self.persist_state()
         for member in self.members:
             member.is_new = False
-            member.answer_join(self.join_answer(member, with_members=self.leads(member)))
-            self.keep(member)
+            member.answer_join(self.make_join_response(member, with_members=self.is_leader(member)))
+            self.restart_session(member)
         if candidates:
             self._await_syncs()
 
-    def leads(self, member: ClassicMember) -> bool:
+    def is_leader(self, member: ClassicMember) -> bool:
         return member.member_id == self.leader
 
-    def join_answer(self, member: ClassicMember, *, with_members: bool) -> JoinGroupResponse:
+    def make_join_response(self, member: ClassicMember, *, with_members: bool) -> JoinGroupResponse:
         """Return the JoinGroup response for a member of this generation."""
         everyone = [
             JoinGroupResponseMember(
                 member_id=each.member_id,
                 group_instance_id=each.instance_id,
-                metadata=each.metadata(self.protocol),
+                metadata=each.find_metadata(self.protocol),
             )
             for each in (self.members if with_members else ())
         ]
@@ -316,57 +316,57 @@ class RebalancingGroup(Group):
 
     def _await_syncs(self) -> None:
         """Wait for the SyncGroup of each member, at most for the rebalance timeout."""
-        cancel(self._sync_timer)
+        cancel_timer(self._sync_timer)
         self.unsynced = dict.fromkeys(each.member_id for each in self.members)
-        self._sync_timer = self.after(self.members.rebalance_timeout_ms, self._expire_syncs)
+        self._sync_timer = self.call_after(self.members.rebalance_timeout_ms, self._expire_syncs)
 
     def _expire_syncs(self) -> None:
         late = [each for each in self.members if each.member_id in self.unsynced]
         for member in late:
-            self.drop(member)
+            self.drop_member(member)
         if late:
-            self.prepare()
+            self.begin_rebalance()
 
-    def synced(self, member: ClassicMember) -> None:
+    def on_sync(self, member: ClassicMember) -> None:
         """Record that a member has sent its SyncGroup."""
         self.unsynced.pop(member.member_id, None)
         if not self.unsynced:
-            cancel(self._sync_timer)
+            cancel_timer(self._sync_timer)
 
-    def _synced(self) -> None:
+    def _forget_syncs(self) -> None:
         self.unsynced.clear()
         self.given = None
-        cancel(self._sync_timer)
+        cancel_timer(self._sync_timer)
 
-    def stabilise(self, assignments: dict[str, bytes]) -> None:
+    def distribute_assignments(self, assignments: dict[str, bytes]) -> None:
         """Persist the leader's assignments, and then send them to the members."""
         for member in self.members:
             member.assignment = assignments.get(member.member_id, b"")
         self.given = None
-        self._to(ClassicGroupState.STABLE)
-        self.persist()
+        self._enter_phase(ClassicGroupState.STABLE)
+        self.persist_state()
         for member in self.members:
             if self._answer_sync(member, Code.NONE):
-                self.keep(member)
+                self.restart_session(member)
 
-    def resync(self, assignments: dict[str, bytes]) -> None:
+    def replace_assignments(self, assignments: dict[str, bytes]) -> None:
         """Handle new assignments within the generation: each member must ask for its own again."""
         self.given = assignments
-        self._to(ClassicGroupState.COMPLETING)
+        self._enter_phase(ClassicGroupState.COMPLETING)
         self._await_syncs()
 
     def _answer_sync(self, member: ClassicMember, code: Code) -> bool:
         if code:
             return member.answer_sync(SyncGroupResponse(error_code=code))
-        return member.answer_sync(self.sync_answer(member))
+        return member.answer_sync(self.make_sync_response(member))
 
-    def sync_answer(self, member: ClassicMember) -> SyncGroupResponse:
+    def make_sync_response(self, member: ClassicMember) -> SyncGroupResponse:
         """Return the SyncGroup response for a member."""
         return SyncGroupResponse(
             protocol_type=self.type, protocol_name=self.protocol, assignment=member.assignment
         )
 
 
-def cancel(timer: asyncio.TimerHandle | None) -> None:
+def cancel_timer(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()

@@ -32,22 +32,22 @@ _CATEGORIES = {
 
 def check_pattern(regex: str) -> None:
     """Raise re.error for a pattern that is not supported."""
-    _program(regex)
+    _compile_program(regex)
 
 
 @lru_cache(maxsize=10_000)
-def matches(regex: str, name: str) -> bool:
+def is_match(regex: str, name: str) -> bool:
     """Return whether a pattern matches a whole name. Remembers the result."""
-    return matches_once(regex, name)
+    return is_match_uncached(regex, name)
 
 
-def matches_once(regex: str, text: str) -> bool:
+def is_match_uncached(regex: str, text: str) -> bool:
     """Return whether a pattern matches a whole text of any length."""
-    program = _program(regex)
-    steps = program.reached([0], text, 0)
+    program = _compile_program(regex)
+    steps = program.find_reachable([0], text, 0)
     for position, character in enumerate(text, start=1):
-        taken = [step + 1 for step in steps if program.takes(step, character)]
-        steps = program.reached(taken, text, position)
+        taken = [step + 1 for step in steps if program.is_taken(step, character)]
+        steps = program.find_reachable(taken, text, position)
         if not steps:
             return False
     return len(program.steps) in steps
@@ -61,12 +61,12 @@ class _Program:
         self._folds = folds
         """Whether the steps that are added now ignore case."""
 
-    def takes(self, step: int, character: str) -> bool:
+    def is_taken(self, step: int, character: str) -> bool:
         if step == len(self.steps) or self.steps[step][0] != "take":
             return False
         return bool(self.steps[step][1](character))
 
-    def reached(self, begun: Iterable[int], name: str, position: int) -> dict[int, None]:
+    def find_reachable(self, begun: Iterable[int], name: str, position: int) -> dict[int, None]:
         """Return the steps that can be reached from `begun` without consuming a character."""
         found: dict[int, None] = {}
         open_steps = list(begun)
@@ -84,97 +84,101 @@ class _Program:
                 open_steps.append(step + 1)
         return found
 
-    def add(self, kind: str, what: Any) -> int:
+    def add_step(self, kind: str, what: Any) -> int:
         if len(self.steps) == LONGEST:
             raise re.error("the pattern is too large")
         self.steps.append((kind, what))
         return len(self.steps) - 1
 
-    def jump(self) -> tuple[int, list[int]]:
+    def add_jump(self) -> tuple[int, list[int]]:
         """Add a jump whose targets are set later."""
         targets: list[int] = []
-        return self.add("jump", targets), targets
+        return self.add_step("jump", targets), targets
 
-    def sequence(self, nodes: Any) -> None:
+    def add_sequence(self, nodes: Any) -> None:
         for kind, what in nodes:
-            self.node(kind, what)
+            self.add_node(kind, what)
 
-    def node(self, kind: Any, what: Any) -> None:
+    def add_node(self, kind: Any, what: Any) -> None:
         if kind is kinds.SUBPATTERN:
             _, added, removed, part = what
             before = self._folds
             self._folds = bool((before or added & re.IGNORECASE) and not removed & re.IGNORECASE)
-            self.sequence(part)
+            self.add_sequence(part)
             self._folds = before
         elif kind is kinds.BRANCH:
-            self.branches(what[1])
+            self.add_branches(what[1])
         elif kind in (kinds.MAX_REPEAT, kinds.MIN_REPEAT):
-            self.repeat(*what)
+            self.add_repetition(*what)
         elif kind is kinds.AT and what in _POSITION_TESTS:
-            self.add("at", _POSITION_TESTS[what])
+            self.add_step("at", _POSITION_TESTS[what])
         else:
-            self.add("take", _test(kind, what, self._folds))
+            self.add_step("take", _make_test(kind, what, self._folds))
 
-    def branches(self, parts: Any) -> None:
-        _, starts = self.jump()
+    def add_branches(self, parts: Any) -> None:
+        _, starts = self.add_jump()
         ends = []
         for part in parts:
             starts.append(len(self.steps))
-            self.sequence(part)
-            ends.append(self.jump()[1])
+            self.add_sequence(part)
+            ends.append(self.add_jump()[1])
         for end in ends:
             end.append(len(self.steps))
 
-    def repeat(self, least: int, most: Any, part: Any) -> None:
+    def add_repetition(self, least: int, most: Any, part: Any) -> None:
         for _ in range(least):
             # An empty part has no steps. With this one, too many repetitions of it reach `LONGEST`.
-            self.add("jump", [len(self.steps) + 1])
-            self.sequence(part)
+            self.add_step("jump", [len(self.steps) + 1])
+            self.add_sequence(part)
         if most is kinds.MAXREPEAT:
-            again, targets = self.jump()
+            again, targets = self.add_jump()
             targets.append(again + 1)
-            self.sequence(part)
-            self.add("jump", [again])
+            self.add_sequence(part)
+            self.add_step("jump", [again])
             targets.append(len(self.steps))
             return
         skips = []
         for _ in range(most - least):
-            here, targets = self.jump()
+            here, targets = self.add_jump()
             targets.append(here + 1)
             skips.append(targets)
-            self.sequence(part)
+            self.add_sequence(part)
         for skip in skips:
             skip.append(len(self.steps))
 
 
 @lru_cache(maxsize=256)
-def _program(regex: str) -> _Program:
+def _compile_program(regex: str) -> _Program:
     try:
         tree = parser.parse(regex.replace(r"\z", r"\Z"))
         made = _Program(folds=bool(tree.state.flags & re.IGNORECASE))
-        made.sequence(tree)
+        made.add_sequence(tree)
     except (RecursionError, OverflowError) as error:
         raise re.error(f"the pattern is too large ({type(error).__name__})") from None
     return made
 
 
-def _test(kind: Any, what: Any, folds: bool) -> Test:
+def _make_test(kind: Any, what: Any, folds: bool) -> Test:
     """Return a function that tells whether a node matches a character."""
     if kind is kinds.NOT_LITERAL:
-        return _none_of([_test(kinds.LITERAL, what, folds)])
+        return _make_negated_test([_make_test(kinds.LITERAL, what, folds)])
     if kind is kinds.IN:
         negated = what[0][0] is kinds.NEGATE
-        tests = [_test(inner, value, folds) for inner, value in what[negated:]]
-        return _none_of(tests) if negated else lambda letter: any(test(letter) for test in tests)
-    test = _single(kind, what)
+        tests = [_make_test(inner, value, folds) for inner, value in what[negated:]]
+        return (
+            _make_negated_test(tests)
+            if negated
+            else lambda letter: any(test(letter) for test in tests)
+        )
+    test = _make_single_test(kind, what)
     return (lambda letter: test(letter.lower()) or test(letter.upper())) if folds else test
 
 
-def _none_of(tests: list[Test]) -> Test:
+def _make_negated_test(tests: list[Test]) -> Test:
     return lambda letter: not any(test(letter) for test in tests)
 
 
-def _single(kind: Any, what: Any) -> Test:
+def _make_single_test(kind: Any, what: Any) -> Test:
     if kind is kinds.LITERAL:
         return chr(what).__eq__
     if kind is kinds.ANY:
@@ -188,25 +192,25 @@ def _single(kind: Any, what: Any) -> Test:
     raise re.error(f"{str(kind).lower()} is not supported")
 
 
-def _boundary(name: str, position: int) -> bool:
+def _is_boundary(name: str, position: int) -> bool:
     around = name[max(position - 1, 0) : position], name[position : position + 1]
     before, after = (bool(re.match(r"[0-9A-Za-z_]", each)) for each in around)
     return before != after
 
 
-def _begins(name: str, position: int) -> bool:
+def _is_start(name: str, position: int) -> bool:
     return position == 0
 
 
-def _ends(name: str, position: int) -> bool:
+def _is_end(name: str, position: int) -> bool:
     return position == len(name)
 
 
 _POSITION_TESTS: dict[Any, PositionTest] = {
-    kinds.AT_BEGINNING: _begins,
-    kinds.AT_BEGINNING_STRING: _begins,
-    kinds.AT_BOUNDARY: _boundary,
-    kinds.AT_NON_BOUNDARY: lambda name, position: not _boundary(name, position),
-    kinds.AT_END: _ends,
-    kinds.AT_END_STRING: _ends,
+    kinds.AT_BEGINNING: _is_start,
+    kinds.AT_BEGINNING_STRING: _is_start,
+    kinds.AT_BOUNDARY: _is_boundary,
+    kinds.AT_NON_BOUNDARY: lambda name, position: not _is_boundary(name, position),
+    kinds.AT_END: _is_end,
+    kinds.AT_END_STRING: _is_end,
 }

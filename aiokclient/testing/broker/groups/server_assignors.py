@@ -40,7 +40,7 @@ Sizes: TypeAlias = Mapping[UUID, int]
 
 def assign_range(members: Subscribers, sizes: Sizes) -> dict[str, PartitionIds]:
     """Assign ranges of each topic. Static members come first, ordered by instance id."""
-    order = sorted(members, key=lambda each: _rank(each, members[each]))
+    order = sorted(members, key=lambda each: _rank_member(each, members[each]))
     given: dict[str, list[PartitionId]] = {each: [] for each in members}
     for topic in sorted(sizes):
         wanting = [each for each in order if topic in members[each].topics]
@@ -55,7 +55,7 @@ def assign_range(members: Subscribers, sizes: Sizes) -> dict[str, PartitionIds]:
     return {member: frozenset(partitions) for member, partitions in given.items()}
 
 
-def _rank(member_id: str, member: Subscriber) -> tuple[bool, str]:
+def _rank_member(member_id: str, member: Subscriber) -> tuple[bool, str]:
     instance = member.instance_id
     return (instance is None, member_id if instance is None else instance)
 
@@ -65,21 +65,21 @@ def assign_uniform(members: Subscribers, sizes: Sizes) -> dict[str, PartitionIds
     if not members:
         return {}
     if len({each.topics for each in members.values()}) == 1:
-        return _alike(members, sizes)
-    return _Mixed(members, sizes).solve()
+        return _assign_alike(members, sizes)
+    return _Mixed(members, sizes).assign_all()
 
 
-def _wanted(topics: Iterable[UUID], sizes: Sizes) -> list[PartitionId]:
+def _list_partitions(topics: Iterable[UUID], sizes: Sizes) -> list[PartitionId]:
     chosen = sorted(each for each in topics if each in sizes)
     return [PartitionId(topic, index) for topic in chosen for index in range(sizes[topic])]
 
 
-def _alike(members: Subscribers, sizes: Sizes) -> dict[str, PartitionIds]:
+def _assign_alike(members: Subscribers, sizes: Sizes) -> dict[str, PartitionIds]:
     """Assign partitions if all members subscribe to the same topics.
 
     Each member keeps partitions up to a quota. If it has fewer, it gets free ones.
     """
-    partitions = _wanted(next(iter(members.values())).topics, sizes)
+    partitions = _list_partitions(next(iter(members.values())).topics, sizes)
     exists = frozenset(partitions)
     least, extra = divmod(len(partitions), len(members))
     kept = {member: sorted(each.target & exists) for member, each in members.items()}
@@ -114,22 +114,24 @@ class _Mixed:
         for member_id, member in members.items():
             for topic, index in sorted(member.target):
                 if topic in member.topics and index < sizes.get(topic, 0):
-                    self._give(member_id, topic, index)
+                    self._give_partition(member_id, topic, index)
 
-    def _give(self, member: str, topic: UUID, index: int) -> None:
+    def _give_partition(self, member: str, topic: UUID, index: int) -> None:
         self.given[member].setdefault(topic, []).append(index)
         self.load[member] += 1
 
-    def _move(self, source: str, topic: UUID, to: str) -> None:
+    def _move_partition(self, source: str, topic: UUID, to: str) -> None:
         index = self.given[source][topic].pop()
         self.load[source] -= 1
         if not self.given[source][topic]:
             del self.given[source][topic]
-        self._give(to, topic, index)
+        self._give_partition(to, topic, index)
 
-    def solve(self) -> dict[str, PartitionIds]:
-        self._assign_free()
-        while any(self._level(member) for member in sorted(self.load, key=self._heaviest)):
+    def assign_all(self) -> dict[str, PartitionIds]:
+        self._assign_free_partitions()
+        while any(
+            self._level_loads(member) for member in sorted(self.load, key=self._find_heaviest)
+        ):
             pass
         return {
             member: frozenset(
@@ -138,10 +140,10 @@ class _Mixed:
             for member, topics in self.given.items()
         }
 
-    def _heaviest(self, member: str) -> int:
+    def _find_heaviest(self, member: str) -> int:
         return -self.load[member]
 
-    def _assign_free(self) -> None:
+    def _assign_free_partitions(self) -> None:
         taken = {
             (topic, index)
             for topics in self.given.values()
@@ -151,9 +153,11 @@ class _Mixed:
         for topic in sorted(self.topics, key=lambda each: len(self.wanting[each])):
             for index in range(self.sizes[topic]):
                 if (topic, index) not in taken and self.wanting[topic]:
-                    self._give(min(self.wanting[topic], key=self.load.__getitem__), topic, index)
+                    self._give_partition(
+                        min(self.wanting[topic], key=self.load.__getitem__), topic, index
+                    )
 
-    def _level(self, source: str) -> bool:
+    def _level_loads(self, source: str) -> bool:
         """Move partitions along a chain from `source` to a member that has at least two fewer.
 
         Each member of the chain gives one partition to the next member. Return whether there is
@@ -167,7 +171,7 @@ class _Mixed:
             if self.load[member] <= self.load[source] - 2:
                 while member != source:
                     before, topic = came[member]
-                    self._move(before, topic, member)
+                    self._move_partition(before, topic, member)
                     member = before
                 return True
             for topic in self.given[member]:

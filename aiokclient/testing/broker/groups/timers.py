@@ -23,22 +23,22 @@ class Timers:
     def __contains__(self, key: Key) -> bool:
         return key in self._running
 
-    def start(self, key: Key, ms: int, step: Callable[[], None]) -> None:
+    def start_timer(self, key: Key, ms: int, step: Callable[[], None]) -> None:
         """Call `step` in `ms` milliseconds, unless the timer is cancelled or restarted."""
-        self.cancel(key)
+        self.cancel_timer(key)
 
         def run() -> None:
             self._running.pop(key, None)
-            self._cluster.guarded(step)
-            self._cluster.changed()
+            self._cluster.call_guarded(step)
+            self._cluster.notify_tests()
 
         self._running[key] = self._cluster.loop.call_later(ms / 1000, run)
 
-    def cancel(self, key: Key) -> None:
+    def cancel_timer(self, key: Key) -> None:
         timer = self._running.pop(key, None)
         if timer is not None:
             timer.cancel()
 
-    def clear(self) -> None:
+    def cancel_all(self) -> None:
         for key in list(self._running):
-            self.cancel(key)
+            self.cancel_timer(key)

@@ -78,23 +78,25 @@ TELEMETRY_APIS = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 """APIs that brokers always answer, but like Kafka announce only if they have a metrics receiver."""
 
 
-def _module(api: ApiKey) -> ModuleType:
+def _import_handler(api: ApiKey) -> ModuleType:
     return import_module(f"{__name__}.{_MODULES[api]}")
 
 
 @cache
-def handler_of(api: ApiKey) -> Callable[[Call], Reply]:
+def get_handler(api: ApiKey) -> Callable[[Call], Reply]:
     """Return the handler of an API. Its module is imported at the first use."""
-    handle: Callable[[Call], Reply] = _module(api).handle
+    handle: Callable[[Call], Reply] = _import_handler(api).handle
     return handle
 
 
 @cache
-def handled() -> Mapping[ApiKey, tuple[int, int]]:
+def list_handled() -> Mapping[ApiKey, tuple[int, int]]:
     """Return the APIs that brokers handle, with the versions to announce, ordered by API key."""
     result = {}
     for api in sorted(_MODULES):
         request = request_class(api)
-        first, last = getattr(_module(api), "VERSIONS", (request.min_version, request.max_version))
-        result[api] = (getattr(_module(api), "ANNOUNCED_FROM", first), last)
+        first, last = getattr(
+            _import_handler(api), "VERSIONS", (request.min_version, request.max_version)
+        )
+        result[api] = (getattr(_import_handler(api), "ANNOUNCED_FROM", first), last)
     return result

@@ -10,7 +10,7 @@ from aiokclient.protocol.messages import AddOffsetsToTxnRequest, AddOffsetsToTxn
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.security.acls import AclResource
-from aiokclient.testing.broker.transactions.coordinator import transactions_of
+from aiokclient.testing.broker.transactions.coordinator import get_transactions
 from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
 
 _FENCED_SINCE = 2
@@ -19,17 +19,17 @@ _FENCED_SINCE = 2
 def handle(call: Call) -> Reply:
     request: AddOffsetsToTxnRequest = call.request
     code = (
-        call.refused()
-        or call.unauthorized(AclResource.TRANSACTIONAL_ID, request.transactional_id)
-        or call.unauthorized(AclResource.GROUP, request.group_id)
+        call.find_refusal()
+        or call.check_authorization(AclResource.TRANSACTIONAL_ID, request.transactional_id)
+        or call.check_authorization(AclResource.GROUP, request.group_id)
     )
     if code:
         return AddOffsetsToTxnResponse(error_code=code)
-    transactions = transactions_of(call.cluster)
-    tp = transactions.offsets.partition_of(request.group_id)
+    transactions = get_transactions(call.cluster)
+    tp = transactions.offsets.find_partition(request.group_id)
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
-        transactions.add(call.broker, request.transactional_id, producer, [tp], 0)
+        transactions.add_to_transaction(call.broker, request.transactional_id, producer, [tp], 0)
     except Refused as refused:
         code = refused.code
         if code is Code.PRODUCER_FENCED and call.version < _FENCED_SINCE:

@@ -26,7 +26,7 @@ from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.security.acls import AclOperation, AclResource
 from aiokclient.testing.broker.topics.producers import BUMPS_AT
-from aiokclient.testing.broker.transactions.coordinator import transactions_of
+from aiokclient.testing.broker.transactions.coordinator import get_transactions
 from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
 from aiokclient.types import TopicPartition
 
@@ -37,10 +37,15 @@ _FENCED_SINCE = 2
 async def handle(call: Call) -> Answer:
     request: AddPartitionsToTxnRequest = call.request
     if call.version >= _FROM_BROKERS:
-        if code := call.refused() or call.unauthorized_on_cluster(AclOperation.CLUSTER_ACTION):
+        if code := call.find_refusal() or call.check_cluster_authorization(
+            AclOperation.CLUSTER_ACTION
+        ):
             return AddPartitionsToTxnResponse(error_code=code)
         try:
-            results = [await _add(call, each) async for each in call.each(request.transactions)]
+            results = [
+                await _answer_transaction(call, each)
+                async for each in call.iterate_items(request.transactions)
+            ]
         except Refused as refused:
             return AddPartitionsToTxnResponse(error_code=refused.code)
         return AddPartitionsToTxnResponse(results_by_transaction=results)
@@ -50,25 +55,27 @@ async def handle(call: Call) -> Answer:
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    result = await _add(call, transaction)
+    result = await _answer_transaction(call, transaction)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
 
 
-async def _add(call: Call, wanted: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
+async def _answer_transaction(
+    call: Call, wanted: AddPartitionsToTxnTransaction
+) -> AddPartitionsToTxnResult:
     partitions = {
         TopicPartition(topic.name, index): None
-        async for topic in call.each(wanted.topics)
+        async for topic in call.iterate_items(wanted.topics)
         for index in topic.partitions
     }
     code: int = Code.NONE
     if call.version < _FROM_BROKERS:
         transactional_id = wanted.transactional_id
-        code = call.unauthorized(AclResource.TRANSACTIONAL_ID, transactional_id)
-    results = dict.fromkeys(partitions, code) if code else _refused(call, list(partitions))
+        code = call.check_authorization(AclResource.TRANSACTIONAL_ID, transactional_id)
+    results = dict.fromkeys(partitions, code) if code else _check_partitions(call, list(partitions))
     if not any(results.values()):
-        results = _added(call, wanted, list(partitions))
+        results = _add_partitions(call, wanted, list(partitions))
     topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
-    async for tp, code in call.each(results.items()):
+    async for tp, code in call.iterate_items(results.items()):
         topics.setdefault(tp.topic, []).append(
             AddPartitionsToTxnPartitionResult(
                 partition_index=tp.partition, partition_error_code=code
@@ -83,32 +90,36 @@ async def _add(call: Call, wanted: AddPartitionsToTxnTransaction) -> AddPartitio
     )
 
 
-def _refused(call: Call, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
+def _check_partitions(call: Call, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
     """Return an error code for each partition. All are NONE unless a partition is refused.
 
     If a partition is refused, the code of those that are not refused is OPERATION_NOT_ATTEMPTED.
     """
-    offsets = transactions_of(call.cluster).offsets
+    offsets = get_transactions(call.cluster).offsets
     results: dict[TopicPartition, int] = {}
     for tp in partitions:
-        results[tp] = call.refused(*tp)
-        if not results[tp] and call.cluster.find(*tp) is None and tp not in offsets:
+        results[tp] = call.find_refusal(*tp)
+        if not results[tp] and call.cluster.find_partition(*tp) is None and tp not in offsets:
             results[tp] = Code.UNKNOWN_TOPIC_OR_PARTITION
     if any(results.values()):
         return {tp: code or Code.OPERATION_NOT_ATTEMPTED for tp, code in results.items()}
     return results
 
 
-def _added(
+def _add_partitions(
     call: Call, wanted: AddPartitionsToTxnTransaction, partitions: list[TopicPartition]
 ) -> Mapping[TopicPartition, int]:
-    transactions = transactions_of(call.cluster)
+    transactions = get_transactions(call.cluster)
     producer = ProducerIdAndEpoch(wanted.producer_id, wanted.producer_epoch)
     client_level = BUMPS_AT if call.version >= _FROM_BROKERS else 0
     try:
         if wanted.verify_only:
-            return transactions.verify(call.broker, wanted.transactional_id, producer, partitions)
-        transactions.add(call.broker, wanted.transactional_id, producer, partitions, client_level)
+            return transactions.verify_partitions(
+                call.broker, wanted.transactional_id, producer, partitions
+            )
+        transactions.add_to_transaction(
+            call.broker, wanted.transactional_id, producer, partitions, client_level
+        )
     except Refused as refused:
         code = refused.code
         if code is Code.UNSUPPORTED_VERSION:

@@ -28,13 +28,13 @@ from aiokclient.testing.broker.security.quotas import (
 async def handle(call: Call) -> Answer:
     request: AlterClientQuotasRequest = call.request
     return AlterClientQuotasResponse(
-        entries=[_alter(call, each) async for each in call.each(request.entries)]
+        entries=[_alter_quotas(call, each) async for each in call.iterate_items(request.entries)]
     )
 
 
-def _alter(call: Call, wanted: EntryData) -> ResponseEntryData:
+def _alter_quotas(call: Call, wanted: EntryData) -> ResponseEntryData:
     result = ResponseEntryData(
-        error_code=call.refused() or call.unauthorized_on_cluster(),
+        error_code=call.find_refusal() or call.check_cluster_authorization(),
         error_message=None,
         entity=[
             EntityData(entity_type=each.entity_type, entity_name=each.entity_name)
@@ -44,20 +44,20 @@ def _alter(call: Call, wanted: EntryData) -> ResponseEntryData:
     if result.error_code:
         return result
     try:
-        entity = _entity(wanted)
+        entity = _read_entity(wanted)
         for each in wanted.ops:
-            _check(entity, each.key, None if each.remove else each.value)
+            _check_quota(entity, each.key, None if each.remove else each.value)
     except Refused as refused:
         result.error_code, result.error_message = refused.code, refused.message
         return result
     if not call.request.validate_only:
         quotas = call.cluster.security.quotas
         for each in wanted.ops:
-            quotas.change(entity, each.key, None if each.remove else each.value)
+            quotas.change_quota(entity, each.key, None if each.remove else each.value)
     return result
 
 
-def _entity(wanted: EntryData) -> QuotaEntity:
+def _read_entity(wanted: EntryData) -> QuotaEntity:
     names: dict[str, str] = {}
     for each in wanted.entity:
         kind, name = each.entity_type, each.entity_name
@@ -78,7 +78,7 @@ def _entity(wanted: EntryData) -> QuotaEntity:
     return QuotaEntity(names.get(USER), names.get(CLIENT), names.get(IP))
 
 
-def _check(entity: QuotaEntity, key: str, value: float | None) -> None:
+def _check_quota(entity: QuotaEntity, key: str, value: float | None) -> None:
     known = (CONNECTIONS,) if entity.ip is not None else KEYS
     if key not in known:
         raise Refused(Code.INVALID_REQUEST, f"Invalid configuration key {key}")

@@ -22,12 +22,14 @@ async def handle(call: Call) -> Answer:
     request: AlterConfigsRequest = call.request
     await count_resources(call)
     return AlterConfigsResponse(
-        responses=[_alter(call, each) async for each in call.each(request.resources)]
+        responses=[
+            _alter_resource(call, each) async for each in call.iterate_items(request.resources)
+        ]
     )
 
 
-def _alter(call: Call, wanted: AlterConfigsResource) -> AlterConfigsResourceResponse:
-    def replaced(configs: Configs) -> dict[str, str | None]:
+def _alter_resource(call: Call, wanted: AlterConfigsResource) -> AlterConfigsResourceResponse:
+    def replace_all(configs: Configs) -> dict[str, str | None]:
         values: dict[str, str | None] = dict.fromkeys(configs.values)
         for each in wanted.configs:
             if each.value is None:
@@ -35,7 +37,7 @@ def _alter(call: Call, wanted: AlterConfigsResource) -> AlterConfigsResourceResp
             values[each.name] = each.value
         return values
 
-    code, message = change_configs(call, wanted.resource_type, wanted.resource_name, replaced)
+    code, message = change_configs(call, wanted.resource_type, wanted.resource_name, replace_all)
     return AlterConfigsResourceResponse(
         error_code=code,
         error_message=message,

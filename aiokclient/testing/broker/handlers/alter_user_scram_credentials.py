@@ -25,7 +25,7 @@ from aiokclient.testing.broker.security.scram import (
     LEAST_ITERATIONS,
     MECHANISM_IDS,
     MOST_ITERATIONS,
-    credential_of_salted,
+    make_salted_credential,
 )
 
 _NAMES = {number: name for name, number in MECHANISM_IDS.items()}
@@ -36,10 +36,10 @@ async def handle(call: Call) -> Answer:
     changes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = []
     changes += request.deletions
     changes += request.upsertions
-    denied = call.refused() or call.unauthorized_on_cluster()
+    denied = call.find_refusal() or call.check_cluster_authorization()
     accepted: dict[str, ScramCredentialDeletion | ScramCredentialUpsertion] = {}
     results: dict[str, AlterUserScramCredentialsResult] = {}
-    async for change in call.each(changes):
+    async for change in call.iterate_items(changes):
         result = results.setdefault(
             change.name,
             AlterUserScramCredentialsResult(
@@ -48,23 +48,23 @@ async def handle(call: Call) -> Answer:
         )
         try:
             if not result.error_code:
-                _check(call, change, twice=accepted.pop(change.name, None) is not None)
+                _check_change(call, change, twice=accepted.pop(change.name, None) is not None)
                 accepted[change.name] = change
         except Refused as refused:
             result.error_code, result.error_message = refused.code, refused.message
     scram = call.cluster.security.scram
-    async for each in call.each(accepted.values()):
+    async for each in call.iterate_items(accepted.values()):
         mechanism = _NAMES[each.mechanism]
         if isinstance(each, ScramCredentialDeletion):
-            scram.remove(each.name, mechanism)
+            scram.remove_credential(each.name, mechanism)
         else:
             salted, salt = bytes(each.salted_password), bytes(each.salt)
-            stored = credential_of_salted(mechanism, salted, salt, each.iterations)
-            scram.put(each.name, mechanism, stored)
+            stored = make_salted_credential(mechanism, salted, salt, each.iterations)
+            scram.store_credential(each.name, mechanism, stored)
     return AlterUserScramCredentialsResponse(results=list(results.values()))
 
 
-def _check(
+def _check_change(
     call: Call, change: ScramCredentialDeletion | ScramCredentialUpsertion, *, twice: bool
 ) -> None:
     """Raise Refused if a change is not valid."""
@@ -78,7 +78,7 @@ def _check(
     _check_mechanism(change.mechanism)
     if isinstance(change, ScramCredentialUpsertion):
         _check_iterations(change)
-    elif call.cluster.security.scram.find(change.name, _NAMES[change.mechanism]) is None:
+    elif call.cluster.security.scram.find_credential(change.name, _NAMES[change.mechanism]) is None:
         raise Refused(
             Code.RESOURCE_NOT_FOUND,
             "Attempt to delete a user credential that does not exist",

@@ -28,7 +28,7 @@ from aiokclient.protocol.messages.api_versions import (
 )
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.features import Feature, features_of
+from aiokclient.testing.broker.features import Feature, list_features
 
 _LEVEL_0 = 4
 """The first version in which the lowest supported level of a feature may be 0."""
@@ -40,16 +40,16 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(call: Call) -> Reply:
-    spans = call.cluster.versions.of(call.broker.node_id)
+    spans = call.cluster.versions.list_versions(call.broker.node_id)
     first, last = spans[ApiKey.API_VERSIONS]
     if call.request is None or not first <= call.version <= last:
         own = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=first, max_version=last)
         return ApiVersionsResponse(error_code=Code.UNSUPPORTED_VERSION, api_keys=[own])
-    code = call.refused() or _check(call, call.request)
-    _identify(call, call.request)
+    code = call.find_refusal() or _check_request(call, call.request)
+    _store_software(call, call.request)
     if code:
         return ApiVersionsResponse(error_code=code)
-    call.owner.authentication.told_versions()
+    call.owner.authentication.expect_handshake()
     answer = ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=api, min_version=low, max_version=high)
@@ -57,7 +57,7 @@ def handle(call: Call) -> Reply:
         ],
     )
     if call.version >= _FEATURES:
-        _add_features(answer, features_of(call), call.cluster.features_epoch)
+        _add_features(answer, list_features(call), call.cluster.features_epoch)
         if call.version < _LEVEL_0:
             supported = answer.supported_features
             answer.supported_features = [each for each in supported if each.min_version > 0]
@@ -79,20 +79,22 @@ def _add_features(answer: ApiVersionsResponse, features: list[Feature], epoch: i
     ]
 
 
-def _software(request: ApiVersionsRequest) -> tuple[str, str]:
+def _read_software(request: ApiVersionsRequest) -> tuple[str, str]:
     return request.client_software_name, request.client_software_version
 
 
-def _identify(call: Call, request: ApiVersionsRequest) -> None:
+def _store_software(call: Call, request: ApiVersionsRequest) -> None:
     """Remember the client's software, unless its name is malformed."""
     if call.version < _NAMES:
         call.owner.client_software = ("unknown", "unknown")
-    elif all(_SOFTWARE.fullmatch(each) for each in _software(request)):
-        call.owner.client_software = _software(request)
+    elif all(_SOFTWARE.fullmatch(each) for each in _read_software(request)):
+        call.owner.client_software = _read_software(request)
 
 
-def _check(call: Call, request: ApiVersionsRequest) -> Code:
-    if call.version >= _NAMES and not all(_SOFTWARE.fullmatch(each) for each in _software(request)):
+def _check_request(call: Call, request: ApiVersionsRequest) -> Code:
+    if call.version >= _NAMES and not all(
+        _SOFTWARE.fullmatch(each) for each in _read_software(request)
+    ):
         return Code.INVALID_REQUEST
     given = (request.cluster_id is not None, request.node_id != -1)
     if not any(given):

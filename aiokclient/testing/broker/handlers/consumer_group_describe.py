@@ -22,12 +22,12 @@ from aiokclient.protocol.messages.consumer_group_describe import (
     TopicPartitions,
 )
 from aiokclient.testing.broker.call import Answer, Call
-from aiokclient.testing.broker.codes import Code, brief
+from aiokclient.testing.broker.codes import Code, shorten_message
 from aiokclient.testing.broker.groups import consumer_member
 from aiokclient.testing.broker.groups.consumer_group import ConsumerGroup
-from aiokclient.testing.broker.groups.coordinator import groups_of
+from aiokclient.testing.broker.groups.coordinator import get_groups
 from aiokclient.testing.broker.security.acls import AclResource
-from aiokclient.testing.broker.security.request_checks import authorized
+from aiokclient.testing.broker.security.request_checks import find_authorized
 from aiokclient.testing.broker.state import ClusterState
 
 
@@ -35,20 +35,21 @@ async def handle(call: Call) -> Answer:
     request: ConsumerGroupDescribeRequest = call.request
     return ConsumerGroupDescribeResponse(
         groups=[
-            _described(call, each) async for each in call.each(dict.fromkeys(request.group_ids))
+            _describe_group(call, each)
+            async for each in call.iterate_items(dict.fromkeys(request.group_ids))
         ]
     )
 
 
-def _described(call: Call, group_id: str) -> DescribedGroup:
-    code = groups_of(call.cluster).check(call, group_id)
+def _describe_group(call: Call, group_id: str) -> DescribedGroup:
+    code = get_groups(call.cluster).check_group(call, group_id)
     if code:
         return DescribedGroup(error_code=code, group_id=group_id)
-    group = groups_of(call.cluster).find(group_id)
+    group = get_groups(call.cluster).find_group(group_id)
     if not isinstance(group, ConsumerGroup):
         return DescribedGroup(
             error_code=Code.GROUP_ID_NOT_FOUND,
-            error_message=brief(f"Group {group_id} not found."),
+            error_message=shorten_message(f"Group {group_id} not found."),
             group_id=group_id,
         )
     described = DescribedGroup(
@@ -57,14 +58,14 @@ def _described(call: Call, group_id: str) -> DescribedGroup:
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=group.assignor,
-        members=[_member(group, each) for each in group.members.values()],
+        members=[_describe_member(group, each) for each in group.members.values()],
     )
     if call.request.include_authorized_operations:
-        described.authorized_operations = authorized(call, AclResource.GROUP, group_id)
+        described.authorized_operations = find_authorized(call, AclResource.GROUP, group_id)
     return described
 
 
-def _member(group: ConsumerGroup, member: consumer_member.ConsumerMember) -> Member:
+def _describe_member(group: ConsumerGroup, member: consumer_member.ConsumerMember) -> Member:
     target = group.targets.get(member.member_id, consumer_member.NOTHING)
     return Member(
         member_id=member.member_id,
@@ -75,13 +76,15 @@ def _member(group: ConsumerGroup, member: consumer_member.ConsumerMember) -> Mem
         client_host=member.client_host,
         subscribed_topic_names=list(member.topics),
         subscribed_topic_regex=member.regex,
-        assignment=_assignment(group.cluster, member.assigned),
-        target_assignment=_assignment(group.cluster, target),
+        assignment=_describe_assignment(group.cluster, member.assigned),
+        target_assignment=_describe_assignment(group.cluster, target),
         member_type=1 if member.classic is None else 0,
     )
 
 
-def _assignment(cluster: ClusterState, partitions: Iterable[tuple[UUID, int]]) -> Assignment:
+def _describe_assignment(
+    cluster: ClusterState, partitions: Iterable[tuple[UUID, int]]
+) -> Assignment:
     topics: dict[UUID, list[int]] = {}
     for topic_id, index in sorted(partitions):
         if topic_id in cluster.topics_by_id:

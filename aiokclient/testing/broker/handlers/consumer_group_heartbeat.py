@@ -21,34 +21,34 @@ from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.groups.consumer_group import ConsumerGroup
 from aiokclient.testing.broker.groups.consumer_heartbeat import check_request
-from aiokclient.testing.broker.groups.coordinator import groups_of
+from aiokclient.testing.broker.groups.coordinator import get_groups
 from aiokclient.testing.broker.state import Refused
 
 
 def handle(call: Call) -> Reply:
     request: ConsumerGroupHeartbeatRequest = call.request
-    groups = groups_of(call.cluster)
-    code = groups.check(call, request.group_id, named=False)
+    groups = get_groups(call.cluster)
+    code = groups.check_group(call, request.group_id, named=False)
     if code:
         return ConsumerGroupHeartbeatResponse(error_code=code)
     for name in request.subscribed_topic_names or ():
-        if code := call.refused(name):
+        if code := call.find_refusal(name):
             return ConsumerGroupHeartbeatResponse(error_code=code)
     try:
         assignors = call.cluster.configs["group.consumer.assignors"].split(",")
         check_request(request, call.version, assignors)
-        return _group(call, request).consumer_heartbeat(call)
+        return _find_group(call, request).handle_consumer_heartbeat(call)
     except Refused as refused:
         return ConsumerGroupHeartbeatResponse(
             error_code=refused.code, error_message=refused.message
         )
 
 
-def _group(call: Call, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:
-    groups = groups_of(call.cluster)
+def _find_group(call: Call, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:
+    groups = get_groups(call.cluster)
     if request.member_epoch == 0:
-        return groups.consumer(request.group_id)
-    group = groups.find(request.group_id)
+        return groups.get_consumer_group(request.group_id)
+    group = groups.find_group(request.group_id)
     if not isinstance(group, ConsumerGroup):
         text = f"Consumer group {request.group_id} not found."
         raise Refused(Code.GROUP_ID_NOT_FOUND, text)

@@ -13,36 +13,36 @@ from aiokclient.protocol.messages.create_acls import AclCreation, AclCreationRes
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.security.acls import Acl
-from aiokclient.testing.broker.security.request_checks import DISABLED, checked_acl, is_known
+from aiokclient.testing.broker.security.request_checks import DISABLED, check_acl, is_known
 
 
 async def handle(call: Call) -> Answer:
     request: CreateAclsRequest = call.request
-    if not all(is_known(_acl(each)) for each in request.creations):
+    if not all(is_known(_read_acl(each)) for each in request.creations):
         call.owner.abort()
         return None
     return CreateAclsResponse(
-        results=[_create(call, each) async for each in call.each(request.creations)]
+        results=[_create_acl(call, each) async for each in call.iterate_items(request.creations)]
     )
 
 
-def _create(call: Call, wanted: AclCreation) -> AclCreationResult:
-    code = call.refused() or call.unauthorized_on_cluster()
+def _create_acl(call: Call, wanted: AclCreation) -> AclCreationResult:
+    code = call.find_refusal() or call.check_cluster_authorization()
     if code:
         return AclCreationResult(error_code=code, error_message=None)
     authorizer = call.cluster.security.authorizer
     if authorizer is None:
         return AclCreationResult(error_code=Code.SECURITY_DISABLED, error_message=DISABLED)
-    acl = _acl(wanted)
+    acl = _read_acl(wanted)
     try:
-        checked_acl(acl)
+        check_acl(acl)
     except Refused as refused:
         return AclCreationResult(error_code=refused.code, error_message=refused.message)
-    authorizer.add(acl)
+    authorizer.add_acl(acl)
     return AclCreationResult(error_message=None)
 
 
-def _acl(wanted: AclCreation) -> Acl:
+def _read_acl(wanted: AclCreation) -> Acl:
     return Acl(
         wanted.resource_type,
         wanted.resource_name,

@@ -16,7 +16,7 @@ from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.security.acls import AclOperation, AclResource
 from aiokclient.testing.broker.security.principal import USER, Principal
-from aiokclient.testing.broker.security.request_checks import refusal
+from aiokclient.testing.broker.security.request_checks import check_token_use
 
 _OF_OTHERS = 3
 """The first version in which the owner can be another user than the client."""
@@ -27,13 +27,13 @@ def handle(call: Call) -> Reply:
     requester = owner = Principal(*call.principal[:2])
     if request.owner_principal_name:
         owner = Principal(request.owner_principal_type or "", request.owner_principal_name)
-    code = call.refused() or refusal(call) or _check(call, request, owner)
+    code = call.find_refusal() or check_token_use(call) or _check_request(call, request, owner)
     if code:
-        return _response(call, owner, requester, code)
+        return _make_response(call, owner, requester, code)
     renewers = [Principal(each.principal_type, each.principal_name) for each in request.renewers]
     tokens = call.cluster.security.tokens
-    token = tokens.create(owner, requester, renewers, request.max_lifetime_ms)
-    response = _response(call, owner, requester)
+    token = tokens.create_token(owner, requester, renewers, request.max_lifetime_ms)
+    response = _make_response(call, owner, requester)
     response.issue_timestamp_ms = token.issued_ms
     response.expiry_timestamp_ms = token.expiry_ms
     response.max_timestamp_ms = token.max_ms
@@ -42,16 +42,16 @@ def handle(call: Call) -> Reply:
     return response
 
 
-def _check(call: Call, request: CreateDelegationTokenRequest, owner: Principal) -> int:
+def _check_request(call: Call, request: CreateDelegationTokenRequest, owner: Principal) -> int:
     if any(each.principal_type != USER for each in request.renewers):
         return Code.INVALID_PRINCIPAL_TYPE
     own = str(owner) == str(call.principal)
-    if own or call.allows(AclOperation.CREATE_TOKENS, AclResource.USER, str(owner)):
+    if own or call.is_allowed(AclOperation.CREATE_TOKENS, AclResource.USER, str(owner)):
         return Code.NONE
     return Code.DELEGATION_TOKEN_AUTHORIZATION_FAILED
 
 
-def _response(
+def _make_response(
     call: Call, owner: Principal, requester: Principal, code: int = 0
 ) -> CreateDelegationTokenResponse:
     response = CreateDelegationTokenResponse(

@@ -24,44 +24,46 @@ _STRICT_QUOTAS = 3
 
 async def handle(call: Call) -> Answer:
     request: CreatePartitionsRequest = call.request
-    times = await call.count(each.name for each in request.topics)
+    times = await call.count_parts(each.name for each in request.topics)
     if request.timeout_ms <= 0 and 1 in times.values():
         return CreatePartitionsResponse(
             results=[
                 CreatePartitionsTopicResult(
                     name=each.name,
-                    error_code=call.refused(each.name) or Code.REQUEST_TIMED_OUT,
+                    error_code=call.find_refusal(each.name) or Code.REQUEST_TIMED_OUT,
                 )
-                async for each in call.each(request.topics)
+                async for each in call.iterate_items(request.topics)
             ]
         )
     wanted: dict[str, CreatePartitionsTopic] = {}
-    async for part in call.slices(request.topics):
+    async for part in call.iterate_slices(request.topics):
         wanted.update((each.name, each) for each in part)
     return CreatePartitionsResponse(
         results=[
-            _create(call, each) if times[name] == 1 else _duplicate(name)
-            async for name, each in call.each(wanted.items())
+            _create_partitions(call, each) if times[name] == 1 else _refuse_duplicate(name)
+            async for name, each in call.iterate_items(wanted.items())
         ]
     )
 
 
-def _duplicate(name: str) -> CreatePartitionsTopicResult:
+def _refuse_duplicate(name: str) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(
         name=name, error_code=Code.INVALID_REQUEST, error_message="Duplicate topic name."
     )
 
 
-def _create(call: Call, wanted: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
-    result = CreatePartitionsTopicResult(name=wanted.name, error_code=call.refused(wanted.name))
+def _create_partitions(call: Call, wanted: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
+    result = CreatePartitionsTopicResult(
+        name=wanted.name, error_code=call.find_refusal(wanted.name)
+    )
     topic = call.cluster.topics.get(wanted.name)
     if not result.error_code and topic is None:
         result.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
     if result.error_code or topic is None:
         return result
     try:
-        assignment = _assignment(call.cluster, topic, wanted)
-        if code := call.mutates(len(assignment), strict_since=_STRICT_QUOTAS):
+        assignment = _choose_replicas(call.cluster, topic, wanted)
+        if code := call.charge_mutations(len(assignment), strict_since=_STRICT_QUOTAS):
             raise Refused(Code(code), "The throttling quota has been exceeded.")
     except Refused as refused:
         result.error_code, result.error_message = refused.code, refused.message
@@ -71,7 +73,7 @@ def _create(call: Call, wanted: CreatePartitionsTopic) -> CreatePartitionsTopicR
     return result
 
 
-def _assignment(
+def _choose_replicas(
     cluster: ClusterState, topic: BrokerTopic, wanted: CreatePartitionsTopic
 ) -> list[list[int]]:
     have = len(topic.partitions)
@@ -83,7 +85,7 @@ def _assignment(
         )
     new = wanted.count - have
     if wanted.assignments is None:
-        return cluster.assign(new, len(topic.partitions[0].replicas), have)
+        return cluster.assign_replicas(new, len(topic.partitions[0].replicas), have)
     assignment = [list(each.broker_ids) for each in wanted.assignments]
     if len(assignment) != new:
         raise Refused(

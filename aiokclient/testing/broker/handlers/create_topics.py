@@ -31,52 +31,52 @@ _QUOTA_EXCEEDED = "The throttling quota has been exceeded."
 
 async def handle(call: Call) -> Answer:
     request: CreateTopicsRequest = call.request
-    times = await call.count(topic.name for topic in request.topics)
+    times = await call.count_parts(topic.name for topic in request.topics)
     if request.timeout_ms <= 0 and 1 in times.values():
         return CreateTopicsResponse(
             topics=[
-                _result(each.name, call.refused(each.name) or Code.REQUEST_TIMED_OUT)
-                async for each in call.each(request.topics)
+                _make_result(each.name, call.find_refusal(each.name) or Code.REQUEST_TIMED_OUT)
+                async for each in call.iterate_items(request.topics)
             ]
         )
     if await _is_excessive(call):
         text = "Excessively large number of partitions per request."
         return CreateTopicsResponse(
             topics=[
-                _result(each.name, call.refused(each.name) or Code.POLICY_VIOLATION, text)
-                async for each in call.each(request.topics)
+                _make_result(each.name, call.find_refusal(each.name) or Code.POLICY_VIOLATION, text)
+                async for each in call.iterate_items(request.topics)
             ]
         )
     named: set[str] = set()
     results = []
-    async for topic in call.each(request.topics):
+    async for topic in call.iterate_items(request.topics):
         if topic.name in named:
             continue
         named.add(topic.name)
-        code, message = call.refused(topic.name), None
-        if not code and not _may_create(call, topic.name):
+        code, message = call.find_refusal(topic.name), None
+        if not code and not _can_create(call, topic.name):
             code, message = Code.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
         if not code and times[topic.name] > 1:
             code, message = Code.INVALID_REQUEST, "Duplicate topic name."
         if code:
-            results.append(_result(topic.name, code, message))
+            results.append(_make_result(topic.name, code, message))
         else:
-            results.append(_create(call, topic, request.validate_only))
+            results.append(_create_topic(call, topic, request.validate_only))
     return CreateTopicsResponse(topics=results)
 
 
-def _may_create(call: Call, name: str) -> bool:
+def _can_create(call: Call, name: str) -> bool:
     """Return whether the client may create this topic, by a permission on it or on the cluster."""
-    return not call.unauthorized_on_cluster(AclOperation.CREATE) or call.allows(
+    return not call.check_cluster_authorization(AclOperation.CREATE) or call.is_allowed(
         AclOperation.CREATE, AclResource.TOPIC, name
     )
 
 
 async def _is_excessive(call: Call) -> bool:
     """Return whether the request as a whole has more partitions than Kafka allows."""
-    default = call.cluster.configs.number("num.partitions")
+    default = call.cluster.configs.read_number("num.partitions")
     total = 0
-    async for topic in call.each(call.request.topics):
+    async for topic in call.iterate_items(call.request.topics):
         if topic.assignments:
             total += len(topic.assignments)
         else:
@@ -84,22 +84,22 @@ async def _is_excessive(call: Call) -> bool:
     return total > MOST_PARTITIONS
 
 
-def _result(name: str, code: int = 0, message: str | None = None) -> CreatableTopicResult:
+def _make_result(name: str, code: int = 0, message: str | None = None) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=code, error_message=message)
 
 
-def _create(call: Call, wanted: CreatableTopic, only_look: bool) -> CreatableTopicResult:
-    cluster, result = call.cluster, _result(wanted.name)
+def _create_topic(call: Call, wanted: CreatableTopic, only_look: bool) -> CreatableTopicResult:
+    cluster, result = call.cluster, _make_result(wanted.name)
     try:
-        values = _configs(wanted)
-        assignment = _assignment(cluster, wanted)
+        values = _read_configs(wanted)
+        assignment = _choose_replicas(cluster, wanted)
         cluster.check_new_topic(wanted.name, assignment, values)
-        if code := call.mutates(len(assignment), strict_since=_STRICT_QUOTAS):
+        if code := call.charge_mutations(len(assignment), strict_since=_STRICT_QUOTAS):
             raise Refused(Code(code), _QUOTA_EXCEEDED)
         if only_look:
             cluster.check_new_topic(wanted.name, assignment, values)
             configs = Configs(TOPIC_OPTIONS, BrokerConfigSource.TOPIC, cluster.configs, values)
-            result.topic_id = cluster.new_id()
+            result.topic_id = cluster.make_topic_id()
         else:
             topic = cluster.create_topic(wanted.name, assignment, values)
             configs = topic.configs
@@ -113,14 +113,14 @@ def _create(call: Call, wanted: CreatableTopic, only_look: bool) -> CreatableTop
         CreatableTopicConfigs(
             name=name,
             value=configs[name],
-            config_source=configs.source_of(name),
+            config_source=configs.find_source(name),
         )
         for name in TOPIC_OPTIONS
     ]
     return result
 
 
-def _configs(wanted: CreatableTopic) -> dict[str, str]:
+def _read_configs(wanted: CreatableTopic) -> dict[str, str]:
     values = {each.name: each.value for each in wanted.configs}
     given = {name: value for name, value in values.items() if value is not None}
     if len(given) < len(values):
@@ -128,9 +128,9 @@ def _configs(wanted: CreatableTopic) -> dict[str, str]:
     return given
 
 
-def _assignment(cluster: ClusterState, wanted: CreatableTopic) -> list[list[int]]:
+def _choose_replicas(cluster: ClusterState, wanted: CreatableTopic) -> list[list[int]]:
     if not wanted.assignments:
-        return cluster.assign(wanted.num_partitions, wanted.replication_factor)
+        return cluster.assign_replicas(wanted.num_partitions, wanted.replication_factor)
     if (wanted.num_partitions, wanted.replication_factor) != (-1, -1):
         raise Refused(
             Code.INVALID_REQUEST,

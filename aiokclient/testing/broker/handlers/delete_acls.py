@@ -20,29 +20,29 @@ from aiokclient.testing.broker.security.request_checks import DISABLED, is_known
 
 async def handle(call: Call) -> Answer:
     request: DeleteAclsRequest = call.request
-    if not all(is_known(_filter(each)) for each in request.filters):
+    if not all(is_known(_read_filter(each)) for each in request.filters):
         call.owner.abort()
         return None
-    code = call.refused() or call.unauthorized_on_cluster()
+    code = call.find_refusal() or call.check_cluster_authorization()
     authorizer = call.cluster.security.authorizer
     results: list[DeleteAclsFilterResult] = []
     removed: list[Acl] = []
-    async for each in call.each(request.filters):
+    async for each in call.iterate_items(request.filters):
         if code:
             results.append(DeleteAclsFilterResult(error_code=code, error_message=None))
         elif authorizer is None:
             disabled = Code.SECURITY_DISABLED
             results.append(DeleteAclsFilterResult(error_code=disabled, error_message=DISABLED))
         else:
-            results.append(_matching(authorizer, each, removed))
+            results.append(_find_removed(authorizer, each, removed))
     # A rule that several filters select is in the result of each of these filters.
     for acl in removed:
         if authorizer is not None:
-            authorizer.remove(acl)
+            authorizer.remove_acl(acl)
     return DeleteAclsResponse(filter_results=results)
 
 
-def _filter(asked: DeleteAclsFilter) -> AclFilter:
+def _read_filter(asked: DeleteAclsFilter) -> AclFilter:
     return AclFilter(
         asked.resource_type_filter,
         asked.resource_name_filter,
@@ -54,10 +54,10 @@ def _filter(asked: DeleteAclsFilter) -> AclFilter:
     )
 
 
-def _matching(
+def _find_removed(
     authorizer: Authorizer, asked: DeleteAclsFilter, removed: list[Acl]
 ) -> DeleteAclsFilterResult:
-    wanted = _filter(asked)
+    wanted = _read_filter(asked)
     found = [acl for acl in authorizer if wanted.matches(acl)]
     removed += found
     return DeleteAclsFilterResult(

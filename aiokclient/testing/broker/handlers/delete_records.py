@@ -26,23 +26,26 @@ async def handle(call: Call) -> Answer:
             DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[
-                    _delete(call, topic.name, each) async for each in call.each(topic.partitions)
+                    _delete_records(call, topic.name, each)
+                    async for each in call.iterate_items(topic.partitions)
                 ],
             )
-            async for topic in call.each(request.topics)
+            async for topic in call.iterate_items(request.topics)
         ]
     )
 
 
-def _delete(call: Call, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+def _delete_records(
+    call: Call, topic: str, wanted: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
-    partition = call.cluster.find(topic, wanted.partition_index)
-    result.error_code = call.refused(topic, wanted.partition_index)
+    partition = call.cluster.find_partition(topic, wanted.partition_index)
+    result.error_code = call.find_refusal(topic, wanted.partition_index)
     if not result.error_code and partition is None:
         result.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
     if result.error_code or partition is None:
         return result
-    result.error_code = partition.check(call.broker.node_id, -1)
+    result.error_code = partition.check_request(call.broker.node_id, -1)
     if result.error_code:
         return result
     if partition.topic.configs["cleanup.policy"] == "compact":

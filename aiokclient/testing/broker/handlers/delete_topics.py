@@ -32,32 +32,34 @@ async def handle(call: Call) -> Answer:
     wanted = request.topics
     if call.version < 6:
         wanted = [DeleteTopicState(name=name) for name in request.topic_names]
-    times = await call.count(map(_key, wanted))
+    times = await call.count_parts(map(_make_key, wanted))
     late = request.timeout_ms <= 0 and any(n == 1 and key != _BOTH for key, n in times.items())
     seen: set[_Key] = set()
     responses = []
-    async for each in call.each(wanted):
-        key = _key(each)
+    async for each in call.iterate_items(wanted):
+        key = _make_key(each)
         if late:
-            responses.append(_refused(each, call.refused(each.name) or Code.REQUEST_TIMED_OUT))
+            responses.append(
+                _refuse_topic(each, call.find_refusal(each.name) or Code.REQUEST_TIMED_OUT)
+            )
         elif key == _BOTH:
             text = "Both the name and the id are given."
-            responses.append(_refused(each, Code.INVALID_REQUEST, text))
+            responses.append(_refuse_topic(each, Code.INVALID_REQUEST, text))
         elif key not in seen:
             seen.add(key)
-            answer = _delete(call, each, times)
+            answer = _delete_topic(call, each, times)
             if answer is not None:
                 responses.append(answer)
     return DeleteTopicsResponse(responses=responses)
 
 
-def _key(wanted: DeleteTopicState) -> _Key:
+def _make_key(wanted: DeleteTopicState) -> _Key:
     if wanted.name is None:
         return wanted.topic_id
     return wanted.name if wanted.topic_id == _NO_ID else _BOTH
 
 
-def _delete(
+def _delete_topic(
     call: Call, wanted: DeleteTopicState, times: Counter[_Key]
 ) -> DeletableTopicResult | None:
     """Delete a topic, and return the result.
@@ -67,28 +69,28 @@ def _delete(
     """
     cluster, name = call.cluster, wanted.name
     topic = cluster.topics_by_id.get(wanted.topic_id) if name is None else cluster.topics.get(name)
-    code = call.refused(name if topic is None else topic.name)
+    code = call.find_refusal(name if topic is None else topic.name)
     if code:
-        return _refused(wanted, code)
-    if times[_key(wanted)] > 1:
+        return _refuse_topic(wanted, code)
+    if times[_make_key(wanted)] > 1:
         kind = "id" if name is None else "name"
-        return _refused(wanted, Code.INVALID_REQUEST, f"Duplicate topic {kind}.")
+        return _refuse_topic(wanted, Code.INVALID_REQUEST, f"Duplicate topic {kind}.")
     if topic is None:
         code = Code.UNKNOWN_TOPIC_ID if name is None else Code.UNKNOWN_TOPIC_OR_PARTITION
-        return _refused(wanted, code, "This server does not host such a topic.")
+        return _refuse_topic(wanted, code, "This server does not host such a topic.")
     if name is None and topic.name in times:
         return None
     if topic.topic_id in times and name is not None:
         text = "The provided topic name maps to an ID that was already supplied."
         both = DeleteTopicState(name=name, topic_id=topic.topic_id)
-        return _refused(both, Code.INVALID_REQUEST, text)
-    if code := call.mutates(len(topic.partitions), strict_since=_STRICT_QUOTAS):
-        return _refused(wanted, code, "The throttling quota has been exceeded.")
+        return _refuse_topic(both, Code.INVALID_REQUEST, text)
+    if code := call.charge_mutations(len(topic.partitions), strict_since=_STRICT_QUOTAS):
+        return _refuse_topic(wanted, code, "The throttling quota has been exceeded.")
     cluster.delete_topic(topic)
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 
 
-def _refused(
+def _refuse_topic(
     wanted: DeleteTopicState, code: int, message: str | None = None
 ) -> DeletableTopicResult:
     return DeletableTopicResult(

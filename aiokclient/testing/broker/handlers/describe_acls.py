@@ -16,7 +16,7 @@ from aiokclient.testing.broker.security.request_checks import DISABLED, is_known
 
 def handle(call: Call) -> Reply:
     request: DescribeAclsRequest = call.request
-    code = call.refused() or call.unauthorized_on_cluster()
+    code = call.find_refusal() or call.check_cluster_authorization()
     if code:
         return DescribeAclsResponse(error_code=code, error_message=None)
     authorizer = call.cluster.security.authorizer

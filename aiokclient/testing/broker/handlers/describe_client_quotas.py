@@ -26,32 +26,32 @@ _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 async def handle(call: Call) -> Answer:
     request: DescribeClientQuotasRequest = call.request
-    code, message = call.refused() or call.unauthorized_on_cluster(), None
+    code, message = call.find_refusal() or call.check_cluster_authorization(), None
     try:
         if not code:
-            _check(request)
+            _check_request(request)
     except Refused as refused:
         code, message = refused.code, refused.message
     if code:
         return DescribeClientQuotasResponse(error_code=code, error_message=message, entries=None)
-    quotas = call.cluster.security.quotas.all()
+    quotas = call.cluster.security.quotas.list_quotas()
     return DescribeClientQuotasResponse(
         error_message=None,
         entries=[
             EntryData(
                 entity=[
                     EntityData(entity_type=kind, entity_name=name or None)
-                    for kind, name in entity.parts().items()
+                    for kind, name in entity.list_parts().items()
                 ],
                 values=[ValueData(key=key, value=value) for key, value in values.items()],
             )
-            async for entity, values in call.each(list(quotas.items()))
-            if _selected(request, entity.parts())
+            async for entity, values in call.iterate_items(list(quotas.items()))
+            if _is_selected(request, entity.list_parts())
         ],
     )
 
 
-def _check(request: DescribeClientQuotasRequest) -> None:
+def _check_request(request: DescribeClientQuotasRequest) -> None:
     kinds = [each.entity_type for each in request.components]
     for kind in kinds:
         if not kind:
@@ -62,13 +62,13 @@ def _check(request: DescribeClientQuotasRequest) -> None:
         raise Refused(Code.INVALID_REQUEST, "A type of entities is named twice in the filter.")
 
 
-def _selected(request: DescribeClientQuotasRequest, parts: dict[str, str]) -> bool:
+def _is_selected(request: DescribeClientQuotasRequest, parts: dict[str, str]) -> bool:
     if request.strict and set(parts) != {each.entity_type for each in request.components}:
         return False
-    return all(_matches(each, parts.get(each.entity_type)) for each in request.components)
+    return all(_is_match(each, parts.get(each.entity_type)) for each in request.components)
 
 
-def _matches(component: ComponentData, name: str | None) -> bool:
+def _is_match(component: ComponentData, name: str | None) -> bool:
     if name is None:
         return False
     if component.match_type == _EXACT:

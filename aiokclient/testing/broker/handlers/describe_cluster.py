@@ -11,7 +11,7 @@ from aiokclient.protocol.messages import DescribeClusterRequest, DescribeCluster
 from aiokclient.protocol.messages.describe_cluster import DescribeClusterBroker
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.security.request_checks import authorized_on_cluster
+from aiokclient.testing.broker.security.request_checks import find_authorized_on_cluster
 
 _BROKERS, _CONTROLLERS = 1, 2
 
@@ -19,7 +19,7 @@ _BROKERS, _CONTROLLERS = 1, 2
 def handle(call: Call) -> Reply:
     request: DescribeClusterRequest = call.request
     cluster, listener = call.cluster, call.owner.listener
-    code, message = call.refused(), None
+    code, message = call.find_refusal(), None
     if not code and request.endpoint_type != _BROKERS:
         mismatched = request.endpoint_type == _CONTROLLERS
         code = Code.MISMATCHED_ENDPOINT_TYPE if mismatched else Code.UNSUPPORTED_ENDPOINT_TYPE
@@ -42,5 +42,5 @@ def handle(call: Call) -> Reply:
         ],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = authorized_on_cluster(call)
+        response.cluster_authorized_operations = find_authorized_on_cluster(call)
     return response

@@ -23,7 +23,7 @@ from aiokclient.protocol.messages.describe_configs import (
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.configs import Configs
-from aiokclient.testing.broker.resources import find_configs, unauthorized_for_configs
+from aiokclient.testing.broker.resources import check_config_authorization, find_configs
 from aiokclient.testing.broker.security.acls import AclOperation
 from aiokclient.testing.broker.state import Refused
 
@@ -35,14 +35,16 @@ async def handle(call: Call) -> Answer:
     request: DescribeConfigsRequest = call.request
     asked: Counter[tuple[int, str]] = Counter()
     results = []
-    async for each in call.each(request.resources):
+    async for each in call.iterate_items(request.resources):
         key = (each.resource_type, each.resource_name)
         asked[key] += 1
-        results.append(_describe(call, each) if asked[key] <= REPEATS else _refused(each))
+        results.append(
+            _describe_resource(call, each) if asked[key] <= REPEATS else _refuse_resource(each)
+        )
     return DescribeConfigsResponse(results=results)
 
 
-def _refused(asked: DescribeConfigsResource) -> DescribeConfigsResult:
+def _refuse_resource(asked: DescribeConfigsResource) -> DescribeConfigsResult:
     return DescribeConfigsResult(
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,
@@ -51,12 +53,12 @@ def _refused(asked: DescribeConfigsResource) -> DescribeConfigsResult:
     )
 
 
-def _describe(call: Call, asked: DescribeConfigsResource) -> DescribeConfigsResult:
+def _describe_resource(call: Call, asked: DescribeConfigsResource) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,
-        error_code=call.refused(asked.resource_name)
-        or unauthorized_for_configs(
+        error_code=call.find_refusal(asked.resource_name)
+        or check_config_authorization(
             call, asked.resource_type, asked.resource_name, AclOperation.DESCRIBE_CONFIGS
         ),
     )
@@ -68,26 +70,28 @@ def _describe(call: Call, asked: DescribeConfigsResource) -> DescribeConfigsResu
         result.error_code, result.error_message = refused.code, refused.message
         return result
     keys = frozenset(asked.configuration_keys or ())
-    known = configs.values if configs is call.cluster.configs else configs.names()
+    known = configs.values if configs is call.cluster.configs else configs.list_names()
     names = [name for name in known if not keys or name in keys]
-    result.configs = [_option(configs, name, call.request.include_synonyms) for name in names]
+    result.configs = [
+        _describe_option(configs, name, call.request.include_synonyms) for name in names
+    ]
     return result
 
 
-def _option(configs: Configs, name: str, synonyms: bool) -> DescribeConfigsResourceResult:
-    option = configs.option(name)
+def _describe_option(configs: Configs, name: str, synonyms: bool) -> DescribeConfigsResourceResult:
+    option = configs.find_option(name)
     foreign = name not in configs.options
     return DescribeConfigsResourceResult(
         name=name,
         value=None if foreign else configs[name],
-        config_source=configs.source_of(name),
+        config_source=configs.find_source(name),
         config_type=option.type,
         is_sensitive=foreign,
         read_only=foreign or option.fixed,
         documentation=None,
         synonyms=[
             DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
-            for each in configs.synonyms(name)
+            for each in configs.list_synonyms(name)
         ]
         if synonyms
         else [],

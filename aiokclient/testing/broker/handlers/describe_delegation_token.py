@@ -17,7 +17,7 @@ from aiokclient.protocol.messages.describe_delegation_token import (
 )
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.security.acls import AclOperation, AclResource
-from aiokclient.testing.broker.security.request_checks import refusal
+from aiokclient.testing.broker.security.request_checks import check_token_use
 from aiokclient.testing.broker.security.tokens import DelegationToken
 
 _OF_OTHERS = 3
@@ -25,7 +25,7 @@ _OF_OTHERS = 3
 
 async def handle(call: Call) -> Answer:
     request: DescribeDelegationTokenRequest = call.request
-    code = call.refused() or refusal(call)
+    code = call.find_refusal() or check_token_use(call)
     if code:
         return DescribeDelegationTokenResponse(error_code=code)
     owners = None
@@ -33,24 +33,24 @@ async def handle(call: Call) -> Answer:
         owners = {f"{each.principal_type}:{each.principal_name}" for each in request.owners}
     found = [
         token
-        for token in call.cluster.security.tokens.list()
-        if (owners is None or any(map(token.belongs_to, owners))) and _visible(call, token)
+        for token in call.cluster.security.tokens.list_tokens()
+        if (owners is None or any(map(token.is_visible_to, owners))) and _is_visible(call, token)
     ]
     return DescribeDelegationTokenResponse(
-        tokens=[_described(token, call.version) async for token in call.each(found)]
+        tokens=[_describe_token(token, call.version) async for token in call.iterate_items(found)]
     )
 
 
-def _visible(call: Call, token: DelegationToken) -> bool:
-    if token.belongs_to(str(call.principal)):
+def _is_visible(call: Call, token: DelegationToken) -> bool:
+    if token.is_visible_to(str(call.principal)):
         return True
     describe, kind = AclOperation.DESCRIBE, AclResource.DELEGATION_TOKEN
-    return call.allows(describe, kind, token.token_id) or call.allows(
+    return call.is_allowed(describe, kind, token.token_id) or call.is_allowed(
         AclOperation.DESCRIBE_TOKENS, AclResource.USER, str(token.owner)
     )
 
 
-def _described(token: DelegationToken, version: int) -> DescribedDelegationToken:
+def _describe_token(token: DelegationToken, version: int) -> DescribedDelegationToken:
     described = DescribedDelegationToken(
         principal_type=token.owner.type,
         principal_name=token.owner.name,

@@ -28,20 +28,20 @@ _ALL = 1 << 62
 
 async def handle(call: Call) -> Answer:
     request: DescribeLogDirsRequest = call.request
-    code = call.refused() or call.unauthorized_on_cluster()
+    code = call.find_refusal() or call.check_cluster_authorization()
     if code:
         return DescribeLogDirsResponse(error_code=code)
     node_id = call.broker.node_id
     topics: dict[str, DescribeLogDirsTopic] = {}
-    used = sum(_size(partition, node_id) for partition in _replicas(call))
-    async for partition in call.each(_wanted(call, request)):
+    used = sum(_compute_size(partition, node_id) for partition in _list_replicas(call))
+    async for partition in call.iterate_items(_find_wanted(call, request)):
         name = partition.topic.name
         topic = topics.setdefault(name, DescribeLogDirsTopic(name=name))
-        end = partition.replica_end(node_id)
+        end = partition.find_replica_end(node_id)
         topic.partitions.append(
             DescribeLogDirsPartition(
                 partition_index=partition.index,
-                partition_size=_size(partition, node_id),
+                partition_size=_compute_size(partition, node_id),
                 offset_lag=max(partition.high_watermark - end, 0),
             )
         )
@@ -54,20 +54,20 @@ async def handle(call: Call) -> Answer:
     return DescribeLogDirsResponse(results=[directory])
 
 
-def _replicas(call: Call) -> Iterator[Partition]:
+def _list_replicas(call: Call) -> Iterator[Partition]:
     for topic in call.cluster.topics.values():
         for partition in topic.partitions:
             if call.broker.node_id in partition.replicas:
                 yield partition
 
 
-def _wanted(call: Call, request: DescribeLogDirsRequest) -> list[Partition]:
+def _find_wanted(call: Call, request: DescribeLogDirsRequest) -> list[Partition]:
     if request.topics is None:
-        return list(_replicas(call))
+        return list(_list_replicas(call))
     wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    return [each for each in _replicas(call) if (each.topic.name, each.index) in wanted]
+    return [each for each in _list_replicas(call) if (each.topic.name, each.index) in wanted]
 
 
-def _size(partition: Partition, node_id: int) -> int:
-    log, end = partition.log, partition.replica_end(node_id)
-    return log.size if end >= log.end_offset else log.bytes_from(log.start_offset, end, _ALL)
+def _compute_size(partition: Partition, node_id: int) -> int:
+    log, end = partition.log, partition.find_replica_end(node_id)
+    return log.size if end >= log.end_offset else log.count_bytes(log.start_offset, end, _ALL)

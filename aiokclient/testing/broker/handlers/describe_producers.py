@@ -27,32 +27,32 @@ async def handle(call: Call) -> Answer:
             TopicResponse(
                 name=topic.name,
                 partitions=[
-                    _partition(call, topic.name, index)
-                    async for index in call.each(topic.partition_indexes)
+                    _describe_partition(call, topic.name, index)
+                    async for index in call.iterate_items(topic.partition_indexes)
                 ],
             )
-            async for topic in call.each(request.topics)
+            async for topic in call.iterate_items(request.topics)
         ]
     )
 
 
-def _partition(call: Call, topic: str, index: int) -> PartitionResponse:
-    answer = PartitionResponse(partition_index=index, error_code=call.refused(topic, index))
+def _describe_partition(call: Call, topic: str, index: int) -> PartitionResponse:
+    answer = PartitionResponse(partition_index=index, error_code=call.find_refusal(topic, index))
     if answer.error_code:
         return answer
-    partition = call.cluster.find(topic, index)
+    partition = call.cluster.find_partition(topic, index)
     if not is_topic_name(topic):
         answer.error_code = Code.INVALID_TOPIC_EXCEPTION
     elif partition is None:
         answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
     else:
-        answer.error_code = partition.check(call.broker.node_id, -1)
+        answer.error_code = partition.check_request(call.broker.node_id, -1)
         if not answer.error_code:
-            answer.active_producers = _producers(partition.log.producers)
+            answer.active_producers = _describe_producers(partition.log.producers)
     return answer
 
 
-def _producers(producers: ProducerStates) -> list[ProducerState]:
+def _describe_producers(producers: ProducerStates) -> list[ProducerState]:
     return [
         ProducerState(
             producer_id=producer_id,
@@ -60,7 +60,7 @@ def _producers(producers: ProducerStates) -> list[ProducerState]:
             last_sequence=state.last_sequence,
             last_timestamp=state.timestamp,
             coordinator_epoch=state.coordinator_epoch,
-            current_txn_start_offset=producers.open_since(producer_id),
+            current_txn_start_offset=producers.find_open_since(producer_id),
         )
         for producer_id, state in producers
     ]

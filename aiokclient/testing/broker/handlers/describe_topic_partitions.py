@@ -15,7 +15,7 @@ from aiokclient.protocol.messages import describe_topic_partitions as parts
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.security.acls import AclResource
-from aiokclient.testing.broker.security.request_checks import authorized
+from aiokclient.testing.broker.security.request_checks import find_authorized
 from aiokclient.testing.broker.topics.topics import NO_LEADER, Partition
 from aiokclient.types import is_topic_name
 
@@ -29,17 +29,19 @@ async def handle(call: Call) -> Answer:
     if request.cursor is not None:
         first, index = request.cursor.topic_name, max(0, request.cursor.partition_index)
     names = [topic.name for topic in request.topics] or [
-        name for name in call.cluster.topics if not call.unauthorized(AclResource.TOPIC, name)
+        name
+        for name in call.cluster.topics
+        if not call.check_authorization(AclResource.TOPIC, name)
     ]
     response = DescribeTopicPartitionsResponse()
-    async for name in call.each(sorted(dict.fromkeys(names))):
+    async for name in call.iterate_items(sorted(dict.fromkeys(names))):
         if name < first:
             continue
         if room <= 0:
             response.next_cursor = parts.Cursor(topic_name=name, partition_index=0)
             break
         begin = index if name == first else 0
-        topic = _topic(call, name, begin, room)
+        topic = _describe_topic(call, name, begin, room)
         response.topics.append(topic)
         room -= len(topic.partitions)
         end = begin + len(topic.partitions)
@@ -50,14 +52,16 @@ async def handle(call: Call) -> Answer:
     return response
 
 
-def _topic(
+def _describe_topic(
     call: Call, name: str, begin: int, room: int
 ) -> parts.DescribeTopicPartitionsResponseTopic:
-    answer = parts.DescribeTopicPartitionsResponseTopic(name=name, error_code=call.refused(name))
+    answer = parts.DescribeTopicPartitionsResponseTopic(
+        name=name, error_code=call.find_refusal(name)
+    )
     topic = call.cluster.topics.get(name)
     if answer.error_code:
         return answer
-    answer.topic_authorized_operations = authorized(call, AclResource.TOPIC, name)
+    answer.topic_authorized_operations = find_authorized(call, AclResource.TOPIC, name)
     if topic is None:
         known = is_topic_name(name)
         answer.error_code = (
@@ -66,11 +70,15 @@ def _topic(
         return answer
     answer.topic_id = topic.topic_id
     answer.is_internal = topic.internal
-    answer.partitions = [_partition(call, each) for each in topic.partitions[begin : begin + room]]
+    answer.partitions = [
+        _describe_partition(call, each) for each in topic.partitions[begin : begin + room]
+    ]
     return answer
 
 
-def _partition(call: Call, partition: Partition) -> parts.DescribeTopicPartitionsResponsePartition:
+def _describe_partition(
+    call: Call, partition: Partition
+) -> parts.DescribeTopicPartitionsResponsePartition:
     alive = call.cluster.alive
     missing = partition.leader == NO_LEADER
     return parts.DescribeTopicPartitionsResponsePartition(

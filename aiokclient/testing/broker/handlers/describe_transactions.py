@@ -16,40 +16,41 @@ from aiokclient.protocol.messages.describe_transactions import TopicData, Transa
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.security.acls import AclResource
-from aiokclient.testing.broker.transactions.coordinator import transactions_of
+from aiokclient.testing.broker.transactions.coordinator import get_transactions
 
 
 async def handle(call: Call) -> Answer:
     request: DescribeTransactionsRequest = call.request
     return DescribeTransactionsResponse(
         transaction_states=[
-            _describe(call, each) async for each in call.each(request.transactional_ids)
+            _describe_transaction(call, each)
+            async for each in call.iterate_items(request.transactional_ids)
         ]
     )
 
 
-def _describe(call: Call, transactional_id: str) -> TransactionState:
-    answer = TransactionState(transactional_id=transactional_id, error_code=call.refused())
+def _describe_transaction(call: Call, transactional_id: str) -> TransactionState:
+    answer = TransactionState(transactional_id=transactional_id, error_code=call.find_refusal())
     if not answer.error_code:
-        answer.error_code = call.unauthorized(AclResource.TRANSACTIONAL_ID, transactional_id)
+        answer.error_code = call.check_authorization(AclResource.TRANSACTIONAL_ID, transactional_id)
     if answer.error_code:
         return answer
     if not transactional_id:
         answer.error_code = Code.INVALID_REQUEST
         return answer
-    transactions = transactions_of(call.cluster)
+    transactions = get_transactions(call.cluster)
     try:
-        transactions.check(call.broker, transactional_id)
+        transactions.check_coordinator(call.broker, transactional_id)
     except Refused as refused:
         answer.error_code = refused.code
         return answer
-    found = transactions.find(transactional_id)
+    found = transactions.find_transaction(transactional_id)
     if found is None:
         answer.error_code = Code.TRANSACTIONAL_ID_NOT_FOUND
         return answer
     topics: dict[str, list[int]] = {}
     for tp in found.partitions:
-        if call.unauthorized(AclResource.TOPIC, tp.topic):
+        if call.check_authorization(AclResource.TOPIC, tp.topic):
             continue
         topics.setdefault(tp.topic, []).append(tp.partition)
     answer.transaction_state = found.state.value

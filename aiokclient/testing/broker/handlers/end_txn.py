@@ -19,7 +19,7 @@ from aiokclient.protocol.messages import EndTxnRequest, EndTxnResponse
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.security.acls import AclResource
-from aiokclient.testing.broker.transactions.coordinator import transactions_of
+from aiokclient.testing.broker.transactions.coordinator import get_transactions
 from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
 
 _FENCED_SINCE = 2
@@ -27,14 +27,14 @@ _FENCED_SINCE = 2
 
 def handle(call: Call) -> Reply:
     request: EndTxnRequest = call.request
-    code = call.refused() or call.unauthorized(
+    code = call.find_refusal() or call.check_authorization(
         AclResource.TRANSACTIONAL_ID, request.transactional_id
     )
     if code:
         return EndTxnResponse(error_code=code)
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
-        given = transactions_of(call.cluster).end(
+        given = get_transactions(call.cluster).end_transaction(
             call.broker, request.transactional_id, producer, request.committed, call.version
         )
     except Refused as refused:

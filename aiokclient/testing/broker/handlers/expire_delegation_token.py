@@ -12,16 +12,16 @@ from aiokclient.protocol.messages import (
 )
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Refused
-from aiokclient.testing.broker.security.request_checks import refusal
+from aiokclient.testing.broker.security.request_checks import check_token_use
 
 
 def handle(call: Call) -> Reply:
     request: ExpireDelegationTokenRequest = call.request
-    code: int = call.refused() or refusal(call)
+    code: int = call.find_refusal() or check_token_use(call)
     if not code:
         tokens = call.cluster.security.tokens
         try:
-            expiry_ms = tokens.expire(
+            expiry_ms = tokens.expire_token(
                 bytes(request.hmac), call.principal, request.expiry_time_period_ms
             )
         except Refused as refused:

@@ -20,8 +20,8 @@
 * From version 16 on, NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH come with the leader and its
   address (KIP-951).
 
-A request with very many partitions is handled in slices (`Call.slices`), also while it waits. If a
-partition changes while it is being read, it is read again.
+A request with very many partitions is handled in slices (`Call.iterate_slices`), also while it
+waits. If a partition changes while it is being read, it is read again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from aiokclient.testing.broker.sessions import (
     TopicKey,
 )
 from aiokclient.testing.broker.topics.topics import Partition
-from aiokclient.testing.disposal import discard
+from aiokclient.testing.disposal import discard_items
 
 _READ_COMMITTED = 1
 _ISOLATION_LEVELS = (0, _READ_COMMITTED)
@@ -64,17 +64,17 @@ _NAMES_LEADER = (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH)
 
 
 async def handle(call: Call) -> Answer:
-    code = call.refused()
+    code = call.find_refusal()
     if code in _WHOLE_REQUEST:
         return FetchResponse(error_code=code)
-    context = await call.broker.sessions.context(call)
+    context = await call.broker.sessions.find_context(call)
     if context.code:
         return FetchResponse(error_code=context.code)
     fetch = _Fetch(call, context)
     try:
-        return await fetch.answer()
+        return await fetch.answer_request()
     finally:
-        fetch.end()
+        fetch.free_state()
 
 
 class _Fetch:
@@ -100,44 +100,44 @@ class _Fetch:
         if self._many:
             untrack(self._wanted)
 
-    async def answer(self) -> FetchResponse:
+    async def answer_request(self) -> FetchResponse:
         """Read, wait if there is not enough data, and return the response."""
         if self.request.isolation_level not in _ISOLATION_LEVELS:
             return await self._refuse_all()
         await self._read_all()
-        if not self._complete and self.request.max_wait_ms > 0:
-            await self._wait()
-        return await self._response()
+        if not self._is_complete and self.request.max_wait_ms > 0:
+            await self._wait_for_data()
+        return await self._make_response()
 
-    def end(self) -> None:
+    def free_state(self) -> None:
         """Free everything that is stored for this request only."""
         self._wanted, wanted = [], self._wanted
         self._answers, answers = [], self._answers
-        discard(wanted)
-        discard(answers)
+        discard_items(wanted)
+        discard_items(answers)
         if not self.session.id:
-            discard(self.session.partitions)
+            discard_items(self.session.partitions)
 
     @property
-    def _complete(self) -> bool:
+    def _is_complete(self) -> bool:
         """Whether the response need not wait for more data."""
         return self._settled or self._size >= self.request.min_bytes
 
-    async def _wait(self) -> None:
+    async def _wait_for_data(self) -> None:
         """Wait up to `max_wait_ms`, and read again when enough data was appended."""
         wait = _Wait(self.call)
         try:
-            await wait.watch(self._found())
+            await wait.watch_partitions(self._list_existing())
             if self.call.yielded:
                 # Records may have come while the handler yielded to the event loop.
-                wait.forget()
+                wait.reset_count()
                 await self._read_all()
-            while not self._complete and not wait.over:
-                await wait.until_added(self.request.min_bytes - self._size)
-                wait.forget()
+            while not self._is_complete and not wait.over:
+                await wait.wait_until_added(self.request.min_bytes - self._size)
+                wait.reset_count()
                 await self._read_all()
         finally:
-            wait.end()
+            wait.stop_watching()
 
     async def _read_all(self) -> None:
         """Read all partitions within the limits, and set `_size` and `_settled`."""
@@ -145,60 +145,62 @@ class _Fetch:
         if self._many:
             untrack(answers)
         self._answers, earlier = answers, self._answers
-        discard(earlier)
+        discard_items(earlier)
         self._size = 0
         self._room = min(self.request.max_bytes, _UNBOUNDED)
-        async for part in self.call.slices(self._wanted):
-            answers += [self._read_one(wanted) for wanted in part]
+        async for part in self.call.iterate_slices(self._wanted):
+            answers += [self._read_wanted(wanted) for wanted in part]
 
-    def _read_one(self, wanted: FetchedPartition) -> PartitionData:
+    def _read_wanted(self, wanted: FetchedPartition) -> PartitionData:
         before = self._size
-        answer = self._partition(wanted, min(self._room, wanted.max_bytes))
+        answer = self._read_partition(wanted, min(self._room, wanted.max_bytes))
         self._room = max(0, self._room - (self._size - before))
-        return self._hidden(answer)
+        return self._hide_answer(answer)
 
-    def _hidden(self, answer: PartitionData) -> PartitionData:
+    def _hide_answer(self, answer: PartitionData) -> PartitionData:
         """Hide a response from the garbage collector if the request has many partitions."""
         if self._many:
             untrack_whole(answer)
         return answer
 
-    def _found(self) -> Iterable[Partition]:
+    def _list_existing(self) -> Iterable[Partition]:
         """Yield those of the requested partitions that exist."""
         for wanted in self._wanted:
-            partition = self._find(wanted.key)
+            partition = self._find_partition(wanted.key)
             if partition is not None:
                 yield partition
 
-    def _find(self, key: PartitionKey) -> Partition | None:
+    def _find_partition(self, key: PartitionKey) -> Partition | None:
         cluster = self.call.cluster
         if isinstance(key.topic, str):
-            return cluster.find(key.topic, key.partition)
+            return cluster.find_partition(key.topic, key.partition)
         topic = cluster.topics_by_id.get(key.topic)
-        return None if topic is None else topic.partition(key.partition)
+        return None if topic is None else topic.find_partition(key.partition)
 
-    def _partition(self, wanted: FetchedPartition, max_bytes: int) -> PartitionData:
-        partition = self._find(wanted.key)
+    def _read_partition(self, wanted: FetchedPartition, max_bytes: int) -> PartitionData:
+        partition = self._find_partition(wanted.key)
         if partition is None:
-            return self._failed(wanted, self._missing(wanted.key), None)
-        code = self.call.refused(partition.topic.name, partition.index)
+            return self._make_failure(wanted, self._find_missing_code(wanted.key), None)
+        code = self.call.find_refusal(partition.topic.name, partition.index)
         if not code and self._by_replica:
-            return self._failed(wanted, Code.NOT_LEADER_OR_FOLLOWER, None)
-        code = code or partition.check(
+            return self._make_failure(wanted, Code.NOT_LEADER_OR_FOLLOWER, None)
+        code = code or partition.check_request(
             self.call.broker.node_id, wanted.leader_epoch, leader_only=self.call.version < 11
         )
         if code:
-            return self._failed(wanted, code, partition)
+            return self._make_failure(wanted, code, partition)
         return self._read_log(wanted, partition, max_bytes)
 
-    def _missing(self, key: PartitionKey) -> int:
+    def _find_missing_code(self, key: PartitionKey) -> int:
         if isinstance(key.topic, str):
-            return self.call.refused(key.topic, key.partition) or Code.UNKNOWN_TOPIC_OR_PARTITION
+            return (
+                self.call.find_refusal(key.topic, key.partition) or Code.UNKNOWN_TOPIC_OR_PARTITION
+            )
         if key.topic not in self.call.cluster.topics_by_id:
-            return self.call.refused() or Code.UNKNOWN_TOPIC_ID
+            return self.call.find_refusal() or Code.UNKNOWN_TOPIC_ID
         return Code.UNKNOWN_TOPIC_OR_PARTITION
 
-    def _failed(
+    def _make_failure(
         self, wanted: FetchedPartition, code: int, partition: Partition | None
     ) -> PartitionData:
         self._settled = True
@@ -221,7 +223,7 @@ class _Fetch:
         self, wanted: FetchedPartition, partition: Partition, max_bytes: int
     ) -> PartitionData:
         log, node = partition.log, self.call.broker.node_id
-        end = partition.replica_end(node)
+        end = partition.find_replica_end(node)
         high = min(partition.high_watermark, end)
         stable = min(partition.last_stable_offset, end)
         answer = PartitionData(
@@ -232,20 +234,20 @@ class _Fetch:
             aborted_transactions=[] if self._committed else None,
             records=b"",
         )
-        preferred = self._preferred(partition, wanted.offset)
+        preferred = self._find_preferred_replica(partition, wanted.offset)
         if preferred is not None:
             answer.preferred_read_replica = preferred
             self._settled = True
             return answer
-        diverging, known = self._diverging(wanted, partition, end)
+        diverging, known = self._find_divergence(wanted, partition, end)
         if not log.start_offset <= wanted.offset <= end or not known:
-            return self._failed(wanted, Code.OFFSET_OUT_OF_RANGE, partition)
+            return self._make_failure(wanted, Code.OFFSET_OUT_OF_RANGE, partition)
         # From version 12 on, a fetch finds a truncation without OffsetForLeaderEpoch (KIP-595).
         if diverging is not None:
             answer.diverging_epoch = diverging
             self._settled = True
             return answer
-        pieces, size, next_offset = log.read(
+        pieces, size, next_offset = log.read_range(
             wanted.offset,
             stable if self._committed else high,
             max_bytes,
@@ -257,24 +259,24 @@ class _Fetch:
         if self._committed:
             answer.aborted_transactions = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-                for each in log.producers.aborted_in(wanted.offset, next_offset)
+                for each in log.producers.find_aborted(wanted.offset, next_offset)
             ]
         return answer
 
-    def _diverging(
+    def _find_divergence(
         self, wanted: FetchedPartition, partition: Partition, end: int
     ) -> tuple[EpochEndOffset | None, bool]:
         """Return where the log diverged from the client's records, and whether that is known."""
         if wanted.last_fetched_epoch < 0:
             return None, True
-        epoch, ends = partition.log.epochs.end_of(wanted.last_fetched_epoch, end)
+        epoch, ends = partition.log.epochs.find_end(wanted.last_fetched_epoch, end)
         if epoch < 0:
             return None, False
         if epoch < wanted.last_fetched_epoch or ends < wanted.offset:
             return EpochEndOffset(epoch=epoch, end_offset=ends), True
         return None, True
 
-    def _preferred(self, partition: Partition, offset: int) -> int | None:
+    def _find_preferred_replica(self, partition: Partition, offset: int) -> int | None:
         """Return a replica in the client's rack that could answer instead of the leader, if any."""
         broker, rack = self.call.broker, self.request.rack_id
         if not rack or partition.leader != broker.node_id or broker.rack == rack:
@@ -282,39 +284,39 @@ class _Fetch:
         brokers = self.call.cluster.alive
         for node in partition.isr:
             near = node in brokers and brokers[node].rack == rack
-            if near and partition.log.start_offset <= offset <= partition.replica_end(node):
+            if near and partition.log.start_offset <= offset <= partition.find_replica_end(node):
                 return node
         return None
 
     async def _refuse_all(self) -> FetchResponse:
         """Refuse each partition with UNKNOWN_SERVER_ERROR, without a session."""
-        self.call.broker.sessions.remove(self.session)
-        async for part in self.call.slices(self._wanted):
+        self.call.broker.sessions.remove_session(self.session)
+        async for part in self.call.iterate_slices(self._wanted):
             for wanted in part:
-                answer = self._failed(wanted, Code.UNKNOWN_SERVER_ERROR, None)
-                self._answers.append(self._hidden(answer))
-        response = await self._response()
+                answer = self._make_failure(wanted, Code.UNKNOWN_SERVER_ERROR, None)
+                self._answers.append(self._hide_answer(answer))
+        response = await self._make_response()
         response.error_code, response.session_id = Code.UNKNOWN_SERVER_ERROR, 0
         return response
 
-    async def _response(self) -> FetchResponse:
+    async def _make_response(self) -> FetchResponse:
         """Return the response with the results of the last read.
 
         The response to an incremental fetch has only partitions with news (see `sessions.py`).
         """
         topics: _Topics = {}
-        async for part in self.call.slices(zip(self._wanted, self._answers, strict=True)):
+        async for part in self.call.iterate_slices(zip(self._wanted, self._answers, strict=True)):
             for wanted, answer in part:
-                self._tell(topics, wanted, answer)
-        self.session.to_the_end(self._gave)
+                self._add_answer(topics, wanted, answer)
+        self.session.move_to_end(self._gave)
         return FetchResponse(
             session_id=self.session.id,
             responses=list(topics.values()),
-            node_endpoints=self._endpoints(),
+            node_endpoints=self._list_endpoints(),
         )
 
-    def _tell(self, topics: _Topics, wanted: FetchedPartition, answer: PartitionData) -> None:
-        if not wanted.news(answer) and self._incremental:
+    def _add_answer(self, topics: _Topics, wanted: FetchedPartition, answer: PartitionData) -> None:
+        if not wanted.has_news(answer) and self._incremental:
             return
         key = wanted.key
         topic = topics.get(key.topic)
@@ -330,7 +332,7 @@ class _Fetch:
         if answer.records:
             self._gave.append(key)
 
-    def _endpoints(self) -> list[NodeEndpoint]:
+    def _list_endpoints(self) -> list[NodeEndpoint]:
         alive, listener = self.call.cluster.alive, self.call.owner.listener
         named = [alive[node] for node in self._hints if node in alive]
         return [
@@ -356,41 +358,41 @@ class _Wait:
         self._woken: asyncio.Future[None] | None = None
         self._watched: list[Partition] = []
         loop, seconds = call.cluster.loop, call.request.max_wait_ms / 1000
-        self._timer = loop.call_later(seconds, self._time_out)
+        self._timer = loop.call_later(seconds, self._on_timeout)
 
-    async def watch(self, partitions: Iterable[Partition]) -> None:
+    async def watch_partitions(self, partitions: Iterable[Partition]) -> None:
         """Watch all partitions for changes."""
-        async for part in self._call.slices(partitions):
+        async for part in self._call.iterate_slices(partitions):
             for each in part:
-                each.watch(self)
+                each.add_watcher(self)
                 self._watched.append(each)
 
-    def forget(self) -> None:
+    def reset_count(self) -> None:
         """Reset the count of added bytes."""
         self._added = 0
 
-    async def until_added(self, size: int) -> None:
-        """Wait until `size` bytes were added since `forget`, or until `max_wait_ms` has passed."""
+    async def wait_until_added(self, size: int) -> None:
+        """Wait until `size` bytes were added since `reset_count`, at most for `max_wait_ms`."""
         self._enough = size
         if self._added < size and not self.over:
             self._woken = self._call.cluster.loop.create_future()
             await self._woken
 
-    def changed(self, added: int) -> None:
+    def on_change(self, added: int) -> None:
         self._added += added
         if self._added >= self._enough:
-            self._wake()
+            self._wake_waiter()
 
-    def _time_out(self) -> None:
+    def _on_timeout(self) -> None:
         self.over = True
-        self._wake()
+        self._wake_waiter()
 
-    def _wake(self) -> None:
+    def _wake_waiter(self) -> None:
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
 
-    def end(self) -> None:
+    def stop_watching(self) -> None:
         """Stop watching."""
         self._timer.cancel()
         for partition in self._watched:
-            partition.unwatch(self)
+            partition.remove_watcher(self)

@@ -26,9 +26,12 @@ async def handle(call: Call) -> Answer:
     request: FindCoordinatorRequest = call.request
     if call.version >= 4:
         return FindCoordinatorResponse(
-            coordinators=[_find(call, key) async for key in call.each(request.coordinator_keys)]
+            coordinators=[
+                _find_coordinator(call, key)
+                async for key in call.iterate_items(request.coordinator_keys)
+            ]
         )
-    found = _find(call, request.key)
+    found = _find_coordinator(call, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message or (_NOT_FOUND if found.error_code else "NONE"),
@@ -38,17 +41,17 @@ async def handle(call: Call) -> Answer:
     )
 
 
-def _find(call: Call, key: str) -> Coordinator:
+def _find_coordinator(call: Call, key: str) -> Coordinator:
     kind = call.request.key_type
-    code, message = call.refused(), ""
+    code, message = call.find_refusal(), ""
     if not code and not 0 <= kind <= _SHARE:
         code, message = Code.INVALID_REQUEST, f"Unknown coordinator type {kind}."
     if not code:
-        code = _unauthorized(call, kind, key)
+        code = _check_authorization(call, kind, key)
     too_old = call.version < _SHARE_SINCE
-    if not code and kind == _SHARE and (too_old or not _names_share_partition(key)):
+    if not code and kind == _SHARE and (too_old or not _is_share_partition(key)):
         code = Code.INVALID_REQUEST
-    broker = None if code else call.cluster.coordinator_of(key)
+    broker = None if code else call.cluster.find_coordinator(key)
     if broker is None:
         code = code or Code.COORDINATOR_NOT_AVAILABLE
         return Coordinator(
@@ -58,12 +61,12 @@ def _find(call: Call, key: str) -> Coordinator:
     return Coordinator(key=key, node_id=broker.node_id, host=host, port=port)
 
 
-def _unauthorized(call: Call, kind: int, key: str) -> int:
+def _check_authorization(call: Call, kind: int, key: str) -> int:
     if kind == _SHARE:
-        return call.unauthorized_on_cluster(AclOperation.CLUSTER_ACTION)
-    return call.unauthorized(_RESOURCES[kind], key)
+        return call.check_cluster_authorization(AclOperation.CLUSTER_ACTION)
+    return call.check_authorization(_RESOURCES[kind], key)
 
 
-def _names_share_partition(key: str) -> bool:
+def _is_share_partition(key: str) -> bool:
     parts = key.rsplit(":", 2)
     return len(parts) == 3 and all(parts) and parts[2].isdecimal()

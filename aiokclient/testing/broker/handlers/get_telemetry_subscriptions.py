@@ -18,22 +18,22 @@ from aiokclient.protocol.messages import (
     GetTelemetrySubscriptionsResponse,
 )
 from aiokclient.testing.broker.call import Call, Reply
-from aiokclient.testing.broker.telemetry.client import instance_of
-from aiokclient.testing.broker.telemetry.receiver import uuid_text
+from aiokclient.testing.broker.telemetry.client import find_instance
+from aiokclient.testing.broker.telemetry.receiver import format_uuid
 
 _ACCEPTED = [Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY]
 
 
 def handle(call: Call) -> Reply:
     request: GetTelemetrySubscriptionsRequest = call.request
-    code = call.refused()
+    code = call.find_refusal()
     if code:
         return GetTelemetrySubscriptionsResponse(error_code=code)
     instance_id = request.client_instance_id
     if not instance_id.int:
-        instance_id = _new_id(call)
-    instance = instance_of(call, instance_id)
-    code = instance.ask(call.cluster.loop.time())
+        instance_id = _make_instance_id(call)
+    instance = find_instance(call, instance_id)
+    code = instance.on_subscription_request(call.cluster.loop.time())
     if code:
         return GetTelemetrySubscriptionsResponse(error_code=code)
     return GetTelemetrySubscriptionsResponse(
@@ -41,15 +41,15 @@ def handle(call: Call) -> Reply:
         subscription_id=instance.subscription.subscription_id,
         accepted_compression_types=[int(each) for each in _ACCEPTED],
         push_interval_ms=instance.subscription.interval_ms,
-        telemetry_max_bytes=call.broker.configs.number("telemetry.max.bytes"),
+        telemetry_max_bytes=call.broker.configs.read_number("telemetry.max.bytes"),
         delta_temporality=True,
         requested_metrics=list(instance.subscription.metrics),
     )
 
 
-def _new_id(call: Call) -> UUID:
+def _make_instance_id(call: Call) -> UUID:
     """Return a random id. Like Kafka's ids, its text does not begin with a hyphen."""
     while True:
-        found = call.cluster.new_id()
-        if not uuid_text(found).startswith("-") and found not in call.broker.client_instances:
+        found = call.cluster.make_topic_id()
+        if not format_uuid(found).startswith("-") and found not in call.broker.client_instances:
             return found

@@ -26,17 +26,19 @@ async def handle(call: Call) -> Answer:
     request: IncrementalAlterConfigsRequest = call.request
     await count_resources(call)
     return IncrementalAlterConfigsResponse(
-        responses=[_alter(call, each) async for each in call.each(request.resources)]
+        responses=[
+            _alter_resource(call, each) async for each in call.iterate_items(request.resources)
+        ]
     )
 
 
-def _alter(call: Call, wanted: AlterConfigsResource) -> AlterConfigsResourceResponse:
-    def merged(configs: Configs) -> dict[str, str | None]:
-        return configs.merged(
+def _alter_resource(call: Call, wanted: AlterConfigsResource) -> AlterConfigsResourceResponse:
+    def merge_changes(configs: Configs) -> dict[str, str | None]:
+        return configs.merge_changes(
             (each.name, each.config_operation, each.value) for each in wanted.configs
         )
 
-    code, message = change_configs(call, wanted.resource_type, wanted.resource_name, merged)
+    code, message = change_configs(call, wanted.resource_type, wanted.resource_name, merge_changes)
     return AlterConfigsResourceResponse(
         error_code=code,
         error_message=message,

@@ -19,7 +19,7 @@ from aiokclient.protocol.messages import InitProducerIdRequest, InitProducerIdRe
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.security.acls import AclOperation, AclResource
-from aiokclient.testing.broker.transactions.coordinator import transactions_of
+from aiokclient.testing.broker.transactions.coordinator import get_transactions
 from aiokclient.testing.broker.transactions.transaction import NO_EPOCH, ProducerIdAndEpoch
 
 VERSIONS = (0, 5)
@@ -27,11 +27,11 @@ _FENCED_SINCE = 4
 
 
 def handle(call: Call) -> Reply:
-    code = call.refused() or _unauthorized(call, call.request.transactional_id)
+    code = call.find_refusal() or _check_authorization(call, call.request.transactional_id)
     if code:
         return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
     try:
-        producer_id, epoch = _init(call)
+        producer_id, epoch = _init_producer(call)
     except Refused as refused:
         code = refused.code
         # Older clients do not know the code (KIP-588).
@@ -41,23 +41,23 @@ def handle(call: Call) -> Reply:
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
 
 
-def _unauthorized(call: Call, transactional_id: str | None) -> int:
+def _check_authorization(call: Call, transactional_id: str | None) -> int:
     if transactional_id is not None:
-        return call.unauthorized(AclResource.TRANSACTIONAL_ID, transactional_id)
-    if call.allows_any(AclOperation.WRITE, AclResource.TOPIC):
+        return call.check_authorization(AclResource.TRANSACTIONAL_ID, transactional_id)
+    if call.is_any_allowed(AclOperation.WRITE, AclResource.TOPIC):
         return Code.NONE
     # Since Kafka 3.0, WRITE on any topic is enough (KIP-679).
-    return call.unauthorized_on_cluster(AclOperation.IDEMPOTENT_WRITE)
+    return call.check_cluster_authorization(AclOperation.IDEMPOTENT_WRITE)
 
 
-def _init(call: Call) -> ProducerIdAndEpoch:
+def _init_producer(call: Call) -> ProducerIdAndEpoch:
     request: InitProducerIdRequest = call.request
     expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     if (expected.producer_id == -1) != (expected.epoch == NO_EPOCH):
         raise Refused(Code.INVALID_REQUEST, "A producer id and an epoch belong together.")
     if request.transactional_id is None:
-        return ProducerIdAndEpoch(transactions_of(call.cluster).new_producer_id(), 0)
-    return transactions_of(call.cluster).init(
+        return ProducerIdAndEpoch(get_transactions(call.cluster).new_producer_id(), 0)
+    return get_transactions(call.cluster).init_producer(
         call.broker,
         request.transactional_id,
         request.transaction_timeout_ms,

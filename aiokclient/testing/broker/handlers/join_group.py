@@ -19,20 +19,20 @@ from __future__ import annotations
 from aiokclient.protocol.messages import JoinGroupRequest, JoinGroupResponse
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.groups.coordinator import groups_of
+from aiokclient.testing.broker.groups.coordinator import get_groups
 from aiokclient.testing.broker.groups.group import GroupType
-from aiokclient.testing.broker.groups.members import in_version
+from aiokclient.testing.broker.groups.members import adapt_to_version
 
 
 def handle(call: Call) -> Reply:
     request: JoinGroupRequest = call.request
-    groups, configs = groups_of(call.cluster), call.cluster.configs
-    code = groups.check(call, request.group_id)
-    shortest = configs.number("group.min.session.timeout.ms")
-    longest = configs.number("group.max.session.timeout.ms")
+    groups, configs = get_groups(call.cluster), call.cluster.configs
+    code = groups.check_group(call, request.group_id)
+    shortest = configs.read_number("group.min.session.timeout.ms")
+    longest = configs.read_number("group.max.session.timeout.ms")
     if not code and not shortest <= request.session_timeout_ms <= longest:
         code = Code.INVALID_SESSION_TIMEOUT
-    group = groups.find(request.group_id)
+    group = groups.find_group(request.group_id)
     if group is not None and group.is_empty and group.kind is not GroupType.CLASSIC:
         # The next members to join determine the kind of the group.
         group = None
@@ -41,5 +41,7 @@ def handle(call: Call) -> Reply:
     if code:
         answer: Reply = JoinGroupResponse(error_code=code, member_id=request.member_id)
     else:
-        answer = (group or groups.classic(request.group_id)).join(call)
-    return in_version(answer, call.version) if isinstance(answer, JoinGroupResponse) else answer
+        answer = (group or groups.make_classic_group(request.group_id)).handle_join(call)
+    return (
+        adapt_to_version(answer, call.version) if isinstance(answer, JoinGroupResponse) else answer
+    )

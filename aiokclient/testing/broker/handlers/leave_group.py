@@ -10,23 +10,23 @@ from __future__ import annotations
 from aiokclient.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 from aiokclient.protocol.messages.leave_group import MemberIdentity
 from aiokclient.testing.broker.call import Call, Reply
-from aiokclient.testing.broker.groups.coordinator import groups_of
-from aiokclient.testing.broker.groups.group import left_unknown
+from aiokclient.testing.broker.groups.coordinator import get_groups
+from aiokclient.testing.broker.groups.group import refuse_unknown_members
 
 _SEVERAL = 3
 
 
 def handle(call: Call) -> Reply:
     request: LeaveGroupRequest = call.request
-    groups = groups_of(call.cluster)
-    code = groups.check(call, request.group_id)
+    groups = get_groups(call.cluster)
+    code = groups.check_group(call, request.group_id)
     if code:
         return LeaveGroupResponse(error_code=code)
     members = request.members
     if call.version < _SEVERAL:
         members = [MemberIdentity(member_id=request.member_id)]
-    group = groups.find(request.group_id)
-    answer = left_unknown(members) if group is None else group.leave(call, members)
+    group = groups.find_group(request.group_id)
+    answer = refuse_unknown_members(members) if group is None else group.handle_leave(call, members)
     if call.version < _SEVERAL and isinstance(answer, LeaveGroupResponse):
         return LeaveGroupResponse(error_code=answer.members[0].error_code)
     return answer

@@ -18,10 +18,10 @@ from aiokclient.testing.broker.security.acls import AclOperation
 
 async def handle(call: Call) -> Answer:
     request: ListConfigResourcesRequest = call.request
-    code = call.refused() or call.unauthorized_on_cluster(AclOperation.DESCRIBE_CONFIGS)
+    code = call.find_refusal() or call.check_cluster_authorization(AclOperation.DESCRIBE_CONFIGS)
     if code:
         return ListConfigResourcesResponse(error_code=code)
-    names = _names(call)
+    names = _list_names(call)
     wanted = {ConfigResourceType.CLIENT_METRICS} if call.version == 0 else set(names)
     if call.version and request.resource_types:
         wanted = {each for each in names if each in request.resource_types}
@@ -30,16 +30,16 @@ async def handle(call: Call) -> Answer:
     listed = [(kind, each) for kind in names if kind in wanted for each in names[kind]]
     found = [
         ConfigResource(resource_name=name, resource_type=kind)
-        async for kind, name in call.each(listed)
+        async for kind, name in call.iterate_items(listed)
     ]
     return ListConfigResourcesResponse(config_resources=found)
 
 
-def _names(call: Call) -> dict[ConfigResourceType, list[str]]:
+def _list_names(call: Call) -> dict[ConfigResourceType, list[str]]:
     cluster = call.cluster
     brokers = [str(each) for each in cluster.alive]
     return {
-        ConfigResourceType.GROUP: cluster.groups.with_configs,
+        ConfigResourceType.GROUP: cluster.groups.ids_with_configs,
         ConfigResourceType.CLIENT_METRICS: cluster.metrics_subscriptions.names,
         ConfigResourceType.BROKER_LOGGER: brokers,
         ConfigResourceType.BROKER: brokers,

@@ -11,14 +11,14 @@ from aiokclient.protocol.messages import ListGroupsRequest, ListGroupsResponse
 from aiokclient.protocol.messages.list_groups import ListedGroup
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.groups.coordinator import groups_of
+from aiokclient.testing.broker.groups.coordinator import get_groups
 from aiokclient.testing.broker.security.acls import AclOperation, AclResource
 
 
 async def handle(call: Call) -> Answer:
     request: ListGroupsRequest = call.request
-    code = call.refused()
-    if not code and groups_of(call.cluster).is_loading(call.broker):
+    code = call.find_refusal()
+    if not code and get_groups(call.cluster).is_loading(call.broker):
         code = Code.COORDINATOR_LOAD_IN_PROGRESS
     if code:
         return ListGroupsResponse(error_code=code)
@@ -32,16 +32,16 @@ async def handle(call: Call) -> Answer:
                 group_state=group.state,
                 group_type=group.kind.value,
             )
-            async for group in call.each(groups_of(call.cluster).on(call.broker))
-            if _visible(call, group.group_id)
+            async for group in call.iterate_items(get_groups(call.cluster).list_loaded(call.broker))
+            if _is_visible(call, group.group_id)
             and (not states or group.state.lower() in states)
             and (not types or group.kind.value.lower() in types)
         ]
     )
 
 
-def _visible(call: Call, group_id: str) -> bool:
+def _is_visible(call: Call, group_id: str) -> bool:
     """Return whether the client may see this group, by a permission on it or on the cluster."""
-    if not call.unauthorized_on_cluster(AclOperation.DESCRIBE):
+    if not call.check_cluster_authorization(AclOperation.DESCRIBE):
         return True
-    return not call.unauthorized(AclResource.GROUP, group_id)
+    return not call.check_authorization(AclResource.GROUP, group_id)

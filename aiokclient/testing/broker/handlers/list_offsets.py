@@ -49,28 +49,30 @@ _ISOLATION_LEVELS = (0, _READ_COMMITTED)
 async def handle(call: Call) -> Answer:
     request: ListOffsetsRequest = call.request
     topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
-    async for topic in call.each(request.topics):
+    async for topic in call.iterate_items(request.topics):
         answers = topics.setdefault(topic.name, {})
-        async for asked in call.each(topic.partitions):
+        async for asked in call.iterate_items(topic.partitions):
             index = asked.partition_index
             if index in answers:
                 answers[index] = ListOffsetsPartitionResponse(
                     partition_index=index, error_code=Code.INVALID_REQUEST
                 )
             else:
-                answers[index] = _partition(call, topic.name, asked)
+                answers[index] = _answer_partition(call, topic.name, asked)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(name=name, partitions=list(answers.values()))
-            async for name, answers in call.each(topics.items())
+            async for name, answers in call.iterate_items(topics.items())
         ]
     )
 
 
-def _partition(call: Call, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+def _answer_partition(
+    call: Call, topic: str, asked: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
-    partition = call.cluster.find(topic, asked.partition_index)
-    answer.error_code = call.refused(topic, asked.partition_index)
+    partition = call.cluster.find_partition(topic, asked.partition_index)
+    answer.error_code = call.find_refusal(topic, asked.partition_index)
     if not answer.error_code and call.request.isolation_level not in _ISOLATION_LEVELS:
         answer.error_code = Code.UNKNOWN_SERVER_ERROR
     if answer.error_code:
@@ -81,23 +83,23 @@ def _partition(call: Call, topic: str, asked: ListOffsetsPartition) -> ListOffse
     if partition is None:
         answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
         return answer
-    answer.error_code = partition.check(call.broker.node_id, asked.current_leader_epoch)
+    answer.error_code = partition.check_request(call.broker.node_id, asked.current_leader_epoch)
     if answer.error_code:
         return answer
     committed = call.request.isolation_level == _READ_COMMITTED
     try:
-        found = _find(partition, asked.timestamp, committed)
+        found = _find_offset(partition, asked.timestamp, committed)
     except KafkaError:
         answer.error_code = Code.CORRUPT_MESSAGE
         return answer
     if found is not None:
         answer.timestamp, answer.offset = found
         if call.version >= 4:
-            answer.leader_epoch = _epoch(partition, asked.timestamp, found.offset)
+            answer.leader_epoch = _find_epoch(partition, asked.timestamp, found.offset)
     return answer
 
 
-def _find(partition: Partition, timestamp: int, committed: bool) -> TimestampOffset | None:
+def _find_offset(partition: Partition, timestamp: int, committed: bool) -> TimestampOffset | None:
     log = partition.log
     last = partition.last_stable_offset if committed else partition.high_watermark
     if timestamp == _LATEST:
@@ -111,7 +113,7 @@ def _find(partition: Partition, timestamp: int, committed: bool) -> TimestampOff
     return found if found is not None and found.offset < last else None
 
 
-def _epoch(partition: Partition, timestamp: int, offset: int) -> int:
+def _find_epoch(partition: Partition, timestamp: int, offset: int) -> int:
     if timestamp == _LATEST:
         return partition.leader_epoch
-    return partition.log.epochs.at(offset)
+    return partition.log.epochs.find_epoch(offset)

@@ -18,7 +18,7 @@ from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.security.acls import AclResource
 from aiokclient.testing.broker.transactions import states
-from aiokclient.testing.broker.transactions.coordinator import transactions_of
+from aiokclient.testing.broker.transactions.coordinator import get_transactions
 from aiokclient.testing.broker.transactions.transaction import TransactionMetadata
 
 # Kafka has one more state, in which no transactional id is ever seen.
@@ -29,8 +29,8 @@ _STATES = frozenset(
 
 async def handle(call: Call) -> Answer:
     request: ListTransactionsRequest = call.request
-    transactions = transactions_of(call.cluster)
-    code = call.refused()
+    transactions = get_transactions(call.cluster)
+    code = call.find_refusal()
     if not code and transactions.is_loading(call.broker):
         code = Code.COORDINATOR_LOAD_IN_PROGRESS
     if code:
@@ -47,20 +47,20 @@ async def handle(call: Call) -> Answer:
                 producer_id=each.producer_id,
                 transaction_state=each.state.value,
             )
-            async for each in call.each(transactions.on(call.broker))
-            if _selected(call, each) and pattern.fullmatch(each.transactional_id)
+            async for each in call.iterate_items(transactions.list_loaded(call.broker))
+            if _is_selected(call, each) and pattern.fullmatch(each.transactional_id)
         ],
     )
 
 
-def _selected(call: Call, transaction: TransactionMetadata) -> bool:
+def _is_selected(call: Call, transaction: TransactionMetadata) -> bool:
     request: ListTransactionsRequest = call.request
     ids, states_, least = (
         request.producer_id_filters,
         request.state_filters,
         request.duration_filter,
     )
-    if call.unauthorized(AclResource.TRANSACTIONAL_ID, transaction.transactional_id):
+    if call.check_authorization(AclResource.TRANSACTIONAL_ID, transaction.transactional_id):
         return False
     if ids and transaction.producer_id not in ids:
         return False

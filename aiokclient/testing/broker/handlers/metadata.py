@@ -32,7 +32,10 @@ from aiokclient.protocol.messages.metadata import (
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.security.acls import AclOperation, AclResource
-from aiokclient.testing.broker.security.request_checks import authorized, authorized_on_cluster
+from aiokclient.testing.broker.security.request_checks import (
+    find_authorized,
+    find_authorized_on_cluster,
+)
 from aiokclient.testing.broker.state import Refused
 from aiokclient.testing.broker.topics.topics import NO_LEADER
 from aiokclient.testing.broker.topics.views import PartitionView, TopicView
@@ -42,7 +45,7 @@ _NO_ID = UUID(int=0)
 
 
 async def handle(call: Call) -> Answer:
-    cluster, listener = call.cluster.view(call.broker.node_id), call.owner.listener
+    cluster, listener = call.cluster.make_view(call.broker.node_id), call.owner.listener
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -55,59 +58,61 @@ async def handle(call: Call) -> Answer:
         ],
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller,
-        topics=await _topics(call, call.request),
+        topics=await _describe_topics(call, call.request),
     )
     if not response.topics:
-        response.error_code = call.refused()
+        response.error_code = call.find_refusal()
     if call.request.include_topic_authorized_operations:
         for topic in response.topics:
             if topic.error_code != Code.TOPIC_AUTHORIZATION_FAILED:
-                bits = authorized(call, AclResource.TOPIC, topic.name or "")
+                bits = find_authorized(call, AclResource.TOPIC, topic.name or "")
                 topic.topic_authorized_operations = bits
     if call.request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = authorized_on_cluster(call)
+        response.cluster_authorized_operations = find_authorized_on_cluster(call)
     return response
 
 
-async def _topics(call: Call, request: MetadataRequest) -> list[MetadataResponseTopic]:
+async def _describe_topics(call: Call, request: MetadataRequest) -> list[MetadataResponseTopic]:
     wanted = request.topics
     # In version 0, which has no null, an empty list means all topics.
     if wanted is None or (call.version == 0 and not wanted):
         known = [
             topic
-            for topic in call.cluster.view(call.broker.node_id).topics.values()
-            if not call.unauthorized(AclResource.TOPIC, topic.name)
+            for topic in call.cluster.make_view(call.broker.node_id).topics.values()
+            if not call.check_authorization(AclResource.TOPIC, topic.name)
         ]
-        return [await _known(call, topic) async for topic in call.each(known)]
+        return [await _describe_topic(call, topic) async for topic in call.iterate_items(known)]
     if any(each.topic_id != _NO_ID for each in wanted):
         ids = dict.fromkeys(each.topic_id for each in wanted if each.topic_id != _NO_ID)
-        return [await _by_id(call, each) async for each in call.each(ids)]
+        return [await _describe_by_id(call, each) async for each in call.iterate_items(ids)]
     names = dict.fromkeys(each.name or "" for each in wanted)
-    return [await _by_name(call, each) async for each in call.each(names)]
+    return [await _describe_by_name(call, each) async for each in call.iterate_items(names)]
 
 
-async def _by_id(call: Call, topic_id: UUID) -> MetadataResponseTopic:
-    topic = call.cluster.view(call.broker.node_id).topics_by_id.get(topic_id)
+async def _describe_by_id(call: Call, topic_id: UUID) -> MetadataResponseTopic:
+    topic = call.cluster.make_view(call.broker.node_id).topics_by_id.get(topic_id)
     if topic is not None:
-        if call.unauthorized(AclResource.TOPIC, topic.name):
+        if call.check_authorization(AclResource.TOPIC, topic.name):
             # Unlike a name, an id is not a secret.
             code = Code.TOPIC_AUTHORIZATION_FAILED
             return MetadataResponseTopic(error_code=code, name=None, topic_id=topic_id)
-        return await _known(call, topic)
+        return await _describe_topic(call, topic)
     name = None if call.version >= 12 else ""
     return MetadataResponseTopic(
-        error_code=call.refused() or Code.UNKNOWN_TOPIC_ID, name=name, topic_id=topic_id
+        error_code=call.find_refusal() or Code.UNKNOWN_TOPIC_ID, name=name, topic_id=topic_id
     )
 
 
-async def _by_name(call: Call, name: str) -> MetadataResponseTopic:
-    topic = call.cluster.view(call.broker.node_id).topics.get(name)
-    if topic is not None and not call.unauthorized(AclResource.TOPIC, name):
-        return await _known(call, topic)
-    return MetadataResponseTopic(error_code=call.refused(name) or _missing(call, name), name=name)
+async def _describe_by_name(call: Call, name: str) -> MetadataResponseTopic:
+    topic = call.cluster.make_view(call.broker.node_id).topics.get(name)
+    if topic is not None and not call.check_authorization(AclResource.TOPIC, name):
+        return await _describe_topic(call, topic)
+    return MetadataResponseTopic(
+        error_code=call.find_refusal(name) or _create_if_allowed(call, name), name=name
+    )
 
 
-def _missing(call: Call, name: str) -> Code:
+def _create_if_allowed(call: Call, name: str) -> Code:
     """Return the error of a topic that does not exist, and create the topic if that is allowed."""
     if not is_topic_name(name):
         return Code.INVALID_TOPIC_EXCEPTION
@@ -117,19 +122,19 @@ def _missing(call: Call, name: str) -> Code:
         return Code.UNKNOWN_TOPIC_OR_PARTITION
     if not allowed or call.cluster.configs["auto.create.topics.enable"] != "true":
         return Code.UNKNOWN_TOPIC_OR_PARTITION
-    if call.unauthorized_on_cluster(AclOperation.CREATE) and not call.allows(
+    if call.check_cluster_authorization(AclOperation.CREATE) and not call.is_allowed(
         AclOperation.CREATE, AclResource.TOPIC, name
     ):
         return Code.TOPIC_AUTHORIZATION_FAILED
     try:
-        call.cluster.create_topic(name, call.cluster.assign(-1, -1))
+        call.cluster.create_topic(name, call.cluster.assign_replicas(-1, -1))
     except Refused as refused:
         return refused.code
     return Code.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def _known(call: Call, topic: TopicView) -> MetadataResponseTopic:
-    code, alive = call.refused(topic.name), call.cluster.view(call.broker.node_id).alive
+async def _describe_topic(call: Call, topic: TopicView) -> MetadataResponseTopic:
+    code, alive = call.find_refusal(topic.name), call.cluster.make_view(call.broker.node_id).alive
     return MetadataResponseTopic(
         error_code=code,
         name=topic.name,
@@ -137,11 +142,16 @@ async def _known(call: Call, topic: TopicView) -> MetadataResponseTopic:
         is_internal=topic.internal,
         partitions=[]
         if code
-        else [_partition(each, alive) async for each in call.each(list(topic.partitions))],
+        else [
+            _describe_partition(each, alive)
+            async for each in call.iterate_items(list(topic.partitions))
+        ],
     )
 
 
-def _partition(partition: PartitionView, alive: Container[int]) -> MetadataResponsePartition:
+def _describe_partition(
+    partition: PartitionView, alive: Container[int]
+) -> MetadataResponsePartition:
     missing = partition.leader == NO_LEADER
     return MetadataResponsePartition(
         error_code=Code.LEADER_NOT_AVAILABLE if missing else Code.NONE,

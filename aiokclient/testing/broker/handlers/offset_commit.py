@@ -24,7 +24,7 @@ from aiokclient.protocol.messages.offset_commit import (
 )
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.groups.coordinator import groups_of
+from aiokclient.testing.broker.groups.coordinator import get_groups
 from aiokclient.testing.broker.groups.group import Group
 from aiokclient.testing.broker.groups.offsets import Committed
 from aiokclient.types import TopicPartition
@@ -35,70 +35,75 @@ _GROUP_NOT_FOUND = 9
 
 async def handle(call: Call) -> Answer:
     request: OffsetCommitRequest = call.request
-    code, group = _group(call, request)
+    code, group = _find_group(call, request)
     if group is not None:
-        group.committed(request.member_id)
+        group.on_commit(request.member_id)
     return OffsetCommitResponse(
-        topics=[await _topic(call, each, code, group) async for each in call.each(request.topics)]
+        topics=[
+            await _commit_topic(call, each, code, group)
+            async for each in call.iterate_items(request.topics)
+        ]
     )
 
 
-def _group(call: Call, request: OffsetCommitRequest) -> tuple[int, Group | None]:
+def _find_group(call: Call, request: OffsetCommitRequest) -> tuple[int, Group | None]:
     """Return NONE and the group that accepts the commit, or an error code and None."""
-    groups = groups_of(call.cluster)
+    groups = get_groups(call.cluster)
     epoch = request.generation_id_or_member_epoch
-    code = groups.reachable(call, request.group_id, named=False)
+    code = groups.check_reachable(call, request.group_id, named=False)
     if code:
         return code, None
-    group = groups.find(request.group_id)
+    group = groups.find_group(request.group_id)
     if group is None and epoch >= 0:
         new = call.version >= _GROUP_NOT_FOUND
         return Code.GROUP_ID_NOT_FOUND if new else Code.ILLEGAL_GENERATION, None
     if group is None:
-        return Code.NONE, groups.classic(request.group_id)
+        return Code.NONE, groups.make_classic_group(request.group_id)
     code = group.check_commit(request.member_id, epoch, request.group_instance_id, call.version)
     return code, None if code else group
 
 
-async def _topic(
+async def _commit_topic(
     call: Call, wanted: OffsetCommitRequestTopic, code: int, group: Group | None
 ) -> OffsetCommitResponseTopic:
     cluster, by_id = call.cluster, call.version >= _BY_ID
     topic = cluster.topics_by_id.get(wanted.topic_id) if by_id else cluster.topics.get(wanted.name)
     answer = OffsetCommitResponseTopic(name=wanted.name, topic_id=wanted.topic_id)
-    async for each in call.each(wanted.partitions):
+    async for each in call.iterate_items(wanted.partitions):
         named = topic.name if topic is not None else None if by_id else wanted.name
-        error = call.refused(named, each.partition_index)
+        error = call.find_refusal(named, each.partition_index)
         if code == Code.GROUP_AUTHORIZATION_FAILED:
             error = code
         if error:
             pass
         elif topic is None:
             error = Code.UNKNOWN_TOPIC_ID if by_id else Code.UNKNOWN_TOPIC_OR_PARTITION
-        elif topic.partition(each.partition_index) is None:
+        elif topic.find_partition(each.partition_index) is None:
             error = Code.UNKNOWN_TOPIC_OR_PARTITION
         else:
             tp = TopicPartition(topic.name, each.partition_index)
-            error = code or _commit(call, tp, each, group)
+            error = code or _commit_partition(call, tp, each, group)
         answer.partitions.append(
             OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
         )
     return answer
 
 
-def _commit(
+def _commit_partition(
     call: Call, tp: TopicPartition, wanted: OffsetCommitRequestPartition, group: Group | None
 ) -> int:
     request: OffsetCommitRequest = call.request
     metadata = wanted.committed_metadata or ""
-    if len(metadata) > call.cluster.configs.number("offset.metadata.max.bytes"):
+    if len(metadata) > call.cluster.configs.read_number("offset.metadata.max.bytes"):
         return Code.OFFSET_METADATA_TOO_LARGE
     if group is None:
         return Code.UNKNOWN_SERVER_ERROR
-    code = group.check_commit_of(request.member_id, request.generation_id_or_member_epoch, tp)
+    code = group.check_committed_partition(
+        request.member_id, request.generation_id_or_member_epoch, tp
+    )
     if code:
         return code
-    group.offsets.commit(
+    group.offsets.commit_offset(
         tp,
         Committed(
             wanted.committed_offset,

@@ -15,40 +15,43 @@ from aiokclient.protocol.messages.offset_delete import (
 )
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.groups.coordinator import groups_of
+from aiokclient.testing.broker.groups.coordinator import get_groups
 from aiokclient.testing.broker.groups.group import Group
 from aiokclient.types import TopicPartition
 
 
 async def handle(call: Call) -> Answer:
     request: OffsetDeleteRequest = call.request
-    groups = groups_of(call.cluster)
-    code = groups.check(call, request.group_id)
-    group = groups.find(request.group_id)
+    groups = get_groups(call.cluster)
+    code = groups.check_group(call, request.group_id)
+    group = groups.find_group(request.group_id)
     if not code:
         code = Code.GROUP_ID_NOT_FOUND if group is None else group.check_delete_offsets()
     if code or group is None:
         return OffsetDeleteResponse(error_code=code)
     return OffsetDeleteResponse(
-        topics=[await _topic(call, each, group) async for each in call.each(request.topics)]
+        topics=[
+            await _answer_topic(call, each, group)
+            async for each in call.iterate_items(request.topics)
+        ]
     )
 
 
-async def _topic(
+async def _answer_topic(
     call: Call, wanted: OffsetDeleteRequestTopic, group: Group
 ) -> OffsetDeleteResponseTopic:
     answer = OffsetDeleteResponseTopic(name=wanted.name)
-    read = group.subscribed(wanted.name)
-    async for each in call.each(wanted.partitions):
-        code = Code(call.refused(wanted.name, each.partition_index))
+    read = group.is_subscribed_to(wanted.name)
+    async for each in call.iterate_items(wanted.partitions):
+        code = Code(call.find_refusal(wanted.name, each.partition_index))
         if code:
             pass
-        elif call.cluster.find(wanted.name, each.partition_index) is None:
+        elif call.cluster.find_partition(wanted.name, each.partition_index) is None:
             code = Code.UNKNOWN_TOPIC_OR_PARTITION
         elif read:
             code = Code.GROUP_SUBSCRIBED_TO_TOPIC
         else:
-            group.offsets.delete(TopicPartition(wanted.name, each.partition_index))
+            group.offsets.delete_offset(TopicPartition(wanted.name, each.partition_index))
         answer.partitions.append(
             OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
         )

@@ -27,7 +27,7 @@ from aiokclient.protocol.messages.offset_fetch import (
 )
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.groups.coordinator import groups_of
+from aiokclient.testing.broker.groups.coordinator import get_groups
 from aiokclient.testing.broker.groups.group import Group
 from aiokclient.testing.broker.groups.offsets import Committed, GroupOffsets
 from aiokclient.testing.broker.security.acls import AclResource
@@ -49,7 +49,9 @@ async def handle(call: Call) -> Answer:
     # From version 8 on, a request may name several groups (KIP-709).
     if call.version >= _SEVERAL:
         return OffsetFetchResponse(
-            groups=[await _group(call, each) async for each in call.each(request.groups)]
+            groups=[
+                await _answer_group(call, each) async for each in call.iterate_items(request.groups)
+            ]
         )
     topics = request.topics
     asked = OffsetFetchRequestGroup(
@@ -61,18 +63,18 @@ async def handle(call: Call) -> Answer:
             for each in topics
         ],
     )
-    return await _single(call, asked, await _group(call, asked))
+    return await _make_single_response(call, asked, await _answer_group(call, asked))
 
 
-async def _single(
+async def _make_single_response(
     call: Call, asked: OffsetFetchRequestGroup, found: OffsetFetchResponseGroup
 ) -> OffsetFetchResponse:
     """Return the response up to version 7. In version 1, each partition has the group's error."""
     if found.error_code and call.version < 2:
         for topic in asked.topics or ():
-            answer = _topic(topic, topic.name)
+            answer = _make_topic(topic, topic.name)
             for index in topic.partition_indexes:
-                answer.partitions.append(_partition(index, None, found.error_code))
+                answer.partitions.append(_make_partition(index, None, found.error_code))
             found.topics.append(answer)
     return OffsetFetchResponse(
         error_code=found.error_code,
@@ -87,43 +89,45 @@ async def _single(
                         metadata=each.metadata,
                         error_code=each.error_code,
                     )
-                    async for each in call.each(topic.partitions)
+                    async for each in call.iterate_items(topic.partitions)
                 ],
             )
-            async for topic in call.each(found.topics)
+            async for topic in call.iterate_items(found.topics)
         ],
     )
 
 
-async def _group(call: Call, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-    groups = groups_of(call.cluster)
+async def _answer_group(call: Call, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    groups = get_groups(call.cluster)
     answer = OffsetFetchResponseGroup(group_id=asked.group_id)
-    code = call.refused()
+    code = call.find_refusal()
     if not code or code in _OF_A_PARTITION:
-        code = groups.reachable(call, asked.group_id, named=False)
-    group = groups.find(asked.group_id)
+        code = groups.check_reachable(call, asked.group_id, named=False)
+    group = groups.find_group(asked.group_id)
     if not code and group is not None:
         code = group.check_fetch(asked.member_id, asked.member_epoch)
     if code:
         answer.error_code = code
         return answer
-    topics = _all(call, group) if asked.topics is None else asked.topics
-    answer.topics = [await _offsets(call, each, group) async for each in call.each(topics)]
+    topics = _list_committed(call, group) if asked.topics is None else asked.topics
+    answer.topics = [
+        await _answer_topic(call, each, group) async for each in call.iterate_items(topics)
+    ]
     return answer
 
 
-def _all(call: Call, group: Group | None) -> Iterable[OffsetFetchRequestTopics]:
+def _list_committed(call: Call, group: Group | None) -> Iterable[OffsetFetchRequestTopics]:
     """Return everything that the group has committed, in the form of a request."""
     found: dict[str, OffsetFetchRequestTopics] = {}
     for tp in () if group is None else group.offsets:
         topic = call.cluster.topics.get(tp.topic)
-        if topic is not None and not call.unauthorized(AclResource.TOPIC, topic.name):
+        if topic is not None and not call.check_authorization(AclResource.TOPIC, topic.name):
             wanted = OffsetFetchRequestTopics(name=topic.name, topic_id=topic.topic_id)
             found.setdefault(topic.name, wanted).partition_indexes.append(tp.partition)
     return found.values()
 
 
-async def _offsets(
+async def _answer_topic(
     call: Call, wanted: OffsetFetchRequestTopics, group: Group | None
 ) -> OffsetFetchResponseTopics:
     name: str | None = wanted.name
@@ -131,25 +135,29 @@ async def _offsets(
         topic = call.cluster.topics_by_id.get(wanted.topic_id)
         name = None if topic is None else topic.name
     offsets = GroupOffsets() if group is None else group.offsets
-    answer = _topic(wanted, name or "")
-    async for index in call.each(wanted.partition_indexes):
+    answer = _make_topic(wanted, name or "")
+    async for index in call.iterate_items(wanted.partition_indexes):
         code: int = Code.NONE
         tp = TopicPartition(name or "", index)
         if name is None:
             code = Code.UNKNOWN_TOPIC_ID
-        elif call.refused(*tp) in _OF_A_PARTITION:
-            code = call.refused(*tp)
-        elif call.request.require_stable and offsets.unstable(tp):
+        elif call.find_refusal(*tp) in _OF_A_PARTITION:
+            code = call.find_refusal(*tp)
+        elif call.request.require_stable and offsets.is_unstable(tp):
             code = Code.UNSTABLE_OFFSET_COMMIT
-        answer.partitions.append(_partition(index, None if code else offsets.get(tp), code))
+        answer.partitions.append(
+            _make_partition(index, None if code else offsets.find_offset(tp), code)
+        )
     return answer
 
 
-def _topic(wanted: OffsetFetchRequestTopics, name: str) -> OffsetFetchResponseTopics:
+def _make_topic(wanted: OffsetFetchRequestTopics, name: str) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(name=name, topic_id=wanted.topic_id)
 
 
-def _partition(index: int, found: Committed | None, code: int) -> OffsetFetchResponsePartitions:
+def _make_partition(
+    index: int, found: Committed | None, code: int
+) -> OffsetFetchResponsePartitions:
     answer = OffsetFetchResponsePartitions(
         partition_index=index, committed_offset=-1, metadata="", error_code=code
     )

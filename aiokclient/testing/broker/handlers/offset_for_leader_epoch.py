@@ -29,26 +29,27 @@ async def handle(call: Call) -> Answer:
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    _end(call, topic.topic, each) async for each in call.each(topic.partitions)
+                    _find_end(call, topic.topic, each)
+                    async for each in call.iterate_items(topic.partitions)
                 ],
             )
-            async for topic in call.each(request.topics)
+            async for topic in call.iterate_items(request.topics)
         ]
     )
 
 
-def _end(call: Call, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _find_end(call: Call, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=asked.partition)
-    partition = call.cluster.find(topic, asked.partition)
-    answer.error_code = call.refused(topic, asked.partition)
+    partition = call.cluster.find_partition(topic, asked.partition)
+    answer.error_code = call.find_refusal(topic, asked.partition)
     if not answer.error_code and partition is None:
         answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
     if answer.error_code or partition is None:
         return answer
-    answer.error_code = partition.check(call.broker.node_id, asked.current_leader_epoch)
+    answer.error_code = partition.check_request(call.broker.node_id, asked.current_leader_epoch)
     if not answer.error_code:
         log = partition.log
-        answer.leader_epoch, answer.end_offset = log.epochs.end_of(
+        answer.leader_epoch, answer.end_offset = log.epochs.find_end(
             asked.leader_epoch, log.end_offset
         )
     return answer

@@ -48,7 +48,12 @@ from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.security.acls import AclResource
 from aiokclient.testing.broker.topics.topics import Appended, BrokerTopic, Partition
-from aiokclient.testing.broker.topics.validation import MAGIC, check_batch, stored_batch, the_batch
+from aiokclient.testing.broker.topics.validation import (
+    MAGIC,
+    check_batch,
+    convert_batch,
+    require_batch,
+)
 from aiokclient.testing.broker.transactions.produce import ProduceVerification
 
 if TYPE_CHECKING:
@@ -68,19 +73,19 @@ _Data: TypeAlias = tuple[TopicProduceData, dict[int, PartitionProduceData]]
 async def handle(call: Call) -> Answer:
     request: ProduceRequest = call.request
     produce = _Produce(call)
-    topics, transactional = await _distinct(call)
+    topics, transactional = await _find_distinct_topics(call)
     if transactional and (
         request.transactional_id is None
-        or call.unauthorized(AclResource.TRANSACTIONAL_ID, request.transactional_id)
+        or call.check_authorization(AclResource.TRANSACTIONAL_ID, request.transactional_id)
     ):
         produce.refusal = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     elif transactional:
         topics = list(topics)
-        produce.refusal = await produce.transaction.verify(topics)
+        produce.refusal = await produce.transaction.verify_batches(topics)
     response = ProduceResponse(
-        responses=[await produce.topic(*each) async for each in call.each(topics)]
+        responses=[await produce.produce_topic(*each) async for each in call.iterate_items(topics)]
     )
-    response.node_endpoints = produce.endpoints()
+    response.node_endpoints = produce.list_endpoints()
     if request.acks == 0:
         if produce.failed:
             # As in Kafka: there is no response, so that only a lost connection makes the client
@@ -90,24 +95,24 @@ async def handle(call: Call) -> Answer:
     if produce.waiting and request.timeout_ms > 0:
         held = _HeldProduce(call, response, produce.waiting)
         # Replicas may have caught up while the handler yielded to the event loop.
-        held.changed(0)
+        held.on_change(0)
         return held.answer
     for _, answer, _ in produce.waiting:
         answer.error_code = Code.REQUEST_TIMED_OUT
     return response
 
 
-async def _distinct(call: Call) -> tuple[Iterable[_Data], bool]:
+async def _find_distinct_topics(call: Call) -> tuple[Iterable[_Data], bool]:
     """Return the topics to append to, and whether any batch belongs to a transaction.
 
     If a partition is repeated, its last batch is used.
     """
     topics: dict[str | UUID, _Data] = {}
     transactional = False
-    async for topic in call.each(call.request.topic_data):
+    async for topic in call.iterate_items(call.request.topic_data):
         key: str | UUID = topic.topic_id if call.version >= _BY_ID else topic.name
         _, partitions = topics.setdefault(key, (topic, {}))
-        async for each in call.each(topic.partition_data):
+        async for each in call.iterate_items(topic.partition_data):
             partitions[each.index] = each
             transactional = transactional or _is_transactional(each.records or b"")
     return topics.values(), transactional
@@ -131,7 +136,7 @@ class _Produce:
         self.waiting: list[tuple[Partition, PartitionProduceResponse, int]] = []
         self._hints: dict[int, None] = {}
 
-    async def topic(
+    async def produce_topic(
         self, data: TopicProduceData, partitions: dict[int, PartitionProduceData]
     ) -> TopicProduceResponse:
         cluster = self.call.cluster
@@ -143,12 +148,12 @@ class _Produce:
             name=data.name,
             topic_id=data.topic_id,
             partition_responses=[
-                self._partition(topic, data, each, unknown)
-                async for each in self.call.each(partitions.values())
+                self._produce_partition(topic, data, each, unknown)
+                async for each in self.call.iterate_items(partitions.values())
             ],
         )
 
-    def _partition(
+    def _produce_partition(
         self,
         topic: BrokerTopic | None,
         named: TopicProduceData,
@@ -157,14 +162,14 @@ class _Produce:
     ) -> PartitionProduceResponse:
         name = named.name if topic is None else topic.name
         answer = PartitionProduceResponse(index=data.index, base_offset=-1)
-        partition = None if topic is None else topic.partition(data.index)
-        answer.error_code = self.call.refused(name, data.index) or self.refusal
+        partition = None if topic is None else topic.find_partition(data.index)
+        answer.error_code = self.call.find_refusal(name, data.index) or self.refusal
         if partition is None and not answer.error_code:
             missing = topic is not None
             answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION if missing else unknown
         elif partition is not None:
             if not answer.error_code:
-                self._append(partition, data, answer)
+                self._append_batch(partition, data, answer)
             # From version 10 on, a refusal names the new leader (KIP-951).
             if answer.error_code == Code.NOT_LEADER_OR_FOLLOWER and self.call.version >= 10:
                 self._hints[partition.leader] = None
@@ -174,12 +179,12 @@ class _Produce:
         self.failed |= bool(answer.error_code)
         return answer
 
-    def _append(
+    def _append_batch(
         self, partition: Partition, data: PartitionProduceData, answer: PartitionProduceResponse
     ) -> None:
         acks = self.call.request.acks
-        code = self.transaction.code_of(partition)
-        result = Appended(code) if code else self._try(partition, data, acks)
+        code = self.transaction.find_code(partition)
+        result = Appended(code) if code else self._try_append(partition, data, acks)
         answer.error_code = result.code
         answer.error_message = result.message
         if result.refused:
@@ -197,33 +202,33 @@ class _Produce:
         if acks == _ALL and partition.high_watermark < end:
             self.waiting.append((partition, answer, end))
 
-    def _try(self, partition: Partition, data: PartitionProduceData, acks: int) -> Appended:
+    def _try_append(self, partition: Partition, data: PartitionProduceData, acks: int) -> Appended:
         if acks not in (0, 1, _ALL):
             return Appended(Code.INVALID_REQUIRED_ACKS)
-        code = partition.check(self.call.broker.node_id, -1)
+        code = partition.check_request(self.call.broker.node_id, -1)
         if code:
             return Appended(code)
         # Kafka lets only its own tools, by this client id, write to internal topics.
         if partition.topic.internal and self.call.client_id != _ADMIN_CLIENT:
             return Appended(Code.INVALID_TOPIC_EXCEPTION)
-        batch = the_batch(data.records)
+        batch = require_batch(data.records)
         if isinstance(batch, Appended):
             return batch
         now_ms = self.call.cluster.clock.time_ms()
         checked = check_batch(batch, partition.topic, self.call.version, now_ms)
         if checked.code:
             return checked
-        least = partition.topic.configs.number("min.insync.replicas")
+        least = partition.topic.configs.read_number("min.insync.replicas")
         # Kafka never demands more replicas than the partition has.
         if acks == _ALL and len(partition.isr) < min(least, len(partition.replicas)):
             return Appended(Code.NOT_ENOUGH_REPLICAS)
-        stored = stored_batch(batch, partition.topic)
+        stored = convert_batch(batch, partition.topic)
         if isinstance(stored, Appended):
             return stored
-        verification = self.transaction.verification_of(partition)
-        return partition.append(stored, now_ms, verification)
+        verification = self.transaction.find_verification(partition)
+        return partition.append_batch(stored, now_ms, verification)
 
-    def endpoints(self) -> list[NodeEndpoint]:
+    def list_endpoints(self) -> list[NodeEndpoint]:
         alive, listener = self.call.cluster.alive, self.call.owner.listener
         named = [alive[node] for node in self._hints if node in alive]
         return [
@@ -250,31 +255,31 @@ class _HeldProduce:
         self._response = response
         self._waiting = waiting
         self._all = list(waiting)
-        self.answer: asyncio.Future[Response | None] = call.later()
+        self.answer: asyncio.Future[Response | None] = call.hold_response()
         for partition, _, _ in waiting:
-            partition.watch(self)
-        self._timer = call.cluster.loop.call_later(call.request.timeout_ms / 1000, self._time_out)
-        self.answer.add_done_callback(self._ended)
+            partition.add_watcher(self)
+        self._timer = call.cluster.loop.call_later(call.request.timeout_ms / 1000, self._on_timeout)
+        self.answer.add_done_callback(self._on_answered)
 
-    def changed(self, added: int) -> None:
-        self._waiting = [each for each in self._waiting if not self._done(*each)]
+    def on_change(self, added: int) -> None:
+        self._waiting = [each for each in self._waiting if not self._is_done(*each)]
         if not self._waiting and not self.answer.done():
             self.answer.set_result(self._response)
 
-    def _done(self, partition: Partition, answer: PartitionProduceResponse, end: int) -> bool:
+    def _is_done(self, partition: Partition, answer: PartitionProduceResponse, end: int) -> bool:
         if partition.leader != self._node or partition.deleted:
             answer.error_code = Code.NOT_LEADER_OR_FOLLOWER
             answer.base_offset = -1
             return True
         return partition.high_watermark >= end
 
-    def _time_out(self) -> None:
+    def _on_timeout(self) -> None:
         for _, answer, _ in self._waiting:
             answer.error_code = Code.REQUEST_TIMED_OUT
         if not self.answer.done():
             self.answer.set_result(self._response)
 
-    def _ended(self, answer: asyncio.Future[Response | None]) -> None:
+    def _on_answered(self, answer: asyncio.Future[Response | None]) -> None:
         self._timer.cancel()
         for partition, _, _ in self._all:
-            partition.unwatch(self)
+            partition.remove_watcher(self)

@@ -25,7 +25,7 @@ from aiokclient.protocol.messages import PushTelemetryRequest, PushTelemetryResp
 from aiokclient.record.compression import decompress
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.telemetry.client import context_of, instance_of
+from aiokclient.testing.broker.telemetry.client import find_instance, make_context
 from aiokclient.testing.broker.telemetry.instances import ClientInstance
 from aiokclient.testing.broker.telemetry.receiver import CONTENT_TYPE, ClientTelemetryPayload
 
@@ -37,14 +37,14 @@ _RESERVED = (0, 1)
 
 async def handle(call: Call) -> Answer:
     request: PushTelemetryRequest = call.request
-    code = call.refused()
+    code = call.find_refusal()
     if code:
         return PushTelemetryResponse(error_code=code)
     if request.client_instance_id.int in _RESERVED:
         return PushTelemetryResponse(error_code=Code.INVALID_REQUEST)
-    limit = call.broker.configs.number("telemetry.max.bytes")
-    instance = instance_of(call, request.client_instance_id)
-    code = instance.push(
+    limit = call.broker.configs.read_number("telemetry.max.bytes")
+    instance = find_instance(call, request.client_instance_id)
+    code = instance.on_push(
         call.cluster.loop.time(),
         request.subscription_id,
         terminating=request.terminating,
@@ -52,17 +52,17 @@ async def handle(call: Call) -> Answer:
         fits=len(request.metrics) <= limit,
     )
     if not code and request.metrics:
-        code = await _export(call, request, instance, limit)
+        code = await _export_metrics(call, request, instance, limit)
     return PushTelemetryResponse(error_code=code)
 
 
-async def _export(
+async def _export_metrics(
     call: Call, request: PushTelemetryRequest, instance: ClientInstance, limit: int
 ) -> Code:
     codec, content = Compression(request.compression_type), request.metrics
     if codec is not Compression.NONE:
         # A few bytes may decompress to a megabyte, and a client may send many such requests.
-        decompressed = await threads.run(_decompressed, codec, content, limit)
+        decompressed = await threads.run(_decompress, codec, content, limit)
         if isinstance(decompressed, KafkaError):
             _log.debug("%r refuses pushed metrics: %s", call.broker, decompressed)
             return instance.refuse_metrics()
@@ -72,14 +72,14 @@ async def _export(
         return Code.NONE
     payload = ClientTelemetryPayload(request.terminating, CONTENT_TYPE, bytes(content))
     try:
-        receiver.export(context_of(call, request.client_instance_id), payload)
+        receiver.export(make_context(call, request.client_instance_id), payload)
     except Exception:
         _log.warning("%r could not export pushed metrics.", call.broker, exc_info=True)
         return instance.refuse_metrics()
     return Code.NONE
 
 
-def _decompressed(codec: Compression, data: bytes, limit: int) -> bytes | KafkaError:
+def _decompress(codec: Compression, data: bytes, limit: int) -> bytes | KafkaError:
     """Return decompressed metrics. An error is returned, not raised."""
     try:
         return bytes(decompress(codec, data, limit))

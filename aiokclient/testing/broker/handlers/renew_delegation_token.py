@@ -14,16 +14,18 @@ from aiokclient.protocol.messages import (
 )
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Refused
-from aiokclient.testing.broker.security.request_checks import refusal
+from aiokclient.testing.broker.security.request_checks import check_token_use
 
 
 def handle(call: Call) -> Reply:
     request: RenewDelegationTokenRequest = call.request
-    code: int = call.refused() or refusal(call)
+    code: int = call.find_refusal() or check_token_use(call)
     if not code:
         tokens = call.cluster.security.tokens
         try:
-            expiry_ms = tokens.renew(bytes(request.hmac), call.principal, request.renew_period_ms)
+            expiry_ms = tokens.renew_token(
+                bytes(request.hmac), call.principal, request.renew_period_ms
+            )
         except Refused as refused:
             code = refused.code
         else:

@@ -17,19 +17,19 @@ from aiokclient.testing.broker.connections.sasl import AuthenticationStep
 def handle(call: Call) -> Reply:
     request: SaslAuthenticateRequest = call.request
     owner = call.owner
-    if code := call.refused():
+    if code := call.find_refusal():
         owner.close_after_response()
         return SaslAuthenticateResponse(error_code=code)
     authentication = owner.authentication
     begun = authentication.step is AuthenticationStep.CONVERSATION
     try:
-        answer = authentication.take(request.auth_bytes)
+        answer = authentication.answer_message(request.auth_bytes)
     except Refused as refused:
         if begun:
             owner.close_after_response()
         return SaslAuthenticateResponse(error_code=refused.code, error_message=str(refused))
     lifetime_ms = 0
     if authentication.step is AuthenticationStep.DONE:
-        owner.authenticated()
+        owner.on_authenticated()
         lifetime_ms = authentication.lifetime_ms
     return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)

@@ -21,12 +21,12 @@ def handle(call: Call) -> Reply:
     request: SaslHandshakeRequest = call.request
     authentication = call.owner.authentication
     offered = list(authentication.offered)
-    code = call.refused()
+    code = call.find_refusal()
     begun = authentication.step is not AuthenticationStep.DONE
     try:
         if not code:
             raw = call.version < _HEADERS_SINCE
-            authentication.choose(request.mechanism, raw=raw)
+            authentication.choose_mechanism(request.mechanism, raw=raw)
     except Refused as refused:
         code = refused.code
     if code == Code.UNSUPPORTED_SASL_MECHANISM and not begun:

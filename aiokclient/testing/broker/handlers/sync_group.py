@@ -14,19 +14,19 @@ from __future__ import annotations
 from aiokclient.protocol.messages import SyncGroupRequest, SyncGroupResponse
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.groups.coordinator import groups_of
+from aiokclient.testing.broker.groups.coordinator import get_groups
 
 _NAMES_PROTOCOL = 5
 
 
 def handle(call: Call) -> Reply:
     request: SyncGroupRequest = call.request
-    groups = groups_of(call.cluster)
-    code = groups.check(call, request.group_id)
+    groups = get_groups(call.cluster)
+    code = groups.check_group(call, request.group_id)
     unnamed = request.protocol_type is None or request.protocol_name is None
     if not code and call.version >= _NAMES_PROTOCOL and unnamed:
         code = Code.INCONSISTENT_GROUP_PROTOCOL
-    group = groups.find(request.group_id)
+    group = groups.find_group(request.group_id)
     if code or group is None:
         return SyncGroupResponse(error_code=code or Code.UNKNOWN_MEMBER_ID)
-    return group.sync(call)
+    return group.handle_sync(call)

@@ -26,14 +26,18 @@ from aiokclient.protocol.messages.txn_offset_commit import (
 )
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code, Refused
-from aiokclient.testing.broker.groups.coordinator import groups_of
+from aiokclient.testing.broker.groups.coordinator import get_groups
 from aiokclient.testing.broker.groups.group import Group
 from aiokclient.testing.broker.groups.offsets import Committed
 from aiokclient.testing.broker.security.acls import AclResource
 from aiokclient.testing.broker.topics.producers import Verification
-from aiokclient.testing.broker.transactions.coordinator import transactions_of
+from aiokclient.testing.broker.transactions.coordinator import get_transactions
 from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
-from aiokclient.testing.broker.transactions.verification import Support, ask, support_of
+from aiokclient.testing.broker.transactions.verification import (
+    Support,
+    ask_coordinator,
+    find_support,
+)
 from aiokclient.types import TopicPartition
 
 _BY_ID = 6
@@ -45,13 +49,15 @@ async def handle(call: Call) -> Answer:
     request: TxnOffsetCommitRequest = call.request
     commit = _Commit(call)
     response = TxnOffsetCommitResponse(
-        topics=[await commit.topic(each) async for each in call.each(request.topics)]
+        topics=[
+            await commit.answer_topic(each) async for each in call.iterate_items(request.topics)
+        ]
     )
     # Like Kafka, list the partitions that do not exist before all others.
-    response.topics.sort(key=lambda topic: all(map(_exists, topic.partitions)))
+    response.topics.sort(key=lambda topic: all(map(_is_accepted, topic.partitions)))
     if commit.wanted:
         try:
-            commit.store()
+            commit.store_offsets()
         except Refused as refused:
             code: int = refused.code
             if code == Code.COORDINATOR_LOAD_IN_PROGRESS and call.version < _LOADING_SINCE:
@@ -61,7 +67,7 @@ async def handle(call: Call) -> Answer:
     return response
 
 
-def _exists(part: TxnOffsetCommitResponsePartition) -> bool:
+def _is_accepted(part: TxnOffsetCommitResponsePartition) -> bool:
     return not part.error_code
 
 
@@ -75,63 +81,71 @@ class _Commit:
             TopicPartition,
             tuple[TxnOffsetCommitRequestPartition, TxnOffsetCommitResponsePartition],
         ] = {}
-        self.denied = call.unauthorized(
+        self.denied = call.check_authorization(
             AclResource.TRANSACTIONAL_ID, self.request.transactional_id
-        ) or call.unauthorized(AclResource.GROUP, self.request.group_id)
+        ) or call.check_authorization(AclResource.GROUP, self.request.group_id)
         """The error code of a client that is not authorized for the transaction or the group."""
         self._producer = ProducerIdAndEpoch(self.request.producer_id, self.request.producer_epoch)
 
-    async def topic(self, wanted: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTopic:
+    async def answer_topic(
+        self, wanted: TxnOffsetCommitRequestTopic
+    ) -> TxnOffsetCommitResponseTopic:
         """Return the response for a topic, and add partitions without an error to `wanted`."""
         call, cluster = self.call, self.call.cluster
         by_id = call.version >= _BY_ID
         found = cluster.topics_by_id if by_id else cluster.topics
         topic = found.get(wanted.topic_id if by_id else wanted.name)  # type: ignore[arg-type]
         answer = TxnOffsetCommitResponseTopic(name=wanted.name, topic_id=wanted.topic_id)
-        async for each in call.each(wanted.partitions):
+        async for each in call.iterate_items(wanted.partitions):
             part = TxnOffsetCommitResponsePartition(partition_index=each.partition_index)
             named = topic.name if topic is not None else None if by_id else wanted.name
-            part.error_code = self.denied or call.refused(named, each.partition_index)
+            part.error_code = self.denied or call.find_refusal(named, each.partition_index)
             answer.partitions.append(part)
             if part.error_code:
                 continue
             if topic is None:
                 unknown = Code.UNKNOWN_TOPIC_ID if by_id else Code.UNKNOWN_TOPIC_OR_PARTITION
                 part.error_code = unknown
-            elif topic.partition(each.partition_index) is None:
+            elif topic.find_partition(each.partition_index) is None:
                 part.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 self.wanted[TopicPartition(topic.name, each.partition_index)] = each, part
-        answer.partitions.sort(key=_exists)
+        answer.partitions.sort(key=_is_accepted)
         return answer
 
-    def store(self) -> None:
+    def store_offsets(self) -> None:
         """Store the offsets. Raises Refused."""
         call, request = self.call, self.request
-        groups, transactions = groups_of(call.cluster), transactions_of(call.cluster)
-        code = groups.reachable(call, request.group_id)
+        groups, transactions = get_groups(call.cluster), get_transactions(call.cluster)
+        code = groups.check_reachable(call, request.group_id)
         if code and code != Code.COORDINATOR_LOAD_IN_PROGRESS:
             raise Refused(Code(code), "This broker cannot answer for the group.")
-        partition = transactions.offsets.get(transactions.offsets.partition_of(request.group_id))
-        verification = self._verify()
+        partition = transactions.offsets.get_partition(
+            transactions.offsets.find_partition(request.group_id)
+        )
+        verification = self._ask_coordinator()
         if code:
             raise Refused(Code(code), "The group is loading.")
-        group = self._group()
-        offsets = self._offsets(group)
+        group = self._find_group()
+        offsets = self._read_offsets(group)
         if offsets:
-            partition.commit(group, self._producer, offsets, verification)
+            partition.commit_offsets(group, self._producer, offsets, verification)
 
-    def _verify(self) -> Verification | None:
+    def _ask_coordinator(self) -> Verification | None:
         """Ask the transaction's coordinator. Returns None if the group was added before."""
-        support = support_of(self.call.version, _ABORTABLE_SINCE)
-        offsets = transactions_of(self.call.cluster).offsets
-        tp = offsets.partition_of(self.request.group_id)
+        support = find_support(self.call.version, _ABORTABLE_SINCE)
+        offsets = get_transactions(self.call.cluster).offsets
+        tp = offsets.find_partition(self.request.group_id)
         bumps = support is Support.ADDS
-        verification = offsets.get(tp).producers.verification_of(*self._producer, -1, bumps)
+        verification = offsets.get_partition(tp).producers.begin_verification(
+            *self._producer, -1, bumps
+        )
         if isinstance(verification, Verification):
             asked = {tp: verification}
             transactional_id = self.request.transactional_id
-            found = ask(self.call.cluster, transactional_id, self._producer, asked, support)
+            found = ask_coordinator(
+                self.call.cluster, transactional_id, self._producer, asked, support
+            )
             if found[tp]:
                 raise Refused(found[tp], "The transaction's coordinator refuses the group.")
             return verification
@@ -139,27 +153,27 @@ class _Commit:
             raise Refused(verification, "The producer has an older epoch.")
         return None
 
-    def _group(self) -> Group:
+    def _find_group(self) -> Group:
         """Return the group. Raises Refused if the group does not accept the commit."""
-        request, groups = self.request, groups_of(self.call.cluster)
+        request, groups = self.request, get_groups(self.call.cluster)
         epoch = request.generation_id_or_member_epoch
-        group = groups.find(request.group_id)
+        group = groups.find_group(request.group_id)
         if group is None and epoch >= 0:
             raise Refused(
-                self._since_6(Code.GROUP_ID_NOT_FOUND, Code.ILLEGAL_GENERATION),
+                self._adapt_code(Code.GROUP_ID_NOT_FOUND, Code.ILLEGAL_GENERATION),
                 "The group does not exist.",
             )
         if group is None:
-            return groups.classic(request.group_id)
+            return groups.make_classic_group(request.group_id)
         code = group.check_commit(
             request.member_id, epoch, request.group_instance_id, 0, transactional=True
         )
-        self._check(code)
+        self._require_none(code)
         return group
 
-    def _offsets(self, group: Group) -> dict[TopicPartition, Committed]:
+    def _read_offsets(self, group: Group) -> dict[TopicPartition, Committed]:
         request = self.request
-        most = self.call.cluster.configs.number("offset.metadata.max.bytes")
+        most = self.call.cluster.configs.read_number("offset.metadata.max.bytes")
         offsets = {}
         for tp, (wanted, answer) in self.wanted.items():
             metadata = wanted.committed_metadata or ""
@@ -167,18 +181,18 @@ class _Commit:
                 answer.error_code = Code.OFFSET_METADATA_TOO_LARGE
                 continue
             epoch = request.generation_id_or_member_epoch
-            self._check(group.check_commit_of(request.member_id, epoch, tp))
+            self._require_none(group.check_committed_partition(request.member_id, epoch, tp))
             now_ms = self.call.cluster.clock.time_ms()
             offsets[tp] = Committed(
                 wanted.committed_offset, wanted.committed_leader_epoch, metadata, now_ms
             )
         return offsets
 
-    def _check(self, code: Code) -> None:
+    def _require_none(self, code: Code) -> None:
         if code is Code.STALE_MEMBER_EPOCH:
-            code = self._since_6(code, Code.ILLEGAL_GENERATION)
+            code = self._adapt_code(code, Code.ILLEGAL_GENERATION)
         if code:
             raise Refused(code, "The group refuses the commit.")
 
-    def _since_6(self, code: Code, before: Code) -> Code:
+    def _adapt_code(self, code: Code, before: Code) -> Code:
         return code if self.call.version >= _BY_ID else before

@@ -18,8 +18,8 @@ from aiokclient.protocol.messages import UpdateFeaturesRequest, UpdateFeaturesRe
 from aiokclient.protocol.messages.update_features import FeatureUpdateKey, UpdatableFeatureResult
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code, Refused
-from aiokclient.testing.broker.features import TRANSACTIONS, Feature, features_of
-from aiokclient.testing.broker.transactions.coordinator import transactions_of
+from aiokclient.testing.broker.features import TRANSACTIONS, Feature, list_features
+from aiokclient.testing.broker.transactions.coordinator import get_transactions
 
 _NO_RESULTS = 2
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
@@ -28,16 +28,16 @@ _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 def handle(call: Call) -> Reply:
     request: UpdateFeaturesRequest = call.request
     updates = {each.feature: each for each in request.feature_updates}
-    code, message = call.refused() or call.unauthorized_on_cluster(), ""
+    code, message = call.find_refusal() or call.check_cluster_authorization(), ""
     if not code:
-        known = {each.name: each for each in features_of(call)}
+        known = {each.name: each for each in list_features(call)}
         try:
             for update in updates.values():
-                _check(known.get(update.feature), update)
+                _check_update(known.get(update.feature), update)
         except Refused as refused:
             code, message = refused.code, refused.message
     if not code and not request.validate_only and TRANSACTIONS in updates:
-        transactions_of(call.cluster).set_level(updates[TRANSACTIONS].max_version_level)
+        get_transactions(call.cluster).set_level(updates[TRANSACTIONS].max_version_level)
     if code:
         return UpdateFeaturesResponse(error_code=code, error_message=message)
     if call.version >= _NO_RESULTS:
@@ -47,21 +47,21 @@ def handle(call: Call) -> Reply:
     )
 
 
-def _check(feature: Feature | None, update: FeatureUpdateKey) -> None:
+def _check_update(feature: Feature | None, update: FeatureUpdateKey) -> None:
     """Raise Refused unless a feature can have the requested level."""
     kind, level = update.upgrade_type, update.max_version_level
     if kind not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
-        raise _refusal(update, "The kind of update is unknown.")
+        raise _make_refusal(update, "The kind of update is unknown.")
     if feature is None or not feature.lowest <= level <= feature.highest:
-        raise _refusal(update, "The brokers do not support this level.")
+        raise _make_refusal(update, "The brokers do not support this level.")
     if level < feature.level and kind == _UPGRADE:
-        raise _refusal(update, "An upgrade cannot lower the level.")
+        raise _make_refusal(update, "An upgrade cannot lower the level.")
     if level > feature.level and kind != _UPGRADE:
-        raise _refusal(update, "A downgrade cannot raise the level.")
+        raise _make_refusal(update, "A downgrade cannot raise the level.")
     if level != feature.level and feature.name != TRANSACTIONS:
-        raise _refusal(update, "The embedded cluster cannot change this feature.")
+        raise _make_refusal(update, "The embedded cluster cannot change this feature.")
 
 
-def _refusal(update: FeatureUpdateKey, why: str) -> Refused:
+def _make_refusal(update: FeatureUpdateKey, why: str) -> Refused:
     text = f"Level {update.max_version_level} of {update.feature!r} is not possible. {why}"
     return Refused(Code.INVALID_UPDATE_VERSION, text)

@@ -23,7 +23,7 @@ from aiokclient.protocol.messages.write_txn_markers import (
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.security.acls import AclOperation
-from aiokclient.testing.broker.transactions.coordinator import transactions_of
+from aiokclient.testing.broker.transactions.coordinator import get_transactions
 from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
 from aiokclient.types import TopicPartition
 
@@ -31,11 +31,13 @@ from aiokclient.types import TopicPartition
 async def handle(call: Call) -> Answer:
     request: WriteTxnMarkersRequest = call.request
     return WriteTxnMarkersResponse(
-        markers=[await _write(call, each) async for each in call.each(request.markers)]
+        markers=[
+            await _write_markers(call, each) async for each in call.iterate_items(request.markers)
+        ]
     )
 
 
-async def _write(call: Call, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+async def _write_markers(call: Call, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
     return WritableTxnMarkerResult(
         producer_id=marker.producer_id,
         topics=[
@@ -44,31 +46,31 @@ async def _write(call: Call, marker: WritableTxnMarker) -> WritableTxnMarkerResu
                 partitions=[
                     WritableTxnMarkerPartitionResult(
                         partition_index=index,
-                        error_code=_write_to(call, marker, TopicPartition(topic.name, index)),
+                        error_code=_write_marker(call, marker, TopicPartition(topic.name, index)),
                     )
-                    async for index in call.each(topic.partition_indexes)
+                    async for index in call.iterate_items(topic.partition_indexes)
                 ],
             )
-            async for topic in call.each(marker.topics)
+            async for topic in call.iterate_items(marker.topics)
         ],
     )
 
 
-def _write_to(call: Call, marker: WritableTxnMarker, tp: TopicPartition) -> int:
-    code: int = call.refused(*tp)
-    if not code and call.unauthorized_on_cluster(AclOperation.ALTER):
-        code = call.unauthorized_on_cluster(AclOperation.CLUSTER_ACTION)
+def _write_marker(call: Call, marker: WritableTxnMarker, tp: TopicPartition) -> int:
+    code: int = call.find_refusal(*tp)
+    if not code and call.check_cluster_authorization(AclOperation.ALTER):
+        code = call.check_cluster_authorization(AclOperation.CLUSTER_ACTION)
     if code:
         return code
-    transactions = transactions_of(call.cluster)
+    transactions = get_transactions(call.cluster)
     producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
     commit, coordinator_epoch = marker.transaction_result, marker.coordinator_epoch
     level = marker.transaction_version
     if tp in transactions.offsets:
-        offsets = transactions.offsets.get(tp)
-        return offsets.end(commit, producer, coordinator_epoch, level)
-    partition = call.cluster.find(*tp)
+        offsets = transactions.offsets.get_partition(tp)
+        return offsets.end_transaction(commit, producer, coordinator_epoch, level)
+    partition = call.cluster.find_partition(*tp)
     if partition is None or call.broker.node_id not in partition.replicas:
         return Code.UNKNOWN_TOPIC_OR_PARTITION
-    code = partition.check(call.broker.node_id, -1)
+    code = partition.check_request(call.broker.node_id, -1)
     return code or transactions.write_marker(partition, commit, producer, coordinator_epoch, level)

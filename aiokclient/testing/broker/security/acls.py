@@ -83,7 +83,7 @@ class Acl(NamedTuple):
     operation: int
     permission: int
 
-    def covers(self, resource_type: int, name: str) -> bool:
+    def is_about_resource(self, resource_type: int, name: str) -> bool:
         """Return whether the rule is about this resource."""
         if self.resource_type != resource_type:
             return False
@@ -91,11 +91,11 @@ class Acl(NamedTuple):
             return name.startswith(self.name)
         return self.name in (name, WILDCARD)
 
-    def concerns(self, principal: str, host: str) -> bool:
+    def is_about_client(self, principal: str, host: str) -> bool:
         """Return whether the rule is about this client."""
         return self.principal in (principal, EVERYBODY) and self.host in (host, WILDCARD)
 
-    def decides(self, operation: int) -> bool:
+    def is_about_operation(self, operation: int) -> bool:
         """Return whether the rule is about this operation."""
         if self.operation in (operation, AclOperation.ALL):
             return True
@@ -130,7 +130,7 @@ class AclFilter(NamedTuple):
         if self.name is None:
             return True
         if self.pattern_type == PatternType.MATCH:
-            return acl.covers(acl.resource_type, self.name)
+            return acl.is_about_resource(acl.resource_type, self.name)
         return self.name == acl.name
 
 
@@ -149,13 +149,13 @@ class Authorizer:
     def __iter__(self) -> Iterator[Acl]:
         return iter(list(self._acls))
 
-    def add(self, acl: Acl) -> None:
+    def add_acl(self, acl: Acl) -> None:
         self._acls[acl] = None
 
-    def remove(self, acl: Acl) -> None:
+    def remove_acl(self, acl: Acl) -> None:
         self._acls.pop(acl, None)
 
-    def allows(
+    def is_allowed(
         self, principal: str, host: str, operation: int, resource_type: int, name: str
     ) -> bool:
         """Return whether a client may perform an operation on a resource."""
@@ -163,24 +163,24 @@ class Authorizer:
             return True
         known = allowed = False
         for acl in self._acls:
-            if not acl.covers(resource_type, name):
+            if not acl.is_about_resource(resource_type, name):
                 continue
             known = True
-            if acl.concerns(principal, host) and acl.decides(operation):
+            if acl.is_about_client(principal, host) and acl.is_about_operation(operation):
                 if acl.permission == AclPermission.DENY:
                     return False
                 allowed = True
         return allowed or (not known and self._allow_everyone)
 
-    def allows_any(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
+    def is_any_allowed(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
         """Return whether a client may perform an operation on at least one resource of a type."""
-        if self.allows(principal, host, operation, resource_type, "hardcode"):
+        if self.is_allowed(principal, host, operation, resource_type, "hardcode"):
             return True
         own = [
             acl
             for acl in self._acls
             if acl.resource_type == resource_type
-            and acl.concerns(principal, host)
+            and acl.is_about_client(principal, host)
             and acl.operation in (operation, AclOperation.ALL)
         ]
         denied = [acl for acl in own if acl.permission == AclPermission.DENY]

@@ -26,12 +26,12 @@ class TokenRules(NamedTuple):
     audience: str | None = None
 
 
-def checked(token: str, rules: TokenRules, now_ms: int) -> Bearer:
+def check_token(token: str, rules: TokenRules, now_ms: int) -> Bearer:
     """Return the client of a token. Raises ValueError if the token is not valid."""
     parts = token.split(".")
     if len(parts) != 3:
         raise ValueError("A token has three parts.")
-    header, claims = _object(parts[0]), _object(parts[1])
+    header, claims = _read_object(parts[0]), _read_object(parts[1])
     skew_s = 0
     if rules.keys is None:
         if header.get("alg") != "none" or parts[2]:
@@ -39,12 +39,12 @@ def checked(token: str, rules: TokenRules, now_ms: int) -> Bearer:
     else:
         skew_s = SKEW_S
         signed = f"{parts[0]}.{parts[1]}".encode()
-        _check_signature(header, signed, decoded(parts[2]), rules.keys)
+        _check_signature(header, signed, decode_base64url(parts[2]), rules.keys)
         _check_claims(claims, rules)
-    user, expires = claims.get("sub"), _number(claims, "exp")
+    user, expires = claims.get("sub"), _read_number(claims, "exp")
     if not isinstance(user, str) or not user or expires is None:
         raise ValueError("The claims sub and exp are missing.")
-    issued, now = _number(claims, "iat"), now_ms / 1000
+    issued, now = _read_number(claims, "iat"), now_ms / 1000
     if expires <= now - skew_s:
         raise ValueError("The token has expired.")
     if issued is not None and (issued > now + skew_s or issued >= expires):
@@ -52,7 +52,7 @@ def checked(token: str, rules: TokenRules, now_ms: int) -> Bearer:
     return Bearer(user, int(expires * 1000))
 
 
-def decoded(text: str) -> bytes:
+def decode_base64url(text: str) -> bytes:
     """Return the bytes of base64url without padding. Raises ValueError."""
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
@@ -60,19 +60,19 @@ def decoded(text: str) -> bytes:
         raise ValueError("A part of the token is not base64url.") from error
 
 
-def encoded(data: bytes) -> str:
+def encode_base64url(data: bytes) -> str:
     """Return base64url without padding."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def _object(text: str) -> dict[str, Any]:
-    found = json.loads(decoded(text))
+def _read_object(text: str) -> dict[str, Any]:
+    found = json.loads(decode_base64url(text))
     if not isinstance(found, dict):
         raise ValueError("A part of the token is not a JSON object.")
     return found
 
 
-def _number(claims: Mapping[str, Any], name: str) -> float | None:
+def _read_number(claims: Mapping[str, Any], name: str) -> float | None:
     found = claims.get(name)
     if found is None:
         return None
@@ -88,7 +88,7 @@ def _check_claims(claims: Mapping[str, Any], rules: TokenRules) -> None:
         raise ValueError("The token is for another audience.")
     if rules.issuer is not None and claims.get("iss") != rules.issuer:
         raise ValueError("The token is from another issuer.")
-    if _number(claims, "iat") is None:
+    if _read_number(claims, "iat") is None:
         raise ValueError("The claim iat is missing.")
 
 
@@ -99,12 +99,12 @@ def _check_signature(
     if algorithm not in ALGORITHMS:
         raise ValueError("The signature algorithm is not supported.")
     for key in keys:
-        if key_id in (None, key.get("kid")) and _signed_by(key, algorithm, signed, signature):
+        if key_id in (None, key.get("kid")) and _is_signed_by(key, algorithm, signed, signature):
             return
     raise ValueError("The token is not signed by a known key.")
 
 
-def _signed_by(key: Mapping[str, Any], algorithm: str, signed: bytes, signature: bytes) -> bool:
+def _is_signed_by(key: Mapping[str, Any], algorithm: str, signed: bytes, signature: bytes) -> bool:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
     from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
@@ -112,14 +112,14 @@ def _signed_by(key: Mapping[str, Any], algorithm: str, signed: bytes, signature:
 
     try:
         if algorithm == "RS256" and key.get("kty") == "RSA":
-            rsa.RSAPublicNumbers(_integer(key["e"]), _integer(key["n"])).public_key().verify(
-                signature, signed, padding.PKCS1v15(), SHA256()
-            )
+            rsa.RSAPublicNumbers(
+                _read_integer(key["e"]), _read_integer(key["n"])
+            ).public_key().verify(signature, signed, padding.PKCS1v15(), SHA256())
             return True
         if algorithm == "ES256" and key.get("kty") == "EC" and len(signature) == 64:
             halves = (int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big"))
             point = ec.EllipticCurvePublicNumbers(
-                _integer(key["x"]), _integer(key["y"]), ec.SECP256R1()
+                _read_integer(key["x"]), _read_integer(key["y"]), ec.SECP256R1()
             )
             point.public_key().verify(encode_dss_signature(*halves), signed, ec.ECDSA(SHA256()))
             return True
@@ -128,5 +128,5 @@ def _signed_by(key: Mapping[str, Any], algorithm: str, signed: bytes, signature:
     return False
 
 
-def _integer(text: str) -> int:
-    return int.from_bytes(decoded(text), "big")
+def _read_integer(text: str) -> int:
+    return int.from_bytes(decode_base64url(text), "big")

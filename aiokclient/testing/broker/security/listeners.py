@@ -113,17 +113,17 @@ class BrokerListener:
                 "unsecured tokens."
             )
         if self.jwks is not None:
-            _keys(self.jwks)
+            _check_keys(self.jwks)
 
     @property
     def token_rules(self) -> TokenRules:
         """The requirements of the listener for tokens."""
         if self.jwks is None:
             return TokenRules()
-        return TokenRules(_keys(self.jwks), self.token_issuer, self.token_audience)
+        return TokenRules(_check_keys(self.jwks), self.token_issuer, self.token_audience)
 
 
-def _keys(jwks: Mapping[str, Any] | str) -> tuple[Mapping[str, Any], ...]:
+def _check_keys(jwks: Mapping[str, Any] | str) -> tuple[Mapping[str, Any], ...]:
     try:
         found = json.loads(jwks) if isinstance(jwks, str) else jwks
         keys = tuple(found["keys"])
@@ -136,7 +136,7 @@ def _keys(jwks: Mapping[str, Any] | str) -> tuple[Mapping[str, Any], ...]:
     return keys
 
 
-def check_names(listeners: Mapping[str, BrokerListener]) -> None:
+def check_listeners(listeners: Mapping[str, BrokerListener]) -> None:
     """Raise ValueError or TypeError if the listeners of a cluster are not valid."""
     for name, listener in listeners.items():
         if not isinstance(listener, BrokerListener):

@@ -31,7 +31,7 @@ class Challenge(NamedTuple):
 class ServerMechanism(Protocol):
     """The broker's side of one authentication."""
 
-    def step(self, message: bytes) -> Challenge:
+    def answer_message(self, message: bytes) -> Challenge:
         """Return the response to a message of the client.
 
         Raises Refused with SASL_AUTHENTICATION_FAILED if the credentials are wrong.
@@ -51,9 +51,11 @@ class ScramCredential(NamedTuple):
 class ScramAccounts(Protocol):
     """The users of SCRAM, which are the same on all listeners."""
 
-    def credential_of(self, mechanism: str, user: str) -> ScramCredential | None: ...
+    def find_credential(self, mechanism: str, user: str) -> ScramCredential | None: ...
 
-    def token_login(self, mechanism: str, token_id: str) -> tuple[ScramCredential, Login] | None:
+    def find_token_login(
+        self, mechanism: str, token_id: str
+    ) -> tuple[ScramCredential, Login] | None:
         """Return the credential and the owner of a delegation token, or None if it is not valid."""
         ...
 
@@ -76,7 +78,7 @@ class Accounts(NamedTuple):
     rng: random.Random
 
 
-def invalid_credentials(mechanism: str) -> Refused:
+def make_credentials_error(mechanism: str) -> Refused:
     """Return a refusal with Kafka's message, which does not reveal the cause."""
     return Refused(
         Code.SASL_AUTHENTICATION_FAILED,

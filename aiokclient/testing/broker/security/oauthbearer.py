@@ -14,7 +14,7 @@ from aiokclient.testing.broker.security.mechanism import (
     Accounts,
     Challenge,
     Login,
-    invalid_credentials,
+    make_credentials_error,
 )
 
 _NAME: Final = "OAUTHBEARER"
@@ -33,10 +33,10 @@ class OAuthBearer:
         self._bearer = accounts.bearer
         self._refused = False
 
-    def step(self, message: bytes) -> Challenge:
+    def answer_message(self, message: bytes) -> Challenge:
         if self._refused and message == b"\x01":
             raise Refused(Code.SASL_AUTHENTICATION_FAILED, _REFUSED)
-        identity, token = _parsed(message)
+        identity, token = _parse_message(message)
         try:
             bearer = self._bearer(token)
         except ValueError:
@@ -51,17 +51,17 @@ class OAuthBearer:
         return Challenge(b"", done=True, login=Login(bearer.user, bearer.expires_at_ms))
 
 
-def _parsed(message: bytes) -> tuple[str, str]:
+def _parse_message(message: bytes) -> tuple[str, str]:
     """Return the authorization identity and the token."""
     try:
         found = _FIRST.fullmatch(message.decode())
     except UnicodeDecodeError:
         found = None
     if found is None:
-        raise invalid_credentials(_NAME)
+        raise make_credentials_error(_NAME)
     pairs = dict(each.split("=", 1) for each in found["pairs"].split("\x01")[:-1])
     auth = _AUTH.fullmatch(pairs.get("auth", ""))
     if auth is None or auth["scheme"].lower() != "bearer":
-        raise invalid_credentials(_NAME)
+        raise make_credentials_error(_NAME)
     identity = (found["identity"] or "").replace("=2C", ",").replace("=3D", "=")
     return identity, auth["token"]

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from aiokclient.testing.broker.security.acls import Authorizer
-from aiokclient.testing.broker.security.principal import parsed
+from aiokclient.testing.broker.security.principal import parse_principal
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _DEFAULTS = {
@@ -38,13 +38,13 @@ class TokenOptions(NamedTuple):
     expiry_ms: int
 
 
-def split(configs: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+def split_configs(configs: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Split configs into those about security, completed with defaults, and all others."""
     security = {name: configs.get(name, default) for name, default in _DEFAULTS.items()}
     return security, {name: value for name, value in configs.items() if name not in _DEFAULTS}
 
 
-def authorizer_of(configs: Mapping[str, str]) -> Authorizer | None:
+def make_authorizer(configs: Mapping[str, str]) -> Authorizer | None:
     """Return the authorizer of a cluster, or None without one. Raises ValueError."""
     name, users = configs["authorizer.class.name"], configs["super.users"]
     everyone = configs["allow.everyone.if.no.acl.found"].lower()
@@ -59,11 +59,11 @@ def authorizer_of(configs: Mapping[str, str]) -> Authorizer | None:
         )
     if not name:
         return None
-    named = [str(parsed(each.strip())) for each in users.split(";") if each.strip()]
+    named = [str(parse_principal(each.strip())) for each in users.split(";") if each.strip()]
     return Authorizer(named, everyone == "true")
 
 
-def token_options_of(configs: Mapping[str, str]) -> TokenOptions:
+def read_token_options(configs: Mapping[str, str]) -> TokenOptions:
     """Return the options of delegation tokens. Raises ValueError."""
     return TokenOptions(
         configs["delegation.token.secret.key"],

@@ -18,26 +18,26 @@ class Plain:
     def __init__(self, accounts: Accounts) -> None:
         self._passwords = accounts.passwords
 
-    def step(self, message: bytes) -> Challenge:
+    def answer_message(self, message: bytes) -> Challenge:
         parts = message.decode("utf-8", "replace").split("\0", 3)
         if len(parts) != 3:
-            raise _failed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+            raise _make_error(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
         for name, part in zip(("username", "password"), parts[1:], strict=True):
             if not part:
-                raise _failed(f"Authentication failed: {name} not specified")
+                raise _make_error(f"Authentication failed: {name} not specified")
         identity, user, password = parts
         expected = self._passwords.get(user)
         # Compare even if the user is unknown, so that this takes as long as with a wrong password.
         equal = hmac.compare_digest(password.encode(), (expected or "").encode())
         if expected is None or not equal:
-            raise _failed("Authentication failed: Invalid username or password")
+            raise _make_error("Authentication failed: Invalid username or password")
         if identity and identity != user:
-            raise _failed(
+            raise _make_error(
                 "Authentication failed: Client requested an authorization id that is different "
                 "from username"
             )
         return Challenge(b"", done=True, login=Login(user))
 
 
-def _failed(text: str) -> Refused:
+def _make_error(text: str) -> Refused:
     return Refused(Code.SASL_AUTHENTICATION_FAILED, text)

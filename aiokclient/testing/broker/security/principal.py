@@ -23,7 +23,7 @@ ANONYMOUS = Principal(USER, "ANONYMOUS")
 """The principal of a connection without authentication."""
 
 
-def parsed(text: str) -> Principal:
+def parse_principal(text: str) -> Principal:
     """Return the principal of a text such as "User:alice". Raises ValueError."""
     kind, colon, name = text.partition(":")
     if not colon or not kind or not name:

@@ -5,8 +5,8 @@ quota is throttled until its rate is down to the quota. The quota for creating a
 partitions is a bucket of tokens: a request is accepted while the bucket has tokens. Otherwise, it
 is refused until the bucket has tokens again. In old versions, the client is only throttled.
 
-The most specific quota applies. `_candidates` has the order: quotas of users come before quotas of
-client ids alone, and the quota of a name comes before the default.
+The most specific quota applies. `_list_candidates` has the order: quotas of users come before
+quotas of client ids alone, and the quota of a name comes before the default.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class QuotaEntity(NamedTuple):
     client_id: str | None = None
     ip: str | None = None
 
-    def parts(self) -> dict[str, str]:
+    def list_parts(self) -> dict[str, str]:
         """Return the parts that are not None, by type."""
         both = {USER: self.user, CLIENT: self.client_id, IP: self.ip}
         return {kind: name for kind, name in both.items() if name is not None}
 
 
-def _candidates(user: str, client_id: str) -> Iterator[QuotaEntity]:
+def _list_candidates(user: str, client_id: str) -> Iterator[QuotaEntity]:
     """Return the entities whose quota may apply to a client, the most specific first."""
     for name in (user, ""):
         yield QuotaEntity(name, client_id)
@@ -70,14 +70,14 @@ class _Rate:
     def __init__(self) -> None:
         self._samples: deque[list[float]] = deque()
 
-    def record(self, amount: float, now: float) -> None:
+    def record_amount(self, amount: float, now: float) -> None:
         if not self._samples or now - self._samples[-1][0] >= 1.0:
             self._samples.append([now, 0.0])
         self._samples[-1][1] += amount
         while now - self._samples[0][0] >= _SAMPLES:
             self._samples.popleft()
 
-    def excess_s(self, quota: float, now: float) -> float:
+    def compute_excess_s(self, quota: float, now: float) -> float:
         """Return the seconds until the rate is down to the quota, or 0."""
         total = sum(amount for _, amount in self._samples)
         elapsed = max(now - self._samples[0][0], _SAMPLES - 1.0)
@@ -91,7 +91,9 @@ class _Bucket:
         self._tokens = quota * _SAMPLES
         self._at = now
 
-    def take(self, amount: float, quota: float, now: float, *, strict: bool) -> tuple[bool, float]:
+    def take_tokens(
+        self, amount: float, quota: float, now: float, *, strict: bool
+    ) -> tuple[bool, float]:
         """Return whether the mutations are accepted, and the seconds until tokens are available."""
         self._tokens = min(quota * _SAMPLES, self._tokens + (now - self._at) * quota)
         self._at = now
@@ -111,14 +113,14 @@ class ClientQuotas:
         self._buckets: dict[QuotaEntity, _Bucket] = {}
 
     @property
-    def active(self) -> bool:
+    def has_any(self) -> bool:
         """Whether there is any quota."""
         return bool(self._quotas)
 
-    def all(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
+    def list_quotas(self) -> Mapping[QuotaEntity, Mapping[str, float]]:
         return self._quotas
 
-    def change(self, entity: QuotaEntity, key: str, value: float | None) -> None:
+    def change_quota(self, entity: QuotaEntity, key: str, value: float | None) -> None:
         """Set a quota, or remove it."""
         values = self._quotas.setdefault(entity, {})
         if value is None:
@@ -130,9 +132,9 @@ class ClientQuotas:
         self._rates.clear()
         self._buckets.clear()
 
-    def _find(self, key: str, user: str, client_id: str) -> tuple[QuotaEntity, float] | None:
+    def _find_quota(self, key: str, user: str, client_id: str) -> tuple[QuotaEntity, float] | None:
         """Return the entity whose usage counts and its quota, or None if no quota applies."""
-        for entity in _candidates(user, client_id):
+        for entity in _list_candidates(user, client_id):
             value = self._quotas.get(entity, {}).get(key)
             if value is not None:
                 # A default quota applies to each user and each client id separately.
@@ -141,26 +143,26 @@ class ClientQuotas:
                 return QuotaEntity(own_user, own_client), value
         return None
 
-    def throttle_s(self, key: str, user: str, client_id: str, amount: float) -> float:
+    def record_usage(self, key: str, user: str, client_id: str, amount: float) -> float:
         """Record what a client has used, and return the seconds for which it is throttled."""
-        found = self._find(key, user, client_id)
+        found = self._find_quota(key, user, client_id)
         if found is None:
             return 0.0
         (entity, quota), now = found, self._now()
         rate = self._rates.setdefault((key, entity), _Rate())
-        rate.record(amount, now)
-        excess_s = rate.excess_s(quota, now)
+        rate.record_amount(amount, now)
+        excess_s = rate.compute_excess_s(quota, now)
         return min(excess_s, _MOST_REQUEST_THROTTLE_S) if key == REQUESTS else excess_s
 
-    def mutate(
+    def charge_mutations(
         self, user: str, client_id: str, partitions: int, *, strict: bool
     ) -> tuple[bool, float]:
         """Return whether partitions may be created or deleted, and the seconds of throttling."""
-        found = self._find(MUTATIONS, user, client_id)
+        found = self._find_quota(MUTATIONS, user, client_id)
         if found is None:
             return True, 0.0
         (entity, quota), now = found, self._now()
         bucket = self._buckets.get(entity)
         if bucket is None:
             bucket = self._buckets[entity] = _Bucket(quota, now)
-        return bucket.take(partitions, quota, now, strict=strict)
+        return bucket.take_tokens(partitions, quota, now, strict=strict)

@@ -48,17 +48,17 @@ _OPERATIONS: Final[Mapping[AclResource, tuple[AclOperation, ...]]] = {
 }
 
 
-def authorized(call: Call, resource_type: AclResource, name: str) -> int:
+def find_authorized(call: Call, resource_type: AclResource, name: str) -> int:
     """Return the bits of the operations that the client may perform on a resource."""
     operations = _OPERATIONS[resource_type]
-    return sum(1 << each for each in operations if call.allows(each, resource_type, name))
+    return sum(1 << each for each in operations if call.is_allowed(each, resource_type, name))
 
 
-def authorized_on_cluster(call: Call) -> int:
+def find_authorized_on_cluster(call: Call) -> int:
     """Return the bits for the cluster: none if the client may not describe it."""
-    if not call.allows(AclOperation.DESCRIBE, AclResource.CLUSTER, CLUSTER_NAME):
+    if not call.is_allowed(AclOperation.DESCRIBE, AclResource.CLUSTER, CLUSTER_NAME):
         return 0
-    return authorized(call, AclResource.CLUSTER, CLUSTER_NAME)
+    return find_authorized(call, AclResource.CLUSTER, CLUSTER_NAME)
 
 
 DISABLED: Final = "No Authorizer is configured."
@@ -76,7 +76,7 @@ def is_known(wanted: Acl | AclFilter) -> bool:
     )
 
 
-def checked_acl(acl: Acl) -> None:
+def check_acl(acl: Acl) -> None:
     """Raise Refused if an ACL is not a complete rule."""
     selects = (
         acl.resource_type == AclResource.ANY
@@ -102,11 +102,11 @@ def checked_acl(acl: Acl) -> None:
         )
 
 
-def refusal(call: Call) -> int:
+def check_token_use(call: Call) -> int:
     """Return the error code of a client that cannot use tokens, or 0."""
     principal = call.principal
     if principal.token or principal == ANONYMOUS:
         return Code.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-    if not call.cluster.security.tokens.enabled:
+    if not call.cluster.security.tokens.is_enabled:
         return Code.DELEGATION_TOKEN_AUTH_DISABLED
     return Code.NONE

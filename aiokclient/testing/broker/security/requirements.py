@@ -1,6 +1,6 @@
 """The permissions that each request needs: operations on the topics, groups, and ids in it.
 
-A handler that needs more permissions checks them itself (`Call.allows`).
+A handler that needs more permissions checks them itself (`Call.is_allowed`).
 """
 
 from __future__ import annotations

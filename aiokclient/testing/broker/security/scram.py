@@ -22,7 +22,7 @@ from aiokclient.testing.broker.security.mechanism import (
     Challenge,
     Login,
     ScramCredential,
-    invalid_credentials,
+    make_credentials_error,
 )
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -43,13 +43,15 @@ _FINAL = re.compile(
 )
 
 
-def credential(mechanism: str, password: bytes, salt: bytes, iterations: int) -> ScramCredential:
+def make_credential(
+    mechanism: str, password: bytes, salt: bytes, iterations: int
+) -> ScramCredential:
     """Return the credential that a broker stores for a password. This takes some milliseconds."""
     salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password, salt, iterations)
-    return credential_of_salted(mechanism, salted, salt, iterations)
+    return make_salted_credential(mechanism, salted, salt, iterations)
 
 
-def credential_of_salted(
+def make_salted_credential(
     mechanism: str, salted: bytes, salt: bytes, iterations: int
 ) -> ScramCredential:
     """Return the credential that a broker stores for a salted password."""
@@ -68,22 +70,22 @@ class Scram:
         self._first = self._server_first = self._nonce = ""
         self._known: tuple[ScramCredential, Login] | None = None
 
-    def step(self, message: bytes) -> Challenge:
+    def answer_message(self, message: bytes) -> Challenge:
         try:
             text = message.decode()
         except UnicodeDecodeError:
-            raise invalid_credentials(self._mechanism) from None
+            raise make_credentials_error(self._mechanism) from None
         if self._known is None:
-            return self._begin(text)
-        return self._end(text, *self._known)
+            return self._begin_exchange(text)
+        return self._end_exchange(text, *self._known)
 
-    def _begin(self, text: str) -> Challenge:
+    def _begin_exchange(self, text: str) -> Challenge:
         found = _FIRST.fullmatch(text)
         if found is None:
-            raise invalid_credentials(self._mechanism)
+            raise make_credentials_error(self._mechanism)
         name = found["name"].replace("=2C", ",").replace("=3D", "=")
         extensions = dict(each.split("=", 1) for each in found["extensions"].split(",")[1:])
-        self._known = self._account(name, extensions.get("tokenauth", "").lower() == "true")
+        self._known = self._find_account(name, extensions.get("tokenauth", "").lower() == "true")
         if found["identity"] and found["identity"] != name:
             raise Refused(
                 Code.SASL_AUTHENTICATION_FAILED,
@@ -97,20 +99,20 @@ class Scram:
         self._server_first = f"r={self._nonce},s={salt},i={known.iterations}"
         return Challenge(self._server_first.encode(), done=False)
 
-    def _account(self, name: str, token: bool) -> tuple[ScramCredential, Login]:
+    def _find_account(self, name: str, token: bool) -> tuple[ScramCredential, Login]:
         scram = self._accounts.scram
         if token:
-            found = scram.token_login(self._mechanism, name)
+            found = scram.find_token_login(self._mechanism, name)
             if found is not None:
                 return found
-        elif (own := scram.credential_of(self._mechanism, name)) is not None:
+        elif (own := scram.find_credential(self._mechanism, name)) is not None:
             return own, Login(name)
-        raise invalid_credentials(self._mechanism)
+        raise make_credentials_error(self._mechanism)
 
-    def _end(self, text: str, known: ScramCredential, login: Login) -> Challenge:
+    def _end_exchange(self, text: str, known: ScramCredential, login: Login) -> Challenge:
         found = _FINAL.fullmatch(text)
         if found is None or found["nonce"] != self._nonce:
-            raise invalid_credentials(self._mechanism)
+            raise make_credentials_error(self._mechanism)
         name = HASHES[self._mechanism]
         signed = ",".join((self._first, self._server_first, found["unproven"])).encode()
         signature = hmac.digest(known.stored_key, signed, name)
@@ -120,6 +122,6 @@ class Scram:
             proof = b""
         key = bytes(a ^ b for a, b in zip(proof, signature, strict=False))
         if not hmac.compare_digest(hashlib.new(name, key).digest(), known.stored_key):
-            raise invalid_credentials(self._mechanism)
+            raise make_credentials_error(self._mechanism)
         verifier = base64.b64encode(hmac.digest(known.server_key, signed, name))
         return Challenge(b"v=" + verifier, done=True, login=login)

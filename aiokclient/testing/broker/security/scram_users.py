@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from aiokclient.testing.broker.security.mechanism import ScramCredential
-from aiokclient.testing.broker.security.scram import HASHES, credential
+from aiokclient.testing.broker.security.scram import HASHES, make_credential
 
 _SALT_BYTES: Final = 24
 
@@ -20,7 +20,7 @@ class ScramUsers:
         self._credentials: dict[str, dict[str, ScramCredential]] = {}
         self._passwords: dict[tuple[str, str], str] = {}
 
-    def add(self, mechanism: str, user: str, password: str, iterations: int) -> None:
+    def add_user(self, mechanism: str, user: str, password: str, iterations: int) -> None:
         """Add a user of a listener.
 
         Raises ValueError if another listener has the same user with another password.
@@ -32,13 +32,15 @@ class ScramUsers:
             )
         if user not in self._credentials or mechanism not in self._credentials[user]:
             salt = self._rng.randbytes(_SALT_BYTES)
-            self.put(user, mechanism, credential(mechanism, password.encode(), salt, iterations))
+            self.store_credential(
+                user, mechanism, make_credential(mechanism, password.encode(), salt, iterations)
+            )
 
-    def put(self, user: str, mechanism: str, stored: ScramCredential) -> None:
+    def store_credential(self, user: str, mechanism: str, stored: ScramCredential) -> None:
         """Store a credential, in place of an earlier one."""
         self._credentials.setdefault(user, {})[mechanism] = stored
 
-    def remove(self, user: str, mechanism: str) -> bool:
+    def remove_credential(self, user: str, mechanism: str) -> bool:
         """Remove a credential, and return whether it existed."""
         found = self._credentials.get(user, {})
         if found.pop(mechanism, None) is None:
@@ -47,10 +49,10 @@ class ScramUsers:
             del self._credentials[user]
         return True
 
-    def find(self, user: str, mechanism: str) -> ScramCredential | None:
+    def find_credential(self, user: str, mechanism: str) -> ScramCredential | None:
         return self._credentials.get(user, {}).get(mechanism)
 
-    def of(self, user: str) -> Mapping[str, ScramCredential]:
+    def list_credentials(self, user: str) -> Mapping[str, ScramCredential]:
         """Return the credentials of a user by mechanism, in Kafka's order of mechanisms."""
         found = self._credentials.get(user, {})
         return {name: found[name] for name in HASHES if name in found}

@@ -9,14 +9,14 @@ from functools import partial
 
 from aiokclient.testing.broker.connections.sasl import Accounts, Authentication, Login
 from aiokclient.testing.broker.security.acls import Authorizer
-from aiokclient.testing.broker.security.jwt import checked
+from aiokclient.testing.broker.security.jwt import check_token
 from aiokclient.testing.broker.security.listeners import DEFAULT, BrokerListener
 from aiokclient.testing.broker.security.mechanism import Bearer, ScramCredential
 from aiokclient.testing.broker.security.options import (
     TokenOptions,
-    authorizer_of,
-    split,
-    token_options_of,
+    make_authorizer,
+    read_token_options,
+    split_configs,
 )
 from aiokclient.testing.broker.security.quotas import ClientQuotas
 from aiokclient.testing.broker.security.scram import HASHES
@@ -42,11 +42,11 @@ class Security:
         self.quotas = ClientQuotas(self._loop_time)
         self._contexts: dict[str, ssl.SSLContext] = {}
 
-    def configure(self, configs: Mapping[str, str]) -> dict[str, str]:
+    def apply_configs(self, configs: Mapping[str, str]) -> dict[str, str]:
         """Apply the configs about security, and return all other configs. Raises ValueError."""
-        own, others = split(configs)
-        self.authorizer = authorizer_of(own)
-        self.tokens = DelegationTokens(token_options_of(own), self._rng, self._now_ms)
+        own, others = split_configs(configs)
+        self.authorizer = make_authorizer(own)
+        self.tokens = DelegationTokens(read_token_options(own), self._rng, self._now_ms)
         return others
 
     def add_listeners(
@@ -60,7 +60,7 @@ class Security:
             for mechanism in listener.mechanisms:
                 if mechanism in HASHES:
                     for user, password in listener.users.items():
-                        self.scram.add(mechanism, user, password, listener.iterations)
+                        self.scram.add_user(mechanism, user, password, listener.iterations)
             if listener.tls:
                 self._contexts[name] = context_of(listener)
 
@@ -74,24 +74,26 @@ class Security:
         """Return the TLS context of a listener, or None for a listener without TLS."""
         return self._contexts.get(listener)
 
-    def authentication(self, listener: str) -> Authentication:
+    def make_authentication(self, listener: str) -> Authentication:
         """Return the authentication of a new connection."""
         settings = self.listeners[listener]
         return Authentication(
             tuple(settings.mechanisms),
-            Accounts(settings.users, self, partial(self._bearer, settings), self._rng),
+            Accounts(settings.users, self, partial(self._check_bearer, settings), self._rng),
             self._now,
             self._time_ms,
             settings.max_reauth_ms,
         )
 
-    def _bearer(self, settings: BrokerListener, token: str) -> Bearer:
-        return checked(token, settings.token_rules, self._time_ms())
+    def _check_bearer(self, settings: BrokerListener, token: str) -> Bearer:
+        return check_token(token, settings.token_rules, self._time_ms())
 
     # -- the accounts of SCRAM -----------------------------------------------------------------
 
-    def credential_of(self, mechanism: str, user: str) -> ScramCredential | None:
-        return self.scram.find(user, mechanism)
+    def find_credential(self, mechanism: str, user: str) -> ScramCredential | None:
+        return self.scram.find_credential(user, mechanism)
 
-    def token_login(self, mechanism: str, token_id: str) -> tuple[ScramCredential, Login] | None:
-        return self.tokens.login(mechanism, token_id)
+    def find_token_login(
+        self, mechanism: str, token_id: str
+    ) -> tuple[ScramCredential, Login] | None:
+        return self.tokens.find_login(mechanism, token_id)

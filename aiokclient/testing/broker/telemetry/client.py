@@ -7,29 +7,31 @@ from uuid import UUID
 
 from aiokclient.testing.broker.call import Call
 from aiokclient.testing.broker.telemetry.instances import ClientInstance
-from aiokclient.testing.broker.telemetry.receiver import ClientTelemetryContext, uuid_text
+from aiokclient.testing.broker.telemetry.receiver import ClientTelemetryContext, format_uuid
 
 
-def instance_of(call: Call, instance_id: UUID) -> ClientInstance:
+def find_instance(call: Call, instance_id: UUID) -> ClientInstance:
     """Return the client instance of a request, which is created if it does not exist."""
 
-    def properties() -> dict[str, str | None]:
-        context = context_of(call, instance_id)
+    def find_properties() -> dict[str, str | None]:
+        context = make_context(call, instance_id)
         port = call.owner.client_port
         return {
-            "client_instance_id": uuid_text(instance_id),
+            "client_instance_id": format_uuid(instance_id),
             "client_id": context.client_id,
             "client_software_name": context.software_name,
             "client_software_version": context.software_version,
-            "client_source_address": _java_address(context.client_address),
+            "client_source_address": _format_as_java(context.client_address),
             "client_source_port": None if port is None else str(port),
         }
 
     subscriptions = call.cluster.metrics_subscriptions
-    return call.broker.client_instances.use(instance_id, call.owner, subscriptions, properties)
+    return call.broker.client_instances.use_instance(
+        instance_id, call.owner, subscriptions, find_properties
+    )
 
 
-def context_of(call: Call, instance_id: UUID) -> ClientTelemetryContext:
+def make_context(call: Call, instance_id: UUID) -> ClientTelemetryContext:
     """Return the client of a request and its connection, as receivers see them."""
     name, version = call.owner.client_software
     return ClientTelemetryContext(
@@ -43,7 +45,7 @@ def context_of(call: Call, instance_id: UUID) -> ClientTelemetryContext:
     )
 
 
-def _java_address(host: str) -> str:
+def _format_as_java(host: str) -> str:
     """Return an address as Java writes it. Java does not shorten IPv6 addresses."""
     if ":" not in host:
         return host

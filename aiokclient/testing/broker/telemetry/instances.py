@@ -81,16 +81,16 @@ class ClientInstance:
         """The number of seconds without a request after which the instance ends."""
         return max(_LEAST_LIFE_S, 3 * self.subscription.interval_ms / 1000)
 
-    def ask(self, now: float) -> Code:
+    def on_subscription_request(self, now: float) -> Code:
         """Handle a request for the subscription, and return its error code."""
-        if self._passed(max(self._asked_at, self._pushed_at), now):
+        if self._has_passed(max(self._asked_at, self._pushed_at), now):
             self._asked_at = now
         elif self._last_code not in _ASKS_AGAIN:
             return Code.THROTTLING_QUOTA_EXCEEDED
         self._last_code = Code.NONE
         return Code.NONE
 
-    def push(
+    def on_push(
         self, now: float, subscription_id: int, *, terminating: bool, known_codec: bool, fits: bool
     ) -> Code:
         """Handle a push before its metrics are read, and return its error code."""
@@ -104,7 +104,7 @@ class ClientInstance:
     ) -> Code:
         if self._terminated:
             return Code.INVALID_REQUEST
-        on_time = self._asked_at > self._pushed_at or self._passed(self._pushed_at, now)
+        on_time = self._asked_at > self._pushed_at or self._has_passed(self._pushed_at, now)
         if on_time:
             self._pushed_at = now
         elif not terminating:
@@ -120,7 +120,7 @@ class ClientInstance:
         self._last_code = Code.INVALID_RECORD
         return Code.INVALID_RECORD
 
-    def _passed(self, since: float, now: float) -> bool:
+    def _has_passed(self, since: float, now: float) -> bool:
         """Return whether a push interval has passed. Like Kafka, compare milliseconds."""
         return round((now - since) * 1000, 3) >= self.subscription.interval_ms
 
@@ -145,7 +145,7 @@ class ClientInstances:
     def __contains__(self, instance_id: object) -> bool:
         return instance_id in self._instances
 
-    def use(
+    def use_instance(
         self,
         instance_id: UUID,
         connection: object,
@@ -159,54 +159,54 @@ class ClientInstances:
         now = self._time()
         found = self._instances.get(instance_id)
         if found is not None and found.expires_at <= now:
-            self._remove(instance_id)
+            self._remove_instance(instance_id)
             found = None
         if found is None or found.version < subscriptions.version:
             properties = client() if found is None else found.client
             found = ClientInstance(
                 properties,
                 connection,
-                subscriptions.of_client(instance_id, properties),
+                subscriptions.merge_for_client(instance_id, properties),
                 subscriptions.version,
             )
-            self._add(instance_id, found, now)
+            self._add_instance(instance_id, found, now)
         self._instances.move_to_end(instance_id)
         found.expires_at = now + found.life_s
         return found
 
-    def _add(self, instance_id: UUID, instance: ClientInstance, now: float) -> None:
+    def _add_instance(self, instance_id: UUID, instance: ClientInstance, now: float) -> None:
         replaced = self._instances.pop(instance_id, None)
         self._size += instance.size - (0 if replaced is None else replaced.size)
-        if self._full and now - self._swept_at >= _SWEEP_S:
-            self._sweep(now)
-        while self._full and self._instances:
-            self._remove(next(iter(self._instances)))
+        if self._is_full and now - self._swept_at >= _SWEEP_S:
+            self._remove_expired(now)
+        while self._is_full and self._instances:
+            self._remove_instance(next(iter(self._instances)))
         self._instances[instance_id] = instance
         self._of_connection[instance.connection] = instance_id
 
     @property
-    def _full(self) -> bool:
+    def _is_full(self) -> bool:
         return len(self._instances) >= MOST_INSTANCES or self._size > MOST_BYTES
 
-    def _sweep(self, now: float) -> None:
+    def _remove_expired(self, now: float) -> None:
         """Remove all instances that have expired."""
         self._swept_at = now
         for each in [key for key, found in self._instances.items() if found.expires_at <= now]:
-            self._remove(each)
+            self._remove_instance(each)
 
-    def _remove(self, instance_id: UUID) -> None:
+    def _remove_instance(self, instance_id: UUID) -> None:
         removed = self._instances.pop(instance_id)
         self._size -= removed.size
         if self._of_connection.get(removed.connection) == instance_id:
             del self._of_connection[removed.connection]
 
-    def disconnected(self, connection: object) -> None:
+    def on_disconnected(self, connection: object) -> None:
         """Remove the last instance that a connection created."""
         instance_id = self._of_connection.pop(connection, None)
         if instance_id is not None and instance_id in self._instances:
-            self._remove(instance_id)
+            self._remove_instance(instance_id)
 
-    def clear(self) -> None:
+    def clear_instances(self) -> None:
         """Remove all instances."""
         self._instances.clear()
         self._of_connection.clear()

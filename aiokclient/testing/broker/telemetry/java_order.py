@@ -28,13 +28,13 @@ def java_string_hash(text: str) -> int:
     return value
 
 
-def _spread(text: str) -> int:
+def _spread_hash(text: str) -> int:
     """Return the number whose lowest bits select the bucket of a string."""
     value = java_string_hash(text)
     return value ^ value >> 16
 
 
-def hash_set_order(names: Iterable[str], *, copied: bool = False) -> list[str]:
+def order_as_hash_set(names: Iterable[str], *, copied: bool = False) -> list[str]:
     """Return names in the order of a HashSet to which they were added one by one.
 
     Set `copied` if the HashSet was constructed from a collection without duplicates. Such a set has
@@ -48,7 +48,7 @@ def hash_set_order(names: Iterable[str], *, copied: bool = False) -> list[str]:
             buckets *= 2
     while len(unique) > 0.75 * buckets:
         buckets *= 2
-    return sorted(unique, key=lambda name: _spread(name) & buckets - 1)
+    return sorted(unique, key=lambda name: _spread_hash(name) & buckets - 1)
 
 
 class ConcurrentHashMap(MutableMapping[str, V]):
@@ -63,14 +63,14 @@ class ConcurrentHashMap(MutableMapping[str, V]):
 
     def __setitem__(self, key: str, value: V) -> None:
         if key not in self._values:
-            self._bucket(key).append(key)
+            self._find_bucket(key).append(key)
         self._values[key] = value
         while len(self._values) >= 0.75 * len(self._buckets):
-            self._grow()
+            self._double_table()
 
     def __delitem__(self, key: str) -> None:
         del self._values[key]
-        self._bucket(key).remove(key)
+        self._find_bucket(key).remove(key)
 
     def __iter__(self) -> Iterator[str]:
         for bucket in self._buckets:
@@ -79,20 +79,20 @@ class ConcurrentHashMap(MutableMapping[str, V]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def _bucket(self, key: str) -> list[str]:
-        return self._buckets[_spread(key) & len(self._buckets) - 1]
+    def _find_bucket(self, key: str) -> list[str]:
+        return self._buckets[_spread_hash(key) & len(self._buckets) - 1]
 
-    def _grow(self) -> None:
+    def _double_table(self) -> None:
         """Double the table. Java reverses each half of a bucket, except for its last elements."""
         bit = len(self._buckets)
-        halves = [_halves(bucket, bit) for bucket in self._buckets]
+        halves = [_split_bucket(bucket, bit) for bucket in self._buckets]
         self._buckets = [low for low, _ in halves] + [high for _, high in halves]
 
 
-def _halves(bucket: Collection[str], bit: int) -> tuple[list[str], list[str]]:
+def _split_bucket(bucket: Collection[str], bit: int) -> tuple[list[str], list[str]]:
     """Return the elements of a bucket that stay, and those that move to the new half."""
     keys = list(bucket)
-    sides = [bool(_spread(key) & bit) for key in keys]
+    sides = [bool(_spread_hash(key) & bit) for key in keys]
     # Java does not copy the elements at the end that go to the same half, so they keep their order.
     # It puts copies of all others before them, one by one, which reverses their order.
     last = len(keys)

@@ -16,7 +16,7 @@ from aiokclient.testing.broker.telemetry.receiver import (
     ClientTelemetryContext,
     ClientTelemetryPayload,
     ReceivingCluster,
-    uuid_text,
+    format_uuid,
 )
 from aiokclient.types import public_in
 
@@ -131,14 +131,16 @@ class OtlpHttpTelemetryReceiver:
             if self._closed or full:
                 self.dropped += 1
                 if full:
-                    self._warn("Pushed metrics are dropped, because %s is too slow.", self._name)
+                    self._warn_once(
+                        "Pushed metrics are dropped, because %s is too slow.", self._name
+                    )
                 return
             self._queue.append((context, payload))
             self._queued_bytes += len(payload.data)
             self._changed.notify_all()
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._work, name="aiokclient-otlp-receiver", daemon=True
+                    target=self._send_queued, name="aiokclient-otlp-receiver", daemon=True
                 )
                 self._thread.start()
 
@@ -152,15 +154,15 @@ class OtlpHttpTelemetryReceiver:
 
     # -- in the thread -------------------------------------------------------------------------
 
-    def _work(self) -> None:
-        while (taken := self._take()) is not None:
-            outcome = self._send(*taken)
+    def _send_queued(self) -> None:
+        while (taken := self._take_push()) is not None:
+            outcome = self._send_push(*taken)
             with self._changed:
                 setattr(self, outcome, getattr(self, outcome) + 1)
                 self._busy = False
                 self._changed.notify_all()
 
-    def _take(self) -> tuple[ClientTelemetryContext, ClientTelemetryPayload] | None:
+    def _take_push(self) -> tuple[ClientTelemetryContext, ClientTelemetryPayload] | None:
         """Wait for a push; return None when the thread is to end."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closed)
@@ -177,22 +179,22 @@ class OtlpHttpTelemetryReceiver:
             self._busy = True
             return taken
 
-    def _send(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> str:
+    def _send_push(self, context: ClientTelemetryContext, payload: ClientTelemetryPayload) -> str:
         """Send one push, and return the name of the counter to increase."""
         try:
-            body = _with_client(context, payload.data)
+            body = _add_client(context, payload.data)
             if body is None:
                 return "rejected"
-            status = self._post(body)
+            status = self._post_metrics(body)
         except Exception as error:  # The thread continues, whatever the error is.
-            self._warn("%s does not answer: %s", self._name, type(error).__name__)
+            self._warn_once("%s does not answer: %s", self._name, type(error).__name__)
             return "failed"
         if status // 100 != 2:
-            self._warn("%s refused pushed metrics with status %d.", self._name, status)
+            self._warn_once("%s refused pushed metrics with status %d.", self._name, status)
             return "failed"
         return "sent"
 
-    def _post(self, body: bytes) -> int:
+    def _post_metrics(self, body: bytes) -> int:
         """Send metrics, and return the status of the response."""
         # Each push has a connection of its own: one that was idle may be closed by the endpoint,
         # and then it is unknown whether the metrics have arrived.
@@ -204,21 +206,21 @@ class OtlpHttpTelemetryReceiver:
         finally:
             connection.close()
 
-    def _warn(self, text: str, *values: object) -> None:
+    def _warn_once(self, text: str, *values: object) -> None:
         """Log the first warning only."""
         if not self._warned:
             self._warned = True
             _log.warning(text, *values)
 
 
-def _with_client(context: ClientTelemetryContext, data: bytes) -> bytes | None:
+def _add_client(context: ClientTelemetryContext, data: bytes) -> bytes | None:
     """Return metrics with the client in their resource attributes, or None if they are not OTLP."""
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
     attributes = {
         "client_id": context.client_id,
-        "client_instance_id": uuid_text(context.client_instance_id),
+        "client_instance_id": format_uuid(context.client_instance_id),
         "client_software_name": context.software_name,
         "client_software_version": context.software_version,
         "client_source_address": context.client_address,

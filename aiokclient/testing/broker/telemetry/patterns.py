@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from aiokclient.testing.broker.configs import ConfigValueError
-from aiokclient.testing.broker.groups.regex import check_pattern, matches, matches_once
+from aiokclient.testing.broker.groups.regex import check_pattern, is_match, is_match_uncached
 
 CLIENT_PROPERTIES = (
     "client_instance_id",
@@ -51,30 +51,30 @@ class MatchPatterns:
         """
         self._patterns: dict[str, str] = {}
         for item in items:
-            parts = _split(item)
+            parts = _split_pattern(item)
             if len(parts) != 2 or parts[0].strip(TRIMMED) not in CLIENT_PROPERTIES:
-                raise _illegal(item)
+                raise _make_illegal_error(item)
             try:
-                pattern = _translated(parts[1].strip(TRIMMED))
+                pattern = _translate_pattern(parts[1].strip(TRIMMED))
                 re.compile(pattern)
             except (re.error, RecursionError, OverflowError):
-                raise _illegal(item) from None
+                raise _make_illegal_error(item) from None
             self._patterns[parts[0].strip(TRIMMED)] = pattern
 
-    def match(self, client: Mapping[str, str | None]) -> bool:
+    def is_match(self, client: Mapping[str, str | None]) -> bool:
         """Return whether a client's properties match. A property without a value never matches."""
         for name, pattern in self._patterns.items():
             value = client.get(name)
-            if value is None or not _matches(pattern, value):
+            if value is None or not _is_match(pattern, value):
                 return False
         return True
 
 
-def _illegal(item: str) -> ConfigValueError:
+def _make_illegal_error(item: str) -> ConfigValueError:
     return ConfigValueError(f"Illegal client matching pattern: {item}")
 
 
-def _split(item: str) -> list[str]:
+def _split_pattern(item: str) -> list[str]:
     """Split at "=" like Java's String.split, which drops empty parts at the end."""
     parts = item.split("=")
     while len(parts) > 1 and not parts[-1]:
@@ -82,13 +82,13 @@ def _split(item: str) -> list[str]:
     return parts
 
 
-def _translated(pattern: str) -> str:
+def _translate_pattern(pattern: str) -> str:
     """Return one of Java's regular expressions in Python's notation."""
     unquoted = _QUOTED.sub(lambda found: re.escape(found[1]), pattern)
-    return _TOKENS.sub(_token, unquoted)
+    return _TOKENS.sub(_translate_token, unquoted)
 
 
-def _token(found: re.Match[str]) -> str:
+def _translate_token(found: re.Match[str]) -> str:
     token = found[0]
     if token == "(?<":
         return "(?P<"
@@ -98,7 +98,7 @@ def _token(found: re.Match[str]) -> str:
 
 
 @lru_cache(maxsize=1_000)
-def _linear(pattern: str) -> bool:
+def _is_linear(pattern: str) -> bool:
     """Return whether the pattern can be matched in linear time."""
     try:
         check_pattern(pattern)
@@ -107,9 +107,9 @@ def _linear(pattern: str) -> bool:
     return True
 
 
-def _matches(pattern: str, value: str) -> bool:
-    if _linear(pattern):
+def _is_match(pattern: str, value: str) -> bool:
+    if _is_linear(pattern):
         # Results for long values are not remembered, because that would take much memory.
-        match = matches if len(value) <= _REMEMBERED else matches_once
+        match = is_match if len(value) <= _REMEMBERED else is_match_uncached
         return match(pattern, value)
     return re.fullmatch(pattern, value, re.ASCII) is not None

@@ -14,7 +14,7 @@ CONTENT_TYPE = "OTLP"
 """Kafka's name of the format of the metrics, OTLP `MetricsData` in protobuf."""
 
 
-def uuid_text(value: UUID) -> str:
+def format_uuid(value: UUID) -> str:
     """Return a UUID as Kafka writes it, in 22 characters of base64url."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
@@ -84,7 +84,7 @@ class StartedReceiver(Protocol):
     def close(self) -> None: ...
 
 
-def checked_receiver(receiver: Any) -> Any:
+def check_receiver(receiver: Any) -> Any:
     """Return the receiver that was given to a cluster, or None.
 
     Raises TypeError for an object without `export`, and for a class.

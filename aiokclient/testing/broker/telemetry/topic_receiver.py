@@ -8,7 +8,7 @@ from aiokclient.testing.broker.telemetry.receiver import (
     ClientTelemetryContext,
     ClientTelemetryPayload,
     ReceivingCluster,
-    uuid_text,
+    format_uuid,
 )
 from aiokclient.types import ProducerRecord, public_in
 
@@ -52,7 +52,7 @@ class TopicTelemetryReceiver:
             raise IllegalStateError(
                 f"{self!r} has no cluster. Pass it to EmbeddedCluster(telemetry=...)."
             )
-        instance_id = uuid_text(context.client_instance_id)
+        instance_id = format_uuid(context.client_instance_id)
         headers = {
             "client_id": context.client_id,
             "client_instance_id": instance_id,

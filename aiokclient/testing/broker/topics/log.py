@@ -38,7 +38,7 @@ class Segment:
         self.max_timestamps: list[int] = []
         self.size = 0
 
-    def append(self, base_offset: int, batch: bytes, max_timestamp: int) -> None:
+    def append_batch(self, base_offset: int, batch: bytes, max_timestamp: int) -> None:
         self.bases.append(base_offset)
         self.batches.append(batch)
         self.max_timestamps.append(max_timestamp)
@@ -56,24 +56,24 @@ class EpochCache:
         self._epochs: list[int] = []
         self._starts: list[int] = []
 
-    def assign(self, epoch: int, start: int) -> None:
+    def assign_epoch(self, epoch: int, start: int) -> None:
         """Record that `epoch` begins at `start`, and remove epochs that are empty as a result."""
-        self.truncate(start)
+        self.truncate_at(start)
         self._epochs.append(epoch)
         self._starts.append(start)
 
-    def truncate(self, end: int) -> None:
+    def truncate_at(self, end: int) -> None:
         keep = bisect_left(self._starts, end)
         del self._epochs[keep:], self._starts[keep:]
 
-    def advance(self, start: int) -> None:
+    def remove_before(self, start: int) -> None:
         """Remove epochs whose records are all before `start`."""
         gone = bisect_right(self._starts, start) - 1
         if gone >= 0:
             del self._epochs[:gone], self._starts[:gone]
             self._starts[0] = start
 
-    def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
+    def find_end(self, epoch: int, log_end: int) -> tuple[int, int]:
         """Return the largest known epoch that is not larger than `epoch`, and its end offset.
 
         If `epoch` is older than all known epochs, return `epoch` and the start of the oldest one.
@@ -87,7 +87,7 @@ class EpochCache:
         floor = self._epochs[above - 1] if above else epoch
         return floor, self._starts[above]
 
-    def at(self, offset: int) -> int:
+    def find_epoch(self, offset: int) -> int:
         """Return the epoch in which `offset` was written, or -1 if it is unknown."""
         index = bisect_right(self._starts, offset) - 1
         return self._epochs[index] if index >= 0 else UNDEFINED
@@ -109,7 +109,7 @@ class PartitionLog:
         self.producers = ProducerStates()
         self._segments = [Segment(0)]
 
-    def append(self, data: bytes, batch: RecordBatch, *, segment_bytes: int) -> None:
+    def append_batch(self, data: bytes, batch: RecordBatch, *, segment_bytes: int) -> None:
         """Append a batch whose bytes already have `end_offset` as the base offset.
 
         `batch` is any view of the batch that includes the header, such as the one of the request.
@@ -118,12 +118,12 @@ class PartitionLog:
         if segment.size and segment.size + len(data) > segment_bytes:
             segment = Segment(self.end_offset)
             self._segments.append(segment)
-        segment.append(self.end_offset, data, batch.max_timestamp)
-        self.producers.appended(batch, self.end_offset)
+        segment.append_batch(self.end_offset, data, batch.max_timestamp)
+        self.producers.on_append(batch, self.end_offset)
         self.end_offset += batch.last_offset - batch.base_offset + 1
         self.size += len(data)
 
-    def retain(self, size: int, limit: int) -> bool:
+    def remove_oldest(self, size: int, limit: int) -> bool:
         """Remove the oldest segments while the log is larger than `size` bytes.
 
         Nothing at or after `limit` is removed, and neither is the active segment. Returns whether
@@ -136,7 +136,7 @@ class PartitionLog:
             self.size -= self._segments.pop(0).size
             self.start_offset = max(self.start_offset, self._segments[0].base_offset)
         if self.start_offset != before:
-            self._started()
+            self._on_start_advanced()
         return self.start_offset != before
 
     def delete_before(self, offset: int) -> None:
@@ -148,11 +148,11 @@ class PartitionLog:
             self.size = 0
         while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
             self.size -= self._segments.pop(0).size
-        self._started()
+        self._on_start_advanced()
 
-    def _started(self) -> None:
-        self.epochs.advance(self.start_offset)
-        self.producers.start_at(self.start_offset)
+    def _on_start_advanced(self) -> None:
+        self.epochs.remove_before(self.start_offset)
+        self.producers.remove_aborted_before(self.start_offset)
 
     def truncate(self, end: int) -> None:
         """Remove all batches that contain an offset at or after `end`.
@@ -169,24 +169,24 @@ class PartitionLog:
         position = 0
         self.end_offset = segment.base_offset
         for base, batch in zip(segment.bases, segment.batches, strict=True):
-            if _next_offset(base, batch) > end:
+            if _find_next_offset(base, batch) > end:
                 break
             position += 1
-            self.end_offset = _next_offset(base, batch)
+            self.end_offset = _find_next_offset(base, batch)
         segment.truncate(position)
         self.size = sum(each.size for each in self._segments)
-        self.epochs.truncate(self.end_offset)
+        self.epochs.truncate_at(self.end_offset)
         self.producers = ProducerStates()
-        for kept in self.batches():
-            self.producers.appended(kept, kept.base_offset)
-        self.producers.start_at(self.start_offset)
+        for kept in self.read_batches():
+            self.producers.on_append(kept, kept.base_offset)
+        self.producers.remove_aborted_before(self.start_offset)
 
-    def batches(self, start: int = 0) -> Iterator[RecordBatch]:
+    def read_batches(self, start: int = 0) -> Iterator[RecordBatch]:
         """Return all batches, beginning with the one that contains `start`."""
-        for segment, position in self._positions(start):
+        for segment, position in self._find_positions(start):
             yield from walk(segment.batches[position])
 
-    def _positions(self, start: int) -> Iterator[tuple[Segment, int]]:
+    def _find_positions(self, start: int) -> Iterator[tuple[Segment, int]]:
         first = bisect_right(self._segments, start, key=lambda segment: segment.base_offset) - 1
         for index in range(max(first, 0), len(self._segments)):
             segment = self._segments[index]
@@ -194,7 +194,7 @@ class PartitionLog:
             for each in range(max(position, 0), len(segment.bases)):
                 yield segment, each
 
-    def read(
+    def read_range(
         self, start: int, upper: int, max_bytes: int, *, whole_first: bool
     ) -> tuple[Sequence[bytes | memoryview], int, int]:
         """Return batches, from the one that contains `start` to the last one before `upper`.
@@ -207,11 +207,11 @@ class PartitionLog:
         size, end = 0, start
         if start >= upper:
             return pieces, size, end
-        for segment, position in self._positions(start):
+        for segment, position in self._find_positions(start):
             base, batch = segment.bases[position], segment.batches[position]
             if base >= upper:
                 break
-            end = _next_offset(base, batch)
+            end = _find_next_offset(base, batch)
             if size + len(batch) > max_bytes and not (whole_first and not pieces):
                 if pieces and max_bytes > size:
                     pieces.append(memoryview(batch)[: max_bytes - size])
@@ -221,12 +221,12 @@ class PartitionLog:
             size += len(batch)
         return pieces, size, end
 
-    def bytes_from(self, start: int, upper: int, enough: int) -> int:
+    def count_bytes(self, start: int, upper: int, enough: int) -> int:
         """Return the size of the batches from `start` to `upper`. Stop counting at `enough`."""
         size = 0
         if start >= upper:
             return size
-        for segment, position in self._positions(start):
+        for segment, position in self._find_positions(start):
             if segment.bases[position] >= upper or size >= enough:
                 break
             size += len(segment.batches[position])
@@ -234,9 +234,9 @@ class PartitionLog:
 
     def find_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """Return the first record whose timestamp is `timestamp` or later."""
-        for segment, position in self._positions(self.start_offset):
+        for segment, position in self._find_positions(self.start_offset):
             if segment.max_timestamps[position] >= timestamp:
-                found = self._in_batch(segment.batches[position], timestamp)
+                found = self._find_in_batch(segment.batches[position], timestamp)
                 if found is not None:
                     return found
         return None
@@ -244,13 +244,13 @@ class PartitionLog:
     def find_max_timestamp(self) -> TimestampOffset | None:
         """Return the first of the records with the greatest timestamp."""
         best: tuple[int, bytes] | None = None
-        for segment, position in self._positions(self.start_offset):
+        for segment, position in self._find_positions(self.start_offset):
             timestamp = segment.max_timestamps[position]
             if best is None or timestamp > best[0]:
                 best = timestamp, segment.batches[position]
-        return None if best is None else self._in_batch(best[1], best[0])
+        return None if best is None else self._find_in_batch(best[1], best[0])
 
-    def _in_batch(self, data: bytes, timestamp: int) -> TimestampOffset | None:
+    def _find_in_batch(self, data: bytes, timestamp: int) -> TimestampOffset | None:
         (batch,) = walk(data)
         stream = RecordStream(batch, check_crcs=False, limit=DEFAULT_LIMIT)
         while True:
@@ -262,6 +262,6 @@ class PartitionLog:
                     return TimestampOffset(record.timestamp, record.offset)
 
 
-def _next_offset(base: int, batch: bytes) -> int:
+def _find_next_offset(base: int, batch: bytes) -> int:
     """Return the offset after the last one of a batch with this base offset."""
     return base + int.from_bytes(batch[23:27], "big") + 1

@@ -83,7 +83,7 @@ class Verification:
         self.bumps = bumps
         """Whether the client uses level 2 of transaction.version."""
 
-    def also(self, sequence: int, epoch: int) -> None:
+    def add_batch(self, sequence: int, epoch: int) -> None:
         """Include another batch in the check."""
         if epoch > self.epoch:
             self.epoch, self.lowest = epoch, sequence
@@ -107,13 +107,13 @@ class ProducerStates:
     def __iter__(self) -> Iterator[tuple[int, ProducerState]]:
         return iter(self._producers.items())
 
-    def forget(self) -> None:
+    def forget_all(self) -> None:
         """Forget all producers, as if their batches had been removed with the oldest segments."""
         self._producers.clear()
 
     # -- checking --------------------------------------------------------------------------
 
-    def duplicate(self, batch: RecordBatch) -> WrittenBatch | None:
+    def find_duplicate(self, batch: RecordBatch) -> WrittenBatch | None:
         """Return the earlier copy of a batch, if it is one of the producer's last five."""
         state = self._producers.get(batch.producer_id)
         if state is None or state.epoch != batch.producer_epoch:
@@ -121,18 +121,18 @@ class ProducerStates:
         key = batch.base_sequence, batch.last_sequence
         return next((each for each in state.batches if each[:2] == key), None)
 
-    def check(self, batch: RecordBatch) -> Code:
+    def check_batch(self, batch: RecordBatch) -> Code:
         """Return the error code if a batch that is no duplicate may not be appended, or NONE."""
         state = self._producers.get(batch.producer_id)
         if state is not None and batch.producer_epoch < state.epoch:
             return Code.INVALID_PRODUCER_EPOCH
-        if not self._in_order(batch, state):
+        if not self._is_in_order(batch, state):
             return Code.OUT_OF_ORDER_SEQUENCE_NUMBER
         if batch.producer_id in self._open and not batch.is_transactional:
             return Code.INVALID_TXN_STATE
         return Code.NONE
 
-    def _in_order(self, batch: RecordBatch, state: ProducerState | None) -> bool:
+    def _is_in_order(self, batch: RecordBatch, state: ProducerState | None) -> bool:
         first = batch.base_sequence
         verification = self._verifications.get(batch.producer_id)
         if verification is not None:
@@ -146,21 +146,23 @@ class ProducerStates:
             return first == 0
         return first == (state.last_sequence + 1) % SEQUENCES
 
-    def verifies(self, producer_id: int, epoch: int, verification: Verification | None) -> Code:
+    def check_verification(
+        self, producer_id: int, epoch: int, verification: Verification | None
+    ) -> Code:
         """Return the error code if a transactional batch may not be appended, or NONE.
 
-        `verification` is what `verification_of` returned before the coordinator was asked. It is
+        `verification` is what `begin_verification` returned before the coordinator was asked. It is
         no longer valid if a marker was written since then.
         """
         if self.is_open_in(producer_id, epoch):
             return Code.NONE
-        if epoch < self.epoch_of(producer_id):
+        if epoch < self.find_epoch(producer_id):
             return Code.INVALID_PRODUCER_EPOCH
         if verification is None or self._verifications.get(producer_id) is not verification:
             return Code.INVALID_TXN_STATE
         return Code.NONE
 
-    def verification_of(
+    def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, bumps: bool
     ) -> Verification | Code:
         """Return the verification that the coordinator must confirm before an append.
@@ -168,14 +170,14 @@ class ProducerStates:
         Return NONE if the transaction is already open in this partition and needs no confirmation,
         or INVALID_PRODUCER_EPOCH if the epoch is older than that of the producer.
         """
-        if epoch < self.epoch_of(producer_id):
+        if epoch < self.find_epoch(producer_id):
             return Code.INVALID_PRODUCER_EPOCH
         if self.is_open_in(producer_id, epoch):
             return Code.NONE
         known = self._verifications.get(producer_id)
         if known is None:
             known = self._verifications[producer_id] = Verification(sequence, epoch, bumps)
-        known.also(sequence, epoch)
+        known.add_batch(sequence, epoch)
         return known
 
     def check_marker(
@@ -197,23 +199,23 @@ class ProducerStates:
 
     # -- appending -------------------------------------------------------------------------
 
-    def appended(self, batch: RecordBatch, base_offset: int) -> None:
+    def on_append(self, batch: RecordBatch, base_offset: int) -> None:
         """Record that a batch was appended at `base_offset`."""
         producer_id, epoch = batch.producer_id, batch.producer_epoch
         if producer_id < 0:
             return
         if batch.is_control:
-            committed, coordinator_epoch = end_marker(batch)
-            self.ended(
+            committed, coordinator_epoch = read_marker(batch)
+            self.on_marker(
                 producer_id, epoch, coordinator_epoch, base_offset, committed, batch.max_timestamp
             )
             return
-        self.wrote(producer_id, epoch, base_offset, batch.max_timestamp, batch.is_transactional)
+        self.on_write(producer_id, epoch, base_offset, batch.max_timestamp, batch.is_transactional)
         self._producers[producer_id].batches.append(
             WrittenBatch(batch.base_sequence, batch.last_sequence, base_offset, batch.max_timestamp)
         )
 
-    def wrote(
+    def on_write(
         self, producer_id: int, epoch: int, offset: int, timestamp: int, transactional: bool
     ) -> None:
         """Record that a producer wrote at `offset`."""
@@ -226,7 +228,7 @@ class ProducerStates:
             self._open.setdefault(producer_id, offset)
             self._verifications.pop(producer_id, None)
 
-    def ended(
+    def on_marker(
         self,
         producer_id: int,
         epoch: int,
@@ -242,7 +244,7 @@ class ProducerStates:
         state.coordinator_epoch, state.timestamp = coordinator_epoch, timestamp
         first = self._open.pop(producer_id, None)
         if first is not None and not committed:
-            stable = self.first_open(offset + 1)
+            stable = self.find_first_open(offset + 1)
             self.aborted.append(AbortedTxn(producer_id, first, offset, stable))
         pending = self._verifications.get(producer_id)
         if pending is not None and not (pending.bumps and pending.epoch == epoch):
@@ -251,23 +253,23 @@ class ProducerStates:
 
     # -- reading ---------------------------------------------------------------------------
 
-    def first_open(self, otherwise: int) -> int:
+    def find_first_open(self, otherwise: int) -> int:
         """Return the first offset of the oldest open transaction, or `otherwise`."""
         return min(self._open.values(), default=otherwise)
 
-    def open_since(self, producer_id: int) -> int:
+    def find_open_since(self, producer_id: int) -> int:
         """Return the first offset of a producer's open transaction, or -1."""
         return self._open.get(producer_id, -1)
 
     def is_open_in(self, producer_id: int, epoch: int) -> bool:
         """Return whether a transaction is open that the producer began in this epoch."""
-        return producer_id in self._open and self.epoch_of(producer_id) == epoch
+        return producer_id in self._open and self.find_epoch(producer_id) == epoch
 
-    def epoch_of(self, producer_id: int) -> int:
+    def find_epoch(self, producer_id: int) -> int:
         state = self._producers.get(producer_id)
         return -1 if state is None else state.epoch
 
-    def aborted_in(self, start: int, end: int) -> list[AbortedTxn]:
+    def find_aborted(self, start: int, end: int) -> list[AbortedTxn]:
         """Return the aborted transactions that have batches between offsets `start` and `end`."""
         found = []
         for each in self.aborted:
@@ -277,13 +279,13 @@ class ProducerStates:
                 break
         return found
 
-    def start_at(self, offset: int) -> None:
+    def remove_aborted_before(self, offset: int) -> None:
         """Remove aborted transactions before the log start offset."""
         if self.aborted and self.aborted[0].last_offset < offset:
             self.aborted = [each for each in self.aborted if each.last_offset >= offset]
 
 
-def end_marker(batch: RecordBatch) -> tuple[bool, int]:
+def read_marker(batch: RecordBatch) -> tuple[bool, int]:
     """Return whether the marker in a control batch commits, and its coordinator epoch."""
     committed = batch.control_type() == ControlType.COMMIT
     value = batch.rows(check_crcs=False)[0][3] or b""

@@ -33,7 +33,7 @@ ANYTHING = 1 << 62
 class Watcher(Protocol):
     """Something that waits for a partition to change: a waiting fetch or produce request."""
 
-    def changed(self, added: int) -> None:
+    def on_change(self, added: int) -> None:
         """Handle `added` bytes below the high watermark, or with `ANYTHING` an unknown change."""
 
 
@@ -57,7 +57,7 @@ class Partition:
         self.leader = self.replicas[0]
         self.leader_epoch = 0
         self.log = PartitionLog()
-        self.log.epochs.assign(0, 0)
+        self.log.epochs.assign_epoch(0, 0)
         self.deleted = False
         self._lagging_ends: dict[int, int] = {}
         """The log end offsets of the replicas that may lag, by broker id."""
@@ -69,7 +69,7 @@ class Partition:
 
     # -- reading ---------------------------------------------------------------------------
 
-    def replica_end(self, broker: int) -> int:
+    def find_replica_end(self, broker: int) -> int:
         """Return the log end offset of a replica."""
         return min(self._lagging_ends.get(broker, ANYTHING), self.log.end_offset)
 
@@ -78,16 +78,16 @@ class Partition:
         """The offset that all in-sync replicas have reached."""
         if not self._lagging_ends:
             return self.log.end_offset
-        ends = [self.replica_end(broker) for broker in self.isr]
+        ends = [self.find_replica_end(broker) for broker in self.isr]
         return max(min(ends, default=self.log.end_offset), self.log.start_offset)
 
     @property
     def last_stable_offset(self) -> int:
         """The high watermark, or the first offset of an open transaction before it."""
         high = self.high_watermark
-        return min(high, self.log.producers.first_open(high))
+        return min(high, self.log.producers.find_first_open(high))
 
-    def check(self, broker: int, leader_epoch: int, *, leader_only: bool = True) -> Code:
+    def check_request(self, broker: int, leader_epoch: int, *, leader_only: bool = True) -> Code:
         """Return the error code if `broker` may not serve this partition to a client, or NONE.
 
         `leader_epoch` is the epoch that the client knows, or -1 if it sent none (KIP-320).
@@ -103,7 +103,7 @@ class Partition:
 
     # -- writing ---------------------------------------------------------------------------
 
-    def append(
+    def append_batch(
         self,
         batch: RecordBatch,
         now_ms: int,
@@ -116,26 +116,28 @@ class Partition:
         """
         producers = self.log.producers
         if batch.producer_id >= 0:
-            earlier = producers.duplicate(batch)
+            earlier = producers.find_duplicate(batch)
             if earlier is not None:
-                stamped = self.topic.log_append_time
+                stamped = self.topic.uses_append_time
                 return Appended(
                     Code.NONE, earlier.base_offset, earlier.timestamp if stamped else -1
                 )
             code = Code.NONE
             if batch.is_transactional and verification is not TRUSTED:
-                code = producers.verifies(batch.producer_id, batch.producer_epoch, verification)
-            code = code or producers.check(batch)
+                code = producers.check_verification(
+                    batch.producer_id, batch.producer_epoch, verification
+                )
+            code = code or producers.check_batch(batch)
             if code is not Code.NONE:
                 return Appended(code)
         base = self.log.end_offset
         data = with_offset(batch.buffer, base, self.leader_epoch)
         append_time = -1
-        if self.topic.log_append_time:
+        if self.topic.uses_append_time:
             append_time = now_ms
             data = with_append_time(data, now_ms)
             batch = RecordBatch(data)
-        self.write(data, batch)
+        self.write_batch(data, batch)
         return Appended(Code.NONE, base, append_time)
 
     def end_transaction(
@@ -158,40 +160,40 @@ class Partition:
             base_offset=offset,
             leader_epoch=self.leader_epoch,
         )
-        self.write(data, RecordBatch(data))
+        self.write_batch(data, RecordBatch(data))
         return offset
 
-    def write(self, data: bytes, batch: RecordBatch) -> None:
+    def write_batch(self, data: bytes, batch: RecordBatch) -> None:
         """Append a batch that has its final offset and epoch, and notify the watchers."""
         configs = self.topic.configs
-        self.log.append(data, batch, segment_bytes=configs.number("segment.bytes"))
-        limit = configs.number("retention.bytes")
+        self.log.append_batch(data, batch, segment_bytes=configs.read_number("segment.bytes"))
+        limit = configs.read_number("retention.bytes")
         if limit >= 0:
-            self.log.retain(limit, self.high_watermark)
-        self.notify(ANYTHING if self._lagging_ends else len(data))
+            self.log.remove_oldest(limit, self.high_watermark)
+        self.notify_watchers(ANYTHING if self._lagging_ends else len(data))
 
     def delete_records(self, offset: int) -> None:
         self.log.delete_before(offset)
-        self.notify(ANYTHING)
+        self.notify_watchers(ANYTHING)
 
     # -- leadership ------------------------------------------------------------------------
 
-    def lead(self, broker: int) -> None:
+    def change_leader(self, broker: int) -> None:
         """Make `broker` the leader in a new epoch; -1 for no leader."""
         self.leader = broker
         self.leader_epoch += 1
         if broker != NO_LEADER:
-            end = self.replica_end(broker)
+            end = self.find_replica_end(broker)
             self._lagging_ends.pop(broker, None)
             self._held.pop(broker, None)
             self.log.truncate(end)
             if broker not in self.isr:
                 # The new leader lags, so no other replica is known to have the same log.
                 self.isr = [broker]
-            self.log.epochs.assign(self.leader_epoch, self.log.end_offset)
-        self.notify(ANYTHING)
+            self.log.epochs.assign_epoch(self.leader_epoch, self.log.end_offset)
+        self.notify_watchers(ANYTHING)
 
-    def elect(self, alive: Mapping[int, object]) -> None:
+    def elect_leader(self, alive: Mapping[int, object]) -> None:
         """Elect the first running in-sync replica if the partition has no running leader.
 
         If there is none and `unclean.leader.election.enable` is set, elect any running replica.
@@ -203,58 +205,58 @@ class Partition:
         if choice == NO_LEADER and self.topic.configs["unclean.leader.election.enable"] == "true":
             choice = next(iter(living), NO_LEADER)
         if choice != self.leader:
-            self.lead(choice)
+            self.change_leader(choice)
 
-    def left(self, broker: int) -> None:
+    def remove_from_isr(self, broker: int) -> None:
         """Remove a replica from the ISR. The last one stays, because only it has all records."""
-        self._lagging_ends[broker] = self.replica_end(broker)
+        self._lagging_ends[broker] = self.find_replica_end(broker)
         remaining = [each for each in self.isr if each != broker]
         if remaining and remaining != self.isr:
             self.isr = remaining
-        self.notify(ANYTHING)
+        self.notify_watchers(ANYTHING)
 
-    def caught_up(self, broker: int) -> None:
+    def catch_up_replica(self, broker: int) -> None:
         """Update a running replica to the leader's log, unless a test holds it."""
         if broker in self._held or broker not in self.replicas or self.leader == NO_LEADER:
             return
         self._lagging_ends.pop(broker, None)
         if broker not in self.isr:
             self.isr = [each for each in self.replicas if each in self.isr or each == broker]
-        self.notify(ANYTHING)
+        self.notify_watchers(ANYTHING)
 
     def truncate(self, offset: int) -> None:
         """Remove all records from `offset` on, as in an unclean election that the leader wins."""
         self.log.truncate(offset)
-        self.lead(self.leader)
+        self.change_leader(self.leader)
 
-    def hold(self, broker: int, *, in_sync: bool) -> None:
+    def hold_replica(self, broker: int, *, in_sync: bool) -> None:
         """Stop a follower's replication at the current offset.
 
         If `in_sync` is false, the follower also leaves the ISR.
         """
         self._held[broker] = None
-        self._lagging_ends[broker] = self.replica_end(broker)
+        self._lagging_ends[broker] = self.find_replica_end(broker)
         if not in_sync:
-            self.left(broker)
+            self.remove_from_isr(broker)
 
-    def release(self, broker: int) -> None:
+    def release_replica(self, broker: int) -> None:
         """Resume the replication of a follower."""
         if broker in self._held:
             del self._held[broker]
-            self.caught_up(broker)
+            self.catch_up_replica(broker)
 
     # -- waiting ---------------------------------------------------------------------------
 
-    def watch(self, watcher: Watcher) -> None:
+    def add_watcher(self, watcher: Watcher) -> None:
         self._watchers[watcher] = None
 
-    def unwatch(self, watcher: Watcher) -> None:
+    def remove_watcher(self, watcher: Watcher) -> None:
         self._watchers.pop(watcher, None)
 
-    def notify(self, added: int) -> None:
+    def notify_watchers(self, added: int) -> None:
         if self._watchers:
             for watcher in list(self._watchers):
-                watcher.changed(added)
+                watcher.on_change(added)
 
 
 class BrokerTopic:
@@ -272,16 +274,16 @@ class BrokerTopic:
         return self.name in INTERNAL
 
     @property
-    def log_append_time(self) -> bool:
+    def uses_append_time(self) -> bool:
         return self.configs["message.timestamp.type"] == "LogAppendTime"
 
-    def partition(self, index: int) -> Partition | None:
+    def find_partition(self, index: int) -> Partition | None:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
     def add_partition(self, replicas: Iterable[int]) -> None:
         self.partitions.append(Partition(self, len(self.partitions), replicas))
 
-    def deleted(self) -> None:
+    def on_deleted(self) -> None:
         """Answer the requests that wait for the partitions, and free the logs.
 
         Topics and partitions refer to each other, so without this the logs would stay until the
@@ -289,11 +291,11 @@ class BrokerTopic:
         """
         for partition in self.partitions:
             partition.deleted = True
-            partition.notify(ANYTHING)
+            partition.notify_watchers(ANYTHING)
             partition.log = PartitionLog()
 
 
-def string_hash(key: str) -> int:
+def hash_string(key: str) -> int:
     """Return Java's hash code of a string, made positive. It is the same in every process."""
     value = 0
     for unit in key:

@@ -35,24 +35,24 @@ _KEYLESS = "a compacted topic takes no record without a key"
 _UNTIMELY = "the timestamp is outside of message.timestamp.*.max.ms"
 
 
-def the_batch(records: bytes | memoryview | None) -> RecordBatch | Appended:
+def require_batch(records: bytes | memoryview | None) -> RecordBatch | Appended:
     """Return the only batch in the data for a partition, or the reason to refuse it.
 
     Bytes after a whole batch are ignored if they are not a whole batch themselves.
     """
     if records is None or len(records) <= MAGIC_AT:
-        return _invalid("there is no batch")
+        return _make_invalid("there is no batch")
     length = int.from_bytes(records[_LENGTH], "big", signed=True)
     if length < _SHORTEST or records[MAGIC_AT] > MAGIC:
         return Appended(Code.CORRUPT_MESSAGE, message="this is no record batch")
     try:
         batches = walk(records)
     except KafkaError as error:
-        return _invalid(error.message)
+        return _make_invalid(error.message)
     if len(batches) != 1:
-        return _invalid(f"{len(batches)} whole batches, where one is wanted")
+        return _make_invalid(f"{len(batches)} whole batches, where one is wanted")
     if batches[0].magic != MAGIC:
-        return _invalid("only batches of magic 2 are taken")
+        return _make_invalid("only batches of magic 2 are taken")
     return batches[0]
 
 
@@ -66,20 +66,20 @@ def check_batch(batch: RecordBatch, topic: BrokerTopic, version: int, now_ms: in
     # Older clients do not know the codec (KIP-110).
     if codec == Compression.ZSTD and version < _ZSTD_SINCE:
         return Appended(Code.UNSUPPORTED_COMPRESSION_TYPE)
-    if batch.size > configs.number("max.message.bytes"):
+    if batch.size > configs.read_number("max.message.bytes"):
         return Appended(Code.MESSAGE_TOO_LARGE, message="over the topic's max.message.bytes")
     if not batch.check_crc():
         return Appended(Code.CORRUPT_MESSAGE, message="the batch fails its checksum")
     if batch.is_control:
-        return _invalid("clients may not write control records")
+        return _make_invalid("clients may not write control records")
     if batch.count <= 0 or batch.count != batch.next_offset - batch.base_offset:
-        return _invalid("the count of records and their offsets differ")
+        return _make_invalid("the count of records and their offsets differ")
     if batch.producer_id >= 0 and batch.base_sequence < 0:
-        return _invalid("a producer id without a sequence number")
+        return _make_invalid("a producer id without a sequence number")
     return _check_records(batch, topic, now_ms)
 
 
-def stored_batch(batch: RecordBatch, topic: BrokerTopic) -> RecordBatch | Appended:
+def convert_batch(batch: RecordBatch, topic: BrokerTopic) -> RecordBatch | Appended:
     """Return a batch in the codec in which its topic is stored, or the reason to refuse it."""
     name = topic.configs["compression.type"]
     if name == "producer":
@@ -88,11 +88,11 @@ def stored_batch(batch: RecordBatch, topic: BrokerTopic) -> RecordBatch | Append
     if batch.compression == codec:
         return batch
     option = f"compression.{name}.level"
-    level = topic.configs.number(option) if option in TOPIC_OPTIONS else None
+    level = topic.configs.read_number(option) if option in TOPIC_OPTIONS else None
     try:
         records = decompress(batch.compression, batch.buffer[HEADER_SIZE:])
     except KafkaError as error:
-        return _invalid(error.message)
+        return _make_invalid(error.message)
     data = bytearray(batch.buffer[:HEADER_SIZE])
     data += compress(codec, records, level)
     data[ATTRIBUTES_AT + 1] = data[ATTRIBUTES_AT + 1] & ~CODEC_MASK | codec
@@ -103,18 +103,18 @@ def stored_batch(batch: RecordBatch, topic: BrokerTopic) -> RecordBatch | Append
 
 def _check_records(batch: RecordBatch, topic: BrokerTopic, now_ms: int) -> Appended:
     compact = "compact" in topic.configs["cleanup.policy"]
-    times = _times(topic, now_ms)
+    times = _find_accepted_times(topic, now_ms)
     if not compact and times.start <= 0 and batch.max_timestamp < times.stop:
         return Appended(Code.NONE)
     refused = {}
     try:
-        for index, (timestamp, key) in enumerate(_times_and_keys(batch)):
+        for index, (timestamp, key) in enumerate(_read_times_and_keys(batch)):
             if compact and key is None:
                 refused[index] = _KEYLESS
             elif timestamp not in times and timestamp != _NO_TIMESTAMP:
                 refused[index] = _UNTIMELY
     except KafkaError as error:
-        return _invalid(error.message)
+        return _make_invalid(error.message)
     if not refused:
         return Appended(Code.NONE)
     return Appended(
@@ -124,7 +124,7 @@ def _check_records(batch: RecordBatch, topic: BrokerTopic, now_ms: int) -> Appen
     )
 
 
-def _times_and_keys(batch: RecordBatch) -> Iterator[tuple[int, bytes | None]]:
+def _read_times_and_keys(batch: RecordBatch) -> Iterator[tuple[int, bytes | None]]:
     """Yield the timestamp and the key of each record.
 
     The records are read in pieces, because a small batch may decompress to a very large one.
@@ -138,14 +138,14 @@ def _times_and_keys(batch: RecordBatch) -> Iterator[tuple[int, bytes | None]]:
             stream.expect(rows[-1][0] - batch.base_offset + 1)
 
 
-def _invalid(message: str) -> Appended:
+def _make_invalid(message: str) -> Appended:
     return Appended(Code.INVALID_RECORD, message=message)
 
 
-def _times(topic: BrokerTopic, now_ms: int) -> range:
+def _find_accepted_times(topic: BrokerTopic, now_ms: int) -> range:
     """Return the range of accepted timestamps."""
-    if topic.log_append_time:
+    if topic.uses_append_time:
         return range(-1 << 63, 1 << 63)
-    before = topic.configs.number("message.timestamp.before.max.ms")
-    after = topic.configs.number("message.timestamp.after.max.ms")
+    before = topic.configs.read_number("message.timestamp.before.max.ms")
+    after = topic.configs.read_number("message.timestamp.after.max.ms")
     return range(now_ms - before, now_ms + after + 1)

@@ -94,7 +94,7 @@ class HeldCluster(NamedTuple):
     topics_by_id: Mapping[UUID, HeldTopic]
 
 
-def held(cluster: ClusterView) -> HeldCluster:
+def copy_cluster(cluster: ClusterView) -> HeldCluster:
     """Return a copy of the cluster's current state."""
     topics = {
         topic.name: HeldTopic(

@@ -1,8 +1,9 @@
 """All transactional ids of an embedded cluster, each with the broker that coordinates it.
 
-`ClusterState.coordinator_of` determines the broker. When it is another one than before, `settle`
-moves the transactional id: the new coordinator loads what was stored, continues the timeout of an
-open transaction, and writes the markers of a transaction that was ending.
+`ClusterState.find_coordinator` determines the broker. When it is another one than before,
+`move_to_coordinators` moves the transactional id: the new coordinator loads what was stored,
+continues the timeout of an open transaction, and writes the markers of a transaction that was
+ending.
 
 Markers are written after the response to EndTxn, in the next iteration of the event loop. A marker
 waits while its partition has no running leader or too few in-sync replicas, while the coordinator
@@ -74,21 +75,21 @@ class TransactionCoordinator:
         self._next_producer_id += 1
         return self._next_producer_id - 1
 
-    def find(self, transactional_id: str) -> TransactionMetadata | None:
+    def find_transaction(self, transactional_id: str) -> TransactionMetadata | None:
         self._forget_expired(transactional_id)
         return self._transactions.get(transactional_id)
 
-    def on(self, broker: Node) -> list[TransactionMetadata]:
+    def list_loaded(self, broker: Node) -> list[TransactionMetadata]:
         """Return the metadata of each transactional id that a broker has loaded."""
-        self.settle()
+        self.move_to_coordinators()
         self._forget_expired(*self._transactions)
         return [each for each in self if each.node == broker.node_id]
 
     def is_loading(self, broker: Node) -> bool:
         """Return whether a broker has transactional ids that it has not loaded yet."""
-        return any(self._cluster.coordinator_of(each) is broker for each in self._loading)
+        return any(self._cluster.find_coordinator(each) is broker for each in self._loading)
 
-    def view(self) -> dict[str, TransactionView]:
+    def make_view(self) -> dict[str, TransactionView]:
         """Return a copy of the current states."""
         self._forget_expired(*self._transactions)
         return {
@@ -106,17 +107,17 @@ class TransactionCoordinator:
 
     # -- requests, which raise Refused -----------------------------------------------------
 
-    def check(self, broker: Node | None, transactional_id: str) -> None:
+    def check_coordinator(self, broker: Node | None, transactional_id: str) -> None:
         """Raise Refused unless this broker can answer for the transactional id."""
         if broker is None or not broker.alive or broker.paused:
             raise Refused(Code.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
-        if self._cluster.coordinator_of(transactional_id) is not broker:
+        if self._cluster.find_coordinator(transactional_id) is not broker:
             raise Refused(Code.NOT_COORDINATOR, "Another broker is the coordinator.")
         if transactional_id in self._loading:
             raise Refused(Code.COORDINATOR_LOAD_IN_PROGRESS, "The coordinator is loading.")
         self._forget_expired(transactional_id)
 
-    def init(
+    def init_producer(
         self,
         broker: Node,
         transactional_id: str,
@@ -126,9 +127,9 @@ class TransactionCoordinator:
         """Handle InitProducerId: assign the next epoch, and abort an open transaction."""
         if not transactional_id:
             raise Refused(Code.INVALID_REQUEST, "The transactional id is empty.")
-        if not 0 < timeout_ms <= self._cluster.configs.number("transaction.max.timeout.ms"):
+        if not 0 < timeout_ms <= self._cluster.configs.read_number("transaction.max.timeout.ms"):
             raise Refused(Code.INVALID_TRANSACTION_TIMEOUT, "The timeout is out of range.")
-        self.check(broker, transactional_id)
+        self.check_coordinator(broker, transactional_id)
         found = self._transactions.get(transactional_id)
         if found is None:
             new_id = self.new_producer_id()
@@ -137,14 +138,14 @@ class TransactionCoordinator:
             self._transactions[transactional_id] = found
         found.check_init(expected)
         if found.state is CoordinatorTransactionState.ONGOING:
-            self._revoke(found)
+            self._revoke_if_open(found)
             raise Refused(Code.CONCURRENT_TRANSACTIONS, "The open transaction is aborted first.")
         new_id_of = self.new_producer_id
-        given = found.init(timeout_ms, expected, new_id_of, self._now(), self.level)
-        self._changed(found)
+        given = found.init_producer(timeout_ms, expected, new_id_of, self._now_ms(), self.level)
+        self._on_change(found)
         return given
 
-    def add(
+    def add_to_transaction(
         self,
         broker: Node | None,
         transactional_id: str,
@@ -153,11 +154,11 @@ class TransactionCoordinator:
         client_level: int,
     ) -> None:
         """Add partitions to a transaction, and begin it with the first of them."""
-        found = self._get(broker, transactional_id)
-        found.add(producer, partitions, client_level, self._now(), self.level)
-        self._changed(found)
+        found = self._require_transaction(broker, transactional_id)
+        found.add_partitions(producer, partitions, client_level, self._now_ms(), self.level)
+        self._on_change(found)
 
-    def verify(
+    def verify_partitions(
         self,
         broker: Node | None,
         transactional_id: str,
@@ -165,9 +166,11 @@ class TransactionCoordinator:
         partitions: Collection[TopicPartition],
     ) -> dict[TopicPartition, Code]:
         """Return for each partition whether it belongs to the open transaction."""
-        return self._get(broker, transactional_id).verify(producer, partitions)
+        return self._require_transaction(broker, transactional_id).verify_partitions(
+            producer, partitions
+        )
 
-    def end(
+    def end_transaction(
         self,
         broker: Node,
         transactional_id: str,
@@ -176,20 +179,22 @@ class TransactionCoordinator:
         version: int,
     ) -> ProducerIdAndEpoch:
         """Handle EndTxn of this version: decide the outcome, and write the markers afterwards."""
-        found = self._get(broker, transactional_id)
+        found = self._require_transaction(broker, transactional_id)
         # From EndTxn 5 on, the end of a transaction increases the epoch (KIP-890).
         if version < _BUMPING_VERSION:
-            given = found.end(producer, commit, self._now(), self.level)
+            given = found.end_transaction(producer, commit, self._now_ms(), self.level)
         else:
             new_id = self.new_producer_id
-            given = found.end_and_bump(producer, commit, new_id, self._now(), self.level)
-        self._changed(found)
+            given = found.end_with_new_epoch(producer, commit, new_id, self._now_ms(), self.level)
+        self._on_change(found)
         return given
 
-    def _get(self, broker: Node | None, transactional_id: str) -> TransactionMetadata:
+    def _require_transaction(
+        self, broker: Node | None, transactional_id: str
+    ) -> TransactionMetadata:
         if not transactional_id:
             raise Refused(Code.INVALID_REQUEST, "The transactional id is empty.")
-        self.check(broker, transactional_id)
+        self.check_coordinator(broker, transactional_id)
         found = self._transactions.get(transactional_id)
         if found is None:
             raise Refused(Code.INVALID_PRODUCER_ID_MAPPING, "The transactional id is unknown.")
@@ -197,62 +202,62 @@ class TransactionCoordinator:
 
     # -- changes ---------------------------------------------------------------------------
 
-    def _changed(self, transaction: TransactionMetadata) -> None:
+    def _on_change(self, transaction: TransactionMetadata) -> None:
         """Start the timers that the state of a transactional id needs, and stop the others."""
         key = ("timeout", transaction.transactional_id)
         if transaction.state is not CoordinatorTransactionState.ONGOING or transaction.node is None:
-            self._timers.cancel(key)
+            self._timers.cancel_timer(key)
         elif key not in self._timers:
-            remaining = transaction.started_ms + transaction.timeout_ms - self._now()
-            self._timers.start(key, max(remaining, 0), lambda: self._time_out(transaction))
+            remaining = transaction.started_ms + transaction.timeout_ms - self._now_ms()
+            self._timers.start_timer(key, max(remaining, 0), lambda: self._on_timeout(transaction))
         if transaction.state in ENDING:
-            self._mark_soon(transaction)
+            self._write_markers_soon(transaction)
 
-    def _time_out(self, transaction: TransactionMetadata) -> None:
+    def _on_timeout(self, transaction: TransactionMetadata) -> None:
         node = self._cluster.alive.get(-1 if transaction.node is None else transaction.node)
         if node is not None and not node.paused:
-            self._revoke(transaction)
+            self._revoke_if_open(transaction)
 
-    def _revoke(self, transaction: TransactionMetadata) -> None:
-        transaction.revoke(self._now(), self.level)
-        self._changed(transaction)
+    def _revoke_if_open(self, transaction: TransactionMetadata) -> None:
+        transaction.abort_and_fence(self._now_ms(), self.level)
+        self._on_change(transaction)
 
-    def revoke(self, transactional_id: str) -> None:
+    def revoke_transaction(self, transactional_id: str) -> None:
         """Abort an open transaction as after its timeout, at the request of a test."""
-        self._revoke(self._transactions[transactional_id])
+        self._revoke_if_open(self._transactions[transactional_id])
 
-    def expire(self, transactional_id: str) -> None:
+    def expire_id(self, transactional_id: str) -> None:
         """Forget a transactional id as if it had not been used for long. Raises Refused."""
-        self._transactions[transactional_id].expire()
+        self._transactions[transactional_id].mark_dead()
         del self._transactions[transactional_id]
 
     def _forget_expired(self, *transactional_ids: str) -> None:
         """Forget each of these ids that was not used for `transactional.id.expiration.ms`."""
-        unused_ms = self._cluster.configs.number("transactional.id.expiration.ms")
+        unused_ms = self._cluster.configs.read_number("transactional.id.expiration.ms")
         for transactional_id in transactional_ids:
             found = self._transactions.get(transactional_id)
-            if found is None or found.updated_ms < 0 or not found.idle:
+            if found is None or found.updated_ms < 0 or not found.is_idle:
                 continue
-            if self._now() - found.updated_ms >= unused_ms:
-                self.expire(transactional_id)
+            if self._now_ms() - found.updated_ms >= unused_ms:
+                self.expire_id(transactional_id)
 
     def set_level(self, level: int) -> None:
         """Change the level of transaction.version."""
         if level != self.level:
             self.level = level
             self._cluster.features_epoch += 1
-            self._cluster.changed()
+            self._cluster.notify_tests()
 
-    def _now(self) -> int:
+    def _now_ms(self) -> int:
         return self._cluster.clock.time_ms()
 
     # -- markers ---------------------------------------------------------------------------
 
-    def _mark_soon(self, transaction: TransactionMetadata) -> None:
+    def _write_markers_soon(self, transaction: TransactionMetadata) -> None:
         key = ("markers", transaction.transactional_id)
-        self._timers.start(key, 0, lambda: self._mark(transaction))
+        self._timers.start_timer(key, 0, lambda: self._write_markers(transaction))
 
-    def _mark(self, transaction: TransactionMetadata) -> None:
+    def _write_markers(self, transaction: TransactionMetadata) -> None:
         """Write the markers of a transaction that ends, as far as they can be written now."""
         held = None in self._held or transaction.transactional_id in self._held
         if transaction.state not in ENDING or transaction.node is None or held:
@@ -262,32 +267,34 @@ class TransactionCoordinator:
             return
         for tp in list(transaction.partitions):
             if self._mark_partition(transaction, tp):
-                transaction.marked(tp)
+                transaction.on_marker_written(tp)
         if not transaction.partitions:
             try:
-                transaction.complete(self._now(), self.level)
+                transaction.complete_end(self._now_ms(), self.level)
             except Refused:
                 # This level of transaction.version cannot store the end, so the id stays blocked.
                 return
-            self._cluster.changed()
+            self._cluster.notify_tests()
 
     def _mark_partition(self, transaction: TransactionMetadata, tp: TopicPartition) -> bool:
         """Write one marker, and return whether nothing remains to be written to the partition."""
         level, coordinator_epoch = transaction.client_level, transaction.coordinator_epoch
         producer = transaction.current
         if tp.topic == OFFSETS_TOPIC:
-            offsets = self.offsets.get(tp)
-            return not offsets.end(transaction.commits, producer, coordinator_epoch, level)
-        partition = self._cluster.find(*tp)
+            offsets = self.offsets.get_partition(tp)
+            return not offsets.end_transaction(
+                transaction.is_committing, producer, coordinator_epoch, level
+            )
+        partition = self._cluster.find_partition(*tp)
         if partition is None:
             return True
         leader = self._cluster.alive.get(partition.leader)
         code = Code.NOT_LEADER_OR_FOLLOWER
         if leader is not None and not leader.paused:
-            commit = transaction.commits
+            commit = transaction.is_committing
             code = self.write_marker(partition, commit, producer, coordinator_epoch, level)
         if code:
-            partition.watch(_Waiting(partition, self, transaction))
+            partition.add_watcher(_Waiting(partition, self, transaction))
         return not code
 
     def write_marker(
@@ -300,20 +307,20 @@ class TransactionCoordinator:
     ) -> Code:
         """Write a marker to a partition. Return NONE, or the code of the refusal."""
         producers = partition.log.producers
-        least = partition.topic.configs.number("min.insync.replicas")
+        least = partition.topic.configs.read_number("min.insync.replicas")
         if len(partition.isr) < min(least, len(partition.replicas)):
             return Code.NOT_ENOUGH_REPLICAS
         code = producers.check_marker(*producer, coordinator_epoch, level)
         if not code:
             partition.end_transaction(
-                commit, *producer, self._now(), coordinator_epoch=coordinator_epoch
+                commit, *producer, self._now_ms(), coordinator_epoch=coordinator_epoch
             )
         return code
 
-    def retry(self, transaction: TransactionMetadata) -> None:
+    def retry_markers(self, transaction: TransactionMetadata) -> None:
         """Try again to write the missing markers of a transaction, if it is ending."""
         if transaction.state in ENDING:
-            self._mark_soon(transaction)
+            self._write_markers_soon(transaction)
 
     def hold_markers(self, transactional_id: str | None) -> None:
         """Write no markers until each call of this has its call of `release_markers`.
@@ -323,23 +330,23 @@ class TransactionCoordinator:
         self._held[transactional_id] = self._held.get(transactional_id, 0) + 1
 
     def release_markers(self, transactional_id: str | None) -> None:
-        _release(self._held, transactional_id)
-        self.settle()
+        _release_hold(self._held, transactional_id)
+        self.move_to_coordinators()
 
     # -- coordinators ----------------------------------------------------------------------
 
-    def settle(self) -> None:
+    def move_to_coordinators(self) -> None:
         """Move each transactional id to its coordinator, and write markers that can be written."""
         for transaction in self:
             transactional_id = transaction.transactional_id
-            broker = self._cluster.coordinator_of(transactional_id)
+            broker = self._cluster.find_coordinator(transactional_id)
             loading = transactional_id in self._loading
             node = None if broker is None or loading else broker.node_id
             if node != transaction.node:
                 transaction.node = node
                 if node is not None:
                     transaction.load()
-            self._changed(transaction)
+            self._on_change(transaction)
 
     def hold_loading(self, transactional_id: str) -> None:
         """Keep the coordinator of a transactional id in the loading state.
@@ -347,23 +354,23 @@ class TransactionCoordinator:
         The state ends when each call of this has its call of `release_loading`.
         """
         self._loading[transactional_id] = self._loading.get(transactional_id, 0) + 1
-        self.settle()
+        self.move_to_coordinators()
 
     def release_loading(self, transactional_id: str) -> None:
-        _release(self._loading, transactional_id)
-        self.settle()
+        _release_hold(self._loading, transactional_id)
+        self.move_to_coordinators()
 
     def release_all(self) -> None:
         """Release all markers and coordinators that tests hold."""
         self._held.clear()
         self._loading.clear()
-        self.settle()
+        self.move_to_coordinators()
 
-    def topic_deleted(self, topic: str) -> None:
+    def on_topic_deleted(self, topic: str) -> None:
         """Continue with transactions that were to write markers to a deleted topic."""
-        self.settle()
+        self.move_to_coordinators()
 
-    def replaced(self) -> TransactionCoordinator:
+    def make_replacement(self) -> TransactionCoordinator:
         """Cancel all timers, and return a new object with the same level and without ids."""
         self.close()
         new = TransactionCoordinator(self._cluster)
@@ -372,7 +379,7 @@ class TransactionCoordinator:
 
     def close(self) -> None:
         """Cancel all timers at the end of the cluster."""
-        self._timers.clear()
+        self._timers.cancel_all()
 
 
 class _Waiting(NamedTuple):
@@ -382,19 +389,19 @@ class _Waiting(NamedTuple):
     coordinator: TransactionCoordinator
     transaction: TransactionMetadata
 
-    def changed(self, added: int) -> None:
+    def on_change(self, added: int) -> None:
         """Try again, whatever changed."""
-        self.partition.unwatch(self)
-        self.coordinator.retry(self.transaction)
+        self.partition.remove_watcher(self)
+        self.coordinator.retry_markers(self.transaction)
 
 
-def _release(held: dict[str | None, int] | dict[str, int], key: str | None) -> None:
+def _release_hold(held: dict[str | None, int] | dict[str, int], key: str | None) -> None:
     left = held.pop(key, 0) - 1  # type: ignore[arg-type]
     if left > 0:
         held[key] = left  # type: ignore[index]
 
 
-def transactions_of(cluster: ClusterState) -> TransactionCoordinator:
+def get_transactions(cluster: ClusterState) -> TransactionCoordinator:
     """Return the transactional ids of a cluster."""
     transactions = cluster.transactions
     assert isinstance(transactions, TransactionCoordinator)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aiokclient.testing.broker.codes import Code, Refused
-from aiokclient.testing.broker.groups.coordinator import groups_of
+from aiokclient.testing.broker.groups.coordinator import get_groups
 from aiokclient.testing.broker.topics.producers import ProducerStates, Verification
-from aiokclient.testing.broker.topics.topics import string_hash
+from aiokclient.testing.broker.topics.topics import hash_string
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class OffsetsPartition:
         self._end_offset = 0
         self._pending: dict[int, dict[str, None]] = {}
 
-    def commit(
+    def commit_offsets(
         self,
         group: Group,
         producer: ProducerIdAndEpoch,
@@ -42,14 +42,16 @@ class OffsetsPartition:
     ) -> None:
         """Store the pending offsets of a transaction. Raises Refused."""
         producer_id, epoch = producer
-        code = self.producers.verifies(producer_id, epoch, verification)
+        code = self.producers.check_verification(producer_id, epoch, verification)
         if code:
             raise Refused(code, "The group does not belong to an open transaction.")
-        self.producers.wrote(producer_id, epoch, self._next(), self._now(), transactional=True)
+        self.producers.on_write(
+            producer_id, epoch, self._take_offset(), self._now_ms(), transactional=True
+        )
         group.offsets.commit_pending(producer_id, offsets)
         self._pending.setdefault(producer_id, {})[group.group_id] = None
 
-    def end(
+    def end_transaction(
         self, commit: bool, producer: ProducerIdAndEpoch, coordinator_epoch: int, level: int
     ) -> Code:
         """Write the marker that ends a transaction, and commit or remove its offsets.
@@ -57,15 +59,15 @@ class OffsetsPartition:
         The result is NOT_LEADER_OR_FOLLOWER while the coordinator of a group is not available.
         """
         producer_id, epoch = producer
-        groups = groups_of(self._cluster)
-        found = [groups.find(each) for each in self._pending.get(producer_id, ())]
+        groups = get_groups(self._cluster)
+        found = [groups.find_group(each) for each in self._pending.get(producer_id, ())]
         if any(each is not None and each.node is None for each in found):
             return Code.NOT_LEADER_OR_FOLLOWER
         code = self.producers.check_marker(producer_id, epoch, coordinator_epoch, level)
         if code:
             return code
-        self.producers.ended(
-            producer_id, epoch, coordinator_epoch, self._next(), commit, self._now()
+        self.producers.on_marker(
+            producer_id, epoch, coordinator_epoch, self._take_offset(), commit, self._now_ms()
         )
         self._pending.pop(producer_id, None)
         for group in found:
@@ -73,11 +75,11 @@ class OffsetsPartition:
                 group.offsets.end_transaction(producer_id, commit)
         return Code.NONE
 
-    def _next(self) -> int:
+    def _take_offset(self) -> int:
         self._end_offset += 1
         return self._end_offset - 1
 
-    def _now(self) -> int:
+    def _now_ms(self) -> int:
         return self._cluster.clock.time_ms()
 
 
@@ -88,16 +90,16 @@ class OffsetsPartitions:
         self._cluster = cluster
         self._partitions: dict[int, OffsetsPartition] = {}
 
-    def partition_of(self, group_id: str) -> TopicPartition:
+    def find_partition(self, group_id: str) -> TopicPartition:
         """Return the partition of a group."""
-        count = self._cluster.configs.number("offsets.topic.num.partitions")
-        return TopicPartition(OFFSETS_TOPIC, string_hash(group_id) % count)
+        count = self._cluster.configs.read_number("offsets.topic.num.partitions")
+        return TopicPartition(OFFSETS_TOPIC, hash_string(group_id) % count)
 
     def __contains__(self, tp: TopicPartition) -> bool:
-        count = self._cluster.configs.number("offsets.topic.num.partitions")
+        count = self._cluster.configs.read_number("offsets.topic.num.partitions")
         return tp.topic == OFFSETS_TOPIC and 0 <= tp.partition < count
 
-    def get(self, tp: TopicPartition) -> OffsetsPartition:
+    def get_partition(self, tp: TopicPartition) -> OffsetsPartition:
         """Return a partition, which must exist."""
         found = self._partitions.get(tp.partition)
         if found is None:

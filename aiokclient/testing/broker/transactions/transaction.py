@@ -82,17 +82,17 @@ class TransactionMetadata:
         return ProducerIdAndEpoch(self.producer_id, self.epoch)
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether a change is in progress, so that other changes are refused."""
         return self._blocked or self.state in ENDING
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether no transaction is open or ending, so that the transactional id can expire."""
-        return not self.busy and self.state is not CoordinatorTransactionState.ONGOING
+        return not self.is_busy and self.state is not CoordinatorTransactionState.ONGOING
 
     @property
-    def commits(self) -> bool:
+    def is_committing(self) -> bool:
         """Whether the ending transaction is being committed."""
         return self.state is CoordinatorTransactionState.PREPARE_COMMIT
 
@@ -112,7 +112,7 @@ class TransactionMetadata:
         if expected.producer_id != self._previous_id or expected.epoch < _LAST_GIVEN:
             raise Refused(Code.PRODUCER_FENCED, "The producer id belongs to an older producer.")
 
-    def init(
+    def init_producer(
         self,
         timeout_ms: int,
         expected: ProducerIdAndEpoch | None,
@@ -121,7 +121,7 @@ class TransactionMetadata:
         level: int,
     ) -> ProducerIdAndEpoch:
         """Give a producer the next epoch, after `check_init`."""
-        state = self._next(CoordinatorTransactionEvent.INIT)
+        state = self._find_next_state(CoordinatorTransactionEvent.INIT)
         producer_id, epoch, last = self.producer_id, self.epoch, NO_EPOCH
         if self.epoch >= _LAST_GIVEN and (expected is None or expected.epoch == self.epoch):
             last = NO_EPOCH if expected is None else self.epoch
@@ -136,15 +136,15 @@ class TransactionMetadata:
             last = self._last_epoch
         else:
             raise Refused(Code.PRODUCER_FENCED, "The epoch belongs to an older producer.")
-        self._write(level, self.client_level)
-        self._become(state, producer_id, epoch, last, now_ms)
+        self._require_storable(level, self.client_level)
+        self._enter_state(state, producer_id, epoch, last, now_ms)
         self.partitions = {}
         self.started_ms, self.timeout_ms = -1, timeout_ms
         return self.current
 
     # -- adding ----------------------------------------------------------------------------
 
-    def add(
+    def add_partitions(
         self,
         producer: ProducerIdAndEpoch,
         partitions: Collection[TopicPartition],
@@ -155,18 +155,18 @@ class TransactionMetadata:
         """Add partitions to the transaction, which begins with the first of them."""
         self._check_idle()
         self._check_producer(producer)
-        state = self._next(CoordinatorTransactionEvent.ADD)
+        state = self._find_next_state(CoordinatorTransactionEvent.ADD)
         ongoing = self.state is CoordinatorTransactionState.ONGOING
         if ongoing and all(each in self.partitions for each in partitions):
             return
-        self._write(level, client_level)
-        self._become(state, *producer, self._last_epoch, now_ms)
+        self._require_storable(level, client_level)
+        self._enter_state(state, *producer, self._last_epoch, now_ms)
         self.client_level = client_level
         self.partitions.update(dict.fromkeys(partitions))
         if not ongoing:
             self.started_ms = now_ms
 
-    def verify(
+    def verify_partitions(
         self, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, Code]:
         """Return for each partition whether it belongs to the open transaction."""
@@ -180,23 +180,23 @@ class TransactionMetadata:
 
     # -- ending ----------------------------------------------------------------------------
 
-    def end(
+    def end_transaction(
         self, producer: ProducerIdAndEpoch, commit: bool, now_ms: int, level: int
     ) -> ProducerIdAndEpoch:
         """Decide the outcome that an EndTxn request of version 4 or earlier asks for."""
         self._check_producer(producer)
         self._check_idle()
-        state = self._next(
+        state = self._find_next_state(
             CoordinatorTransactionEvent.COMMIT if commit else CoordinatorTransactionEvent.ABORT
         )
         if state is not self.state:
-            self._write(level, 0)
-            self._become(state, *self.current, self._last_epoch, now_ms)
+            self._require_storable(level, 0)
+            self._enter_state(state, *self.current, self._last_epoch, now_ms)
             self._next_id = NO_PRODUCER
             self.client_level = 0
         return NO_PRODUCER_ID_AND_EPOCH
 
-    def end_and_bump(
+    def end_with_new_epoch(
         self,
         producer: ProducerIdAndEpoch,
         commit: bool,
@@ -220,45 +220,47 @@ class TransactionMetadata:
         if not repeated and producer.epoch != self.epoch:
             raise Refused(Code.PRODUCER_FENCED, "Another epoch is in use.")
         event = _ENDS[commit, repeated]
-        state = self._next(event)
+        state = self._find_next_state(event)
         if state is self.state:
             return self.current
         next_id = new_id() if self.epoch >= _LAST_GIVEN else NO_PRODUCER
-        self._write(level, BUMPS_AT)
+        self._require_storable(level, BUMPS_AT)
         if self.state is not CoordinatorTransactionState.ONGOING:
             self.started_ms = now_ms
-        self._bump(state, next_id, now_ms)
+        self._bump_epoch(state, next_id, now_ms)
         return self.current if next_id == NO_PRODUCER else ProducerIdAndEpoch(next_id, 0)
 
-    def revoke(self, now_ms: int, level: int) -> None:
+    def abort_and_fence(self, now_ms: int, level: int) -> None:
         """Abort the open transaction on the coordinator's own decision, and fence its producer."""
-        state = self._next(CoordinatorTransactionEvent.REVOKE)
+        state = self._find_next_state(CoordinatorTransactionEvent.REVOKE)
         if level >= BUMPS_AT:
-            self._bump(state, NO_PRODUCER, now_ms)
+            self._bump_epoch(state, NO_PRODUCER, now_ms)
             return
-        self._become(state, self.producer_id, min(self.epoch + 1, _LAST_EPOCH), NO_EPOCH, now_ms)
+        self._enter_state(
+            state, self.producer_id, min(self.epoch + 1, _LAST_EPOCH), NO_EPOCH, now_ms
+        )
         self._next_id = NO_PRODUCER
         self.client_level = 0
 
-    def marked(self, partition: TopicPartition) -> None:
+    def on_marker_written(self, partition: TopicPartition) -> None:
         """Remove a partition whose marker was written."""
         self.partitions.pop(partition, None)
 
-    def complete(self, now_ms: int, level: int) -> None:
+    def complete_end(self, now_ms: int, level: int) -> None:
         """Complete the end of the transaction, after all markers were written."""
-        state = self._next(CoordinatorTransactionEvent.MARKED)
-        self._write(level, self.client_level)
+        state = self._find_next_state(CoordinatorTransactionEvent.MARKED)
+        self._require_storable(level, self.client_level)
         producer = self.current
         if self.client_level >= BUMPS_AT and self._next_id != NO_PRODUCER:
             producer = ProducerIdAndEpoch(self._next_id, 0)
-        self._become(state, *producer, self._last_epoch, now_ms)
+        self._enter_state(state, *producer, self._last_epoch, now_ms)
         self._next_id = NO_PRODUCER
         self.partitions = {}
 
-    def expire(self) -> None:
+    def mark_dead(self) -> None:
         """Change the state to Dead, before the transactional id is forgotten."""
         self._check_idle()
-        self.state = self._next(CoordinatorTransactionEvent.EXPIRE)
+        self.state = self._find_next_state(CoordinatorTransactionEvent.EXPIRE)
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, at the request of a test."""
@@ -267,7 +269,7 @@ class TransactionMetadata:
     # -- parts -----------------------------------------------------------------------------
 
     def _check_idle(self) -> None:
-        if self.busy:
+        if self.is_busy:
             raise Refused(Code.CONCURRENT_TRANSACTIONS, "Another change is in progress.")
 
     def _check_producer(self, producer: ProducerIdAndEpoch) -> None:
@@ -276,7 +278,7 @@ class TransactionMetadata:
         if producer.epoch != self.epoch:
             raise Refused(Code.PRODUCER_FENCED, "Another epoch is in use.")
 
-    def _next(self, event: CoordinatorTransactionEvent) -> CoordinatorTransactionState:
+    def _find_next_state(self, event: CoordinatorTransactionEvent) -> CoordinatorTransactionState:
         """Return the state after an event. It is the present state if nothing is to be done."""
         after = TABLE[self.state][event]
         if isinstance(after, CoordinatorTransactionState):
@@ -285,12 +287,12 @@ class TransactionMetadata:
             raise Refused(after, f"{self.state.value} does not permit this: {event.value}.")
         return self.state
 
-    def _write(self, level: int, client_level: int) -> None:
+    def _require_storable(self, level: int, client_level: int) -> None:
         if not level and client_level:
             self._blocked = True
             raise Refused(Code.UNSUPPORTED_VERSION, "Level 0 cannot store a change of level 2.")
 
-    def _become(
+    def _enter_state(
         self,
         state: CoordinatorTransactionState,
         producer_id: int,
@@ -303,9 +305,9 @@ class TransactionMetadata:
         self._last_epoch = last_epoch
         self.updated_ms = now_ms
 
-    def _bump(self, state: CoordinatorTransactionState, next_id: int, now_ms: int) -> None:
+    def _bump_epoch(self, state: CoordinatorTransactionState, next_id: int, now_ms: int) -> None:
         epoch = min(self.epoch + 1, _LAST_EPOCH)
-        self._become(state, self.producer_id, epoch, self.epoch, now_ms)
+        self._enter_state(state, self.producer_id, epoch, self.epoch, now_ms)
         self._next_id = next_id
         self.client_level = BUMPS_AT
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.topics.producers import BUMPS_AT, Verification
-from aiokclient.testing.broker.transactions.coordinator import transactions_of
+from aiokclient.testing.broker.transactions.coordinator import get_transactions
 from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
 from aiokclient.types import TopicPartition
 
@@ -31,14 +31,14 @@ class Support(Enum):
     ADDS = "the broker adds the partition"
 
 
-def support_of(version: int, abortable_since: int) -> Support:
+def find_support(version: int, abortable_since: int) -> Support:
     """Return the abilities of a client that uses `version` of an API."""
     if version < abortable_since:
         return Support.OLD_ERRORS
     return Support.ABORTABLE if version == abortable_since else Support.ADDS
 
 
-def ask(
+def ask_coordinator(
     cluster: ClusterState,
     transactional_id: str,
     producer: ProducerIdAndEpoch,
@@ -48,20 +48,24 @@ def ask(
     """Ask the coordinator about partitions, and return an error code for each, or NONE."""
     if not verifications:
         return {}
-    transactions = transactions_of(cluster)
-    coordinator = cluster.coordinator_of(transactional_id)
+    transactions = get_transactions(cluster)
+    coordinator = cluster.find_coordinator(transactional_id)
     try:
         if support is not Support.ADDS:
-            found = transactions.verify(coordinator, transactional_id, producer, [*verifications])
+            found = transactions.verify_partitions(
+                coordinator, transactional_id, producer, [*verifications]
+            )
         else:
-            transactions.add(coordinator, transactional_id, producer, [*verifications], BUMPS_AT)
+            transactions.add_to_transaction(
+                coordinator, transactional_id, producer, [*verifications], BUMPS_AT
+            )
             found = dict.fromkeys(verifications, Code.NONE)
     except Refused as refused:
         found = dict.fromkeys(verifications, refused.code)
-    return {tp: _for_producer(code, support) for tp, code in found.items()}
+    return {tp: _adapt_code(code, support) for tp, code in found.items()}
 
 
-def _for_producer(code: Code, support: Support) -> Code:
+def _adapt_code(code: Code, support: Support) -> Code:
     """Return the code that a producer expects for a code of the coordinator."""
     if code is Code.PRODUCER_FENCED:
         return Code.INVALID_PRODUCER_EPOCH

@@ -79,12 +79,12 @@ def test_a_late_response_to_a_transaction_that_began_later_says_nothing_of_marke
 
 def write_markers_after(delay_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the coordinators of embedded clusters write the markers of a transaction late."""
-    soon = TransactionCoordinator._mark_soon
+    soon = TransactionCoordinator._write_markers_soon
 
     def later(self: TransactionCoordinator, transaction: TransactionMetadata) -> None:
         asyncio.get_running_loop().call_later(delay_s, soon, self, transaction)
 
-    monkeypatch.setattr(TransactionCoordinator, "_mark_soon", later)
+    monkeypatch.setattr(TransactionCoordinator, "_write_markers_soon", later)
 
 
 async def commit(producer: Producer[Any, Any]) -> None:

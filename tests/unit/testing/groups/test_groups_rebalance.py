@@ -83,7 +83,7 @@ class TestGenerations:
 
 class TestSize:
     def test_members_beyond_group_max_size_are_refused(self, cluster, peers):
-        cluster._state.configs.change({"group.max.size": "2"})
+        cluster._state.configs.apply_changes({"group.max.size": "2"})
         members, third = [peers(), peers()], peers()
         peers.settle(*members)
         assert third.side.request(third.join_request()).error_code == 81

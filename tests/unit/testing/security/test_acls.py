@@ -47,8 +47,8 @@ def acl(
 def decides(rules: list[Acl], operation: AclOperation = READ, name: str = "orders") -> bool:
     authorizer = Authorizer((), allow_everyone=False)
     for each in rules:
-        authorizer.add(each)
-    return authorizer.allows(ALICE, HERE, operation, TOPIC, name)
+        authorizer.add_acl(each)
+    return authorizer.is_allowed(ALICE, HERE, operation, TOPIC, name)
 
 
 PREFIX = PatternType.PREFIXED
@@ -92,11 +92,11 @@ def test_rules_are_combined_as_in_kafka(
 
 def test_super_users_are_not_restricted_and_others_only_where_a_rule_exists() -> None:
     authorizer = Authorizer([ALICE], allow_everyone=True)
-    authorizer.add(acl(permission=DENY))
-    assert authorizer.allows(ALICE, HERE, READ, TOPIC, "orders")
-    assert not authorizer.allows(BOB, HERE, READ, TOPIC, "orders")
-    assert authorizer.allows(BOB, HERE, READ, TOPIC, "others")
-    assert not Authorizer([], allow_everyone=False).allows(BOB, HERE, READ, TOPIC, "others")
+    authorizer.add_acl(acl(permission=DENY))
+    assert authorizer.is_allowed(ALICE, HERE, READ, TOPIC, "orders")
+    assert not authorizer.is_allowed(BOB, HERE, READ, TOPIC, "orders")
+    assert authorizer.is_allowed(BOB, HERE, READ, TOPIC, "others")
+    assert not Authorizer([], allow_everyone=False).is_allowed(BOB, HERE, READ, TOPIC, "others")
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_an_operation_on_any_topic_needs_one_that_is_not_denied(
 ) -> None:
     authorizer = Authorizer((), allow_everyone=False)
     for each in rules:
-        authorizer.add(each)
-    assert authorizer.allows_any(ALICE, HERE, WRITE, TOPIC) is allowed
+        authorizer.add_acl(each)
+    assert authorizer.is_any_allowed(ALICE, HERE, WRITE, TOPIC) is allowed
 
 
 @pytest.mark.parametrize(

@@ -227,13 +227,13 @@ def test_listeners_without_tls_work_in_a_simulation() -> None:
 
 
 def test_issuers_sign_tokens_that_only_their_keys_accept() -> None:
-    from aiokclient.testing.broker.security.jwt import TokenRules, checked
+    from aiokclient.testing.broker.security.jwt import TokenRules, check_token
 
     for algorithm in ("RS256", "ES256"):
         issuer = TokenIssuer(issuer="me", audience="kafka", algorithm=algorithm)
         other = TokenIssuer(issuer="me", audience="kafka", algorithm=algorithm)
         rules = TokenRules(tuple(issuer.jwks["keys"]), "me", "kafka")
-        found = checked(issuer.token("alice", now_s=1000, lifetime_s=60), rules, 1_000_000)
+        found = check_token(issuer.token("alice", now_s=1000, lifetime_s=60), rules, 1_000_000)
         assert found == ("alice", 1_060_000)
         for token in (
             other.token("alice", now_s=1000),
@@ -245,7 +245,7 @@ def test_issuers_sign_tokens_that_only_their_keys_accept() -> None:
             issuer.token("alice", now_s=1000)[:-4] + "AAAA",
         ):
             with pytest.raises(ValueError):
-                checked(token, rules, 1_000_000)
+                check_token(token, rules, 1_000_000)
 
 
 async def test_many_tls_connections_are_closed_with_the_broker(cluster: EmbeddedCluster) -> None:

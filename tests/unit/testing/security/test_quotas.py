@@ -56,33 +56,33 @@ ENTITIES = [
 
 def test_the_most_specific_quota_applies(quotas: ClientQuotas) -> None:
     for number, entity in enumerate(ENTITIES):
-        quotas.change(entity, PRODUCER, 1000.0 * (number + 1))
+        quotas.change_quota(entity, PRODUCER, 1000.0 * (number + 1))
     for number, entity in enumerate(ENTITIES):
         # The request uses the quota of 60 s. It is throttled for 50 s, because quotas are measured
         # over 10 s.
-        excess_s = quotas.throttle_s(PRODUCER, "alice", "web", 60_000.0 * (number + 1))
+        excess_s = quotas.record_usage(PRODUCER, "alice", "web", 60_000.0 * (number + 1))
         assert excess_s == pytest.approx(50)
-        quotas.change(entity, PRODUCER, None)
-    assert quotas.throttle_s(PRODUCER, "alice", "web", 1e9) == 0
-    assert not quotas.active
+        quotas.change_quota(entity, PRODUCER, None)
+    assert quotas.record_usage(PRODUCER, "alice", "web", 1e9) == 0
+    assert not quotas.has_any
 
 
 def test_a_rate_is_measured_over_the_last_seconds(quotas: ClientQuotas, clock: Clock) -> None:
-    quotas.change(QuotaEntity(None, "web"), PRODUCER, 1000.0)
-    assert quotas.throttle_s(PRODUCER, "alice", "web", 10_000) == 0
-    assert quotas.throttle_s(PRODUCER, "alice", "web", 5_000) == pytest.approx(5)
+    quotas.change_quota(QuotaEntity(None, "web"), PRODUCER, 1000.0)
+    assert quotas.record_usage(PRODUCER, "alice", "web", 10_000) == 0
+    assert quotas.record_usage(PRODUCER, "alice", "web", 5_000) == pytest.approx(5)
     clock.now += 5
-    assert quotas.throttle_s(PRODUCER, "alice", "web", 0) == pytest.approx(5)
+    assert quotas.record_usage(PRODUCER, "alice", "web", 0) == pytest.approx(5)
     clock.now += 6
-    assert quotas.throttle_s(PRODUCER, "alice", "web", 0) == 0
-    assert quotas.throttle_s(PRODUCER, "alice", "other", 1e9) == 0
+    assert quotas.record_usage(PRODUCER, "alice", "web", 0) == 0
+    assert quotas.record_usage(PRODUCER, "alice", "other", 1e9) == 0
 
 
 def test_each_client_of_a_default_quota_has_a_rate_of_its_own(quotas: ClientQuotas) -> None:
-    quotas.change(QuotaEntity(""), PRODUCER, 1000.0)
-    assert quotas.throttle_s(PRODUCER, "alice", "web", 20_000) > 0
-    assert quotas.throttle_s(PRODUCER, "alice", "other", 0) > 0
-    assert quotas.throttle_s(PRODUCER, "bob", "web", 0) == 0
+    quotas.change_quota(QuotaEntity(""), PRODUCER, 1000.0)
+    assert quotas.record_usage(PRODUCER, "alice", "web", 20_000) > 0
+    assert quotas.record_usage(PRODUCER, "alice", "other", 0) > 0
+    assert quotas.record_usage(PRODUCER, "bob", "web", 0) == 0
 
 
 @pytest.mark.parametrize("quota", [1e-300, 1e300, float("inf")])
@@ -90,23 +90,23 @@ def test_extreme_quotas_give_a_time_that_fits_into_a_response(
     quotas: ClientQuotas, quota: float
 ) -> None:
     for key in (PRODUCER, MUTATIONS):
-        quotas.change(QuotaEntity("alice"), key, quota)
-    assert 0 <= quotas.throttle_s(PRODUCER, "alice", "web", 1e9) * 1000 < 1 << 31
-    assert 0 <= quotas.mutate("alice", "web", 1 << 30, strict=True)[1] * 1000 < 1 << 31
+        quotas.change_quota(QuotaEntity("alice"), key, quota)
+    assert 0 <= quotas.record_usage(PRODUCER, "alice", "web", 1e9) * 1000 < 1 << 31
+    assert 0 <= quotas.charge_mutations("alice", "web", 1 << 30, strict=True)[1] * 1000 < 1 << 31
 
 
 def test_requests_throttle_for_a_second_at_most(quotas: ClientQuotas) -> None:
-    quotas.change(QuotaEntity("alice"), REQUESTS, 0.01)
-    assert quotas.throttle_s(REQUESTS, "alice", "web", 5.0) == 1
+    quotas.change_quota(QuotaEntity("alice"), REQUESTS, 0.01)
+    assert quotas.record_usage(REQUESTS, "alice", "web", 5.0) == 1
 
 
 def test_mutations_are_accepted_while_there_are_tokens(quotas: ClientQuotas, clock: Clock) -> None:
-    quotas.change(QuotaEntity("alice"), MUTATIONS, 1.0)
-    assert quotas.mutate("alice", "", 12, strict=True) == (True, pytest.approx(1))
-    assert quotas.mutate("alice", "", 1, strict=True) == (False, pytest.approx(1))
-    assert quotas.mutate("alice", "", 1, strict=False) == (True, pytest.approx(2))
+    quotas.change_quota(QuotaEntity("alice"), MUTATIONS, 1.0)
+    assert quotas.charge_mutations("alice", "", 12, strict=True) == (True, pytest.approx(1))
+    assert quotas.charge_mutations("alice", "", 1, strict=True) == (False, pytest.approx(1))
+    assert quotas.charge_mutations("alice", "", 1, strict=False) == (True, pytest.approx(2))
     clock.now += 2
-    assert quotas.mutate("alice", "", 1, strict=True)[0]
+    assert quotas.charge_mutations("alice", "", 1, strict=True)[0]
 
 
 @pytest.fixture

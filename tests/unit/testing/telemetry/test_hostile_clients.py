@@ -134,13 +134,13 @@ def test_the_number_of_instances_of_one_connection_is_bounded(
 
 def test_the_memory_for_a_million_instances_is_bounded() -> None:
     subscriptions, now = MetricsSubscriptions(), [0.0]
-    subscriptions.configs_of("all").change({"metrics": "*"})
+    subscriptions.find_configs("all").apply_changes({"metrics": "*"})
     instances = ClientInstances(lambda: now[0])
 
     def use(first: int, count: int) -> None:
         for number in range(first, first + count):
-            instance = instances.use(uuid.UUID(int=number), number, subscriptions, dict)
-            assert instance.push(now[0], 0, terminating=False, known_codec=True, fits=True)
+            instance = instances.use_instance(uuid.UUID(int=number), number, subscriptions, dict)
+            assert instance.on_push(now[0], 0, terminating=False, known_codec=True, fits=True)
 
     use(0, 2 * MOST_INSTANCES)
     tracemalloc.start()

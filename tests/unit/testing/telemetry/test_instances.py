@@ -25,13 +25,13 @@ class Broker:
         self.instances = ClientInstances(lambda: self.now)
 
     def subscribe(self, interval_ms: int) -> None:
-        self.subscriptions.configs_of("s").change({"interval.ms": str(interval_ms)})
+        self.subscriptions.find_configs("s").apply_changes({"interval.ms": str(interval_ms)})
 
     def use(self, instance_id: uuid.UUID = ID, connection: object = "c") -> ClientInstance:
-        return self.instances.use(instance_id, connection, self.subscriptions, dict)
+        return self.instances.use_instance(instance_id, connection, self.subscriptions, dict)
 
     def ask(self) -> Code:
-        return self.use().ask(self.now)
+        return self.use().on_subscription_request(self.now)
 
     def push(
         self,
@@ -43,7 +43,7 @@ class Broker:
     ) -> Code:
         instance = self.use()
         right = instance.subscription.subscription_id
-        return instance.push(
+        return instance.on_push(
             self.now,
             right if subscription_id is None else subscription_id,
             terminating=terminating,
@@ -145,20 +145,20 @@ def test_an_instance_with_a_short_interval_lives_at_least_a_minute(broker: Broke
 def test_an_instance_ends_with_the_connection_that_created_it(broker: Broker) -> None:
     first = broker.use(connection="one")
     assert broker.use(connection="two") is first
-    broker.instances.disconnected("two")
+    broker.instances.on_disconnected("two")
     assert broker.use(connection="two") is first
-    broker.instances.disconnected("one")
+    broker.instances.on_disconnected("one")
     assert ID not in broker.instances
-    broker.instances.disconnected("one")
+    broker.instances.on_disconnected("one")
 
 
 def test_an_instance_that_two_connections_created_ends_with_the_first(broker: Broker) -> None:
     broker.use(connection="one")
     broker.subscribe(70_000)
     broker.use(connection="two")
-    broker.instances.disconnected("one")
+    broker.instances.on_disconnected("one")
     assert ID not in broker.instances
-    broker.instances.disconnected("two")
+    broker.instances.on_disconnected("two")
 
 
 def test_instances_with_long_properties_make_room_earlier(
@@ -167,7 +167,7 @@ def test_instances_with_long_properties_make_room_earlier(
     monkeypatch.setattr(instances, "MOST_BYTES", 1000)
     for number in range(10):
         size = 300 if number != 5 else 5000
-        broker.instances.use(
+        broker.instances.use_instance(
             uuid.UUID(int=number),
             number,
             broker.subscriptions,
@@ -199,8 +199,8 @@ def test_instances_of_lost_connections_are_forgotten(broker: Broker) -> None:
     for number in range(1000):
         broker.use(uuid.UUID(int=number), connection=number)
     for number in range(1000):
-        broker.instances.disconnected(number)
+        broker.instances.on_disconnected(number)
     assert len(broker.instances) == 0
     broker.use(connection="c")
-    broker.instances.clear()
+    broker.instances.clear_instances()
     assert len(broker.instances) == 0

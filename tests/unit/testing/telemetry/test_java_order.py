@@ -6,8 +6,8 @@ import pytest
 
 from aiokclient.testing.broker.telemetry.java_order import (
     ConcurrentHashMap,
-    hash_set_order,
     java_string_hash,
+    order_as_hash_set,
 )
 
 EXPECTED_ADDED = [
@@ -80,14 +80,14 @@ COLLIDING = ["AaAa", "BBBB", "AaBB", "BBAa"]
 
 
 def test_elements_of_one_bucket_keep_the_order_in_which_they_were_added() -> None:
-    assert hash_set_order(COLLIDING) == COLLIDING
-    assert hash_set_order(reversed(COLLIDING)) == COLLIDING[::-1]
+    assert order_as_hash_set(COLLIDING) == COLLIDING
+    assert order_as_hash_set(reversed(COLLIDING)) == COLLIDING[::-1]
 
 
 def test_a_set_that_was_copied_from_a_collection_has_more_buckets() -> None:
     names = [f"metric.{number * number}" for number in range(12)]
-    assert hash_set_order(names) == EXPECTED_ADDED
-    assert hash_set_order(names, copied=True) == EXPECTED_COPIED
+    assert order_as_hash_set(names) == EXPECTED_ADDED
+    assert order_as_hash_set(names, copied=True) == EXPECTED_COPIED
 
 
 def test_a_growing_map_has_the_order_of_javas_concurrent_map() -> None:

@@ -25,7 +25,7 @@ from aiokclient.testing import (
     OtlpHttpTelemetryReceiver,
     TopicTelemetryReceiver,
 )
-from aiokclient.testing.broker.telemetry.receiver import uuid_text
+from aiokclient.testing.broker.telemetry.receiver import format_uuid
 
 PATIENCE_S = 60.0
 ID = uuid.UUID(int=0x1234 << 64)
@@ -61,11 +61,11 @@ class TestTopic:
             assert client.push(ID, number, otlp(), terminating=True) == "ok"
             (record,) = cluster.records("metrics", 0)
         found = pushed(record.key, record.value, record.headers)
-        assert record.key == uuid_text(ID).encode()
+        assert record.key == format_uuid(ID).encode()
         assert (found.instance_id, found.terminating, found.data) == (ID, True, otlp())
         assert found.client == {
             "client_id": "orders",
-            "client_instance_id": uuid_text(ID),
+            "client_instance_id": format_uuid(ID),
             "client_address": "127.0.0.1",
             "software_name": "some-client",
             "software_version": "v1",
@@ -151,7 +151,7 @@ class TestOtlp:
             }
             assert attributes == {
                 "client_id": "größe",
-                "client_instance_id": uuid_text(ID),
+                "client_instance_id": format_uuid(ID),
                 "client_software_name": "some-client",
                 "client_software_version": "v1",
                 "client_source_address": "127.0.0.1",

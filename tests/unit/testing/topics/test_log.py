@@ -12,7 +12,7 @@ sizes = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 300)), min_size=1, 
 def filled(batches, segment_bytes=1000):
     """Return a log with batches of (record count, record size), and the offsets of each batch."""
     log, spans = PartitionLog(), []
-    log.epochs.assign(0, 0)
+    log.epochs.assign_epoch(0, 0)
     for count, size in batches:
         builder = RecordBatchBuilder(limit=1 << 20)
         for _ in range(count):
@@ -20,7 +20,7 @@ def filled(batches, segment_bytes=1000):
         builder.close()
         data = with_offset(builder.seal(), log.end_offset, 0)
         spans.append((log.end_offset, log.end_offset + count, len(data)))
-        log.append(data, RecordBatch(data), segment_bytes=segment_bytes)
+        log.append_batch(data, RecordBatch(data), segment_bytes=segment_bytes)
     return log, spans
 
 
@@ -36,7 +36,7 @@ def test_a_log_returns_the_appended_batches(batches, data):
     upper = data.draw(st.sampled_from([base for base, _, _ in spans] + [log.end_offset]))
     limit = data.draw(st.integers(0, 3000))
     whole = data.draw(st.booleans())
-    pieces, size, end = log.read(start, upper, limit, whole_first=whole)
+    pieces, size, end = log.read_range(start, upper, limit, whole_first=whole)
     expected = [span for span in spans if span[1] > start and span[0] < upper and start < upper]
     content = bytes_of(pieces)
     assert len(content) == size
@@ -61,13 +61,13 @@ def test_truncation_removes_whole_batches(batches, data):
     log.truncate(to)
     kept = [span for span in spans if span[1] <= to]
     assert log.end_offset == (kept[-1][1] if kept else 0)
-    assert [(b.base_offset, b.next_offset, b.size) for b in log.batches()] == kept
+    assert [(b.base_offset, b.next_offset, b.size) for b in log.read_batches()] == kept
     assert log.size == sum(size for _, _, size in kept)
     more, _ = filled([(2, 10)])
-    (extra,) = more.batches()
+    (extra,) = more.read_batches()
     again = with_offset(extra.buffer, log.end_offset, 1)
-    log.append(again, RecordBatch(again), segment_bytes=1000)
-    assert [b.base_offset for b in log.batches()] == [span[0] for span in kept] + [
+    log.append_batch(again, RecordBatch(again), segment_bytes=1000)
+    assert [b.base_offset for b in log.read_batches()] == [span[0] for span in kept] + [
         to and log.end_offset - 2
     ]
 
@@ -77,10 +77,10 @@ def test_truncation_removes_whole_batches(batches, data):
 def test_retention_removes_old_segments(batches, size, data):
     log, spans = filled(batches)
     limit = data.draw(st.integers(0, log.end_offset))
-    log.retain(size, limit)
+    log.remove_oldest(size, limit)
     assert log.start_offset <= limit or log.start_offset == 0
     kept = [span for span in spans if span[0] >= log.start_offset]
-    assert [b.base_offset for b in log.batches(log.start_offset)] == [each[0] for each in kept]
+    assert [b.base_offset for b in log.read_batches(log.start_offset)] == [each[0] for each in kept]
     assert log.size == sum(each[2] for each in kept)
 
 
@@ -91,17 +91,17 @@ def test_deleted_records_cannot_be_read(batches, data):
     before = data.draw(st.integers(0, log.end_offset))
     log.delete_before(before)
     assert log.start_offset == before
-    content = bytes_of(log.read(before, log.end_offset, 1 << 20, whole_first=True)[0])
+    content = bytes_of(log.read_range(before, log.end_offset, 1 << 20, whole_first=True)[0])
     expected = [span[0] for span in spans if span[1] > before]
     assert [batch.base_offset for batch in walk(content)] == expected
 
 
 def test_a_log_stores_the_first_offset_of_each_epoch():
     cache = EpochCache()
-    assert cache.end_of(0, 0) == (-1, -1)
+    assert cache.find_end(0, 0) == (-1, -1)
     for epoch, start in ((0, 0), (2, 10), (5, 20)):
-        cache.assign(epoch, start)
-    ends = {epoch: cache.end_of(epoch, 30) for epoch in range(-1, 7)}
+        cache.assign_epoch(epoch, start)
+    ends = {epoch: cache.find_end(epoch, 30) for epoch in range(-1, 7)}
     assert ends == {
         -1: (-1, -1),
         0: (0, 10),
@@ -112,12 +112,12 @@ def test_a_log_stores_the_first_offset_of_each_epoch():
         5: (5, 30),
         6: (-1, -1),
     }
-    assert [cache.at(offset) for offset in (0, 9, 10, 25)] == [0, 0, 2, 5]
-    cache.advance(15)
-    assert cache.end_of(0, 30) == (0, 15)
-    assert cache.end_of(2, 30) == (2, 20)
+    assert [cache.find_epoch(offset) for offset in (0, 9, 10, 25)] == [0, 0, 2, 5]
+    cache.remove_before(15)
+    assert cache.find_end(0, 30) == (0, 15)
+    assert cache.find_end(2, 30) == (2, 20)
     # An epoch without records is not remembered.
-    cache.assign(6, 20)
-    assert cache.end_of(5, 30) == (2, 20)
-    cache.truncate(16)
-    assert cache.end_of(2, 16) == (2, 16)
+    cache.assign_epoch(6, 20)
+    assert cache.find_end(5, 30) == (2, 20)
+    cache.truncate_at(16)
+    assert cache.find_end(2, 16) == (2, 16)
