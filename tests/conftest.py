@@ -5,6 +5,7 @@ variable ``KAFKA_BOOTSTRAP`` names a cluster, the tests that request ``kafka`` r
 """
 
 import asyncio
+import contextlib
 import gc
 import os
 import re
@@ -94,11 +95,30 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[ExternalKafka]:
         yield cluster
 
 
-@pytest.fixture(scope="session")
-def kafka_old(java: str) -> Iterator[KafkaCluster]:
-    """One broker of an older Kafka, 3.9.1."""
-    with KafkaCluster(OLD) as cluster:
+idle_clusters: dict[str, KafkaCluster] = {}
+"""Clusters of fixtures by their names, which are suspended while tests do not use them."""
+
+
+@contextlib.contextmanager
+def suspended_when_idle(fixture: str, cluster: KafkaCluster) -> Iterator[KafkaCluster]:
+    """Start a cluster, and let it be suspended before tests without this fixture."""
+    with cluster:
+        idle_clusters[fixture] = cluster
         yield cluster
+        del idle_clusters[fixture]
+
+
+@pytest.fixture(scope="session")
+def kafka_old_session(java: str) -> Iterator[KafkaCluster]:
+    with suspended_when_idle("kafka_old", KafkaCluster(OLD)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def kafka_old(kafka_old_session: KafkaCluster) -> KafkaCluster:
+    """One broker of an older Kafka, 3.9.1."""
+    kafka_old_session.heal()
+    return kafka_old_session
 
 
 @pytest.fixture(scope="session")
@@ -113,14 +133,9 @@ def kafka_telemetry(java: str) -> Iterator[KafkaCluster]:
 def kafka3_session(java: str) -> Iterator[KafkaCluster]:
     # A broker may get no processor time for a moment. It must not count as dead then.
     properties = {"broker.session.timeout.ms": 3000}
-    with KafkaCluster(KAFKA, brokers=3, properties=properties) as cluster:
-        three_brokers.append(cluster)
+    made = KafkaCluster(KAFKA, brokers=3, properties=properties)
+    with suspended_when_idle("kafka3", made) as cluster:
         yield cluster
-        three_brokers.clear()
-
-
-three_brokers: list[KafkaCluster] = []
-"""The cluster of `kafka3`, while there is one."""
 
 
 @pytest.fixture
@@ -257,12 +272,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     sizes = {node.log: node.log.stat().st_size for node in list(running) if node.log.exists()}
     item.stash[LOG_STARTS] = sizes
     excluded.ensure()
-    if hasattr(item.config, "workerinput") and "kafka3" not in getattr(item, "fixturenames", ()):
-        # Its four processes take a sixth of a processor even if nobody asks anything of them. The
-        # tests of a worker are sorted by need, and `kafka3` would resume them.
-        for cluster in three_brokers:
-            for node in cluster.nodes:
-                cluster.pause(node)
+    if hasattr(item.config, "workerinput"):
+        # The four processes of `kafka3` take a sixth of a processor even if nobody asks anything of
+        # them, and that of `kafka_old` a part of it. The tests of a worker are sorted by need, and
+        # the fixtures would resume them.
+        for name in idle_clusters.keys() - set(getattr(item, "fixturenames", ())):
+            for node in idle_clusters[name].nodes:
+                idle_clusters[name].pause(node)
     if "caplog" in getattr(item, "fixturenames", ()):
         # Objects in reference cycles of earlier tests log their failures when they are collected.
         gc.collect()

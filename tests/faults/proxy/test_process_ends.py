@@ -3,6 +3,7 @@
 Each test runs `harness/process_end.py`, whose deadline of a minute passes only if it hangs.
 """
 
+import itertools
 import os
 import re
 import subprocess
@@ -19,11 +20,21 @@ KINDS = ["Producer", "Consumer", "Consumer", "Producer", "Admin"]
 pytestmark = pytest.mark.fault(55)
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
+LOOPS = ("asyncio", "uvloop")
+
+
+@pytest.fixture(params=LOOPS)
 def loop(request: pytest.FixtureRequest) -> str:
     if request.param == "uvloop":
         pytest.importorskip("uvloop")
     return str(request.param)
+
+
+def with_loops(*cases: str) -> list[tuple[str, str]]:
+    """Return each case with the loops, which take turns unless everything is explored."""
+    if os.environ.get("AIOKCLIENT_EXPLORE"):
+        return list(itertools.product(cases, LOOPS))
+    return list(zip(cases, itertools.cycle(LOOPS), strict=False))
 
 
 def run(cluster: EmbeddedCluster, how: str, loop: str) -> "subprocess.CompletedProcess[str]":
@@ -56,7 +67,9 @@ FORKED = "raised ClosedError This process is a fork of the one in which this cli
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no os.fork")
 @pytest.mark.parametrize(
-    "how", ["fork_and_go_on", "fork_and_run_another", "fork_and_exit", "fork_within"]
+    ("how", "loop"),
+    with_loops("fork_and_go_on", "fork_and_run_another", "fork_within", "fork_and_exit"),
+    indirect=["loop"],
 )
 def test_a_forked_process_cannot_touch_the_clients_of_its_parent(how: str, loop: str) -> None:
     """Clients of the parent raise errors in the child.

@@ -165,9 +165,11 @@ def test_all_other_errors_end_the_pushes(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize(
     ("code", "api"),
-    itertools.product(AUTHORIZATION, (ASK, PUSH))
-    if os.environ.get("AIOKCLIENT_EXPLORE")
-    else zip(AUTHORIZATION, itertools.cycle((ASK, PUSH)), strict=False),
+    list(
+        itertools.product(AUTHORIZATION, (ASK, PUSH))
+        if os.environ.get("AIOKCLIENT_EXPLORE")
+        else zip(AUTHORIZATION, itertools.cycle((ASK, PUSH)), strict=False)
+    ),
 )
 def test_another_broker_is_used_half_an_hour_after_an_authorization_error(
     code: int,

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -169,10 +171,17 @@ def run(work: Callable[[World], Any], level: int) -> Any:
     )
 
 
+STYLES = ("calls", "context", "transform")
+# The eight following calls and the three styles take turns, so that each style meets each call.
+TURNS = list(zip(itertools.product(CANCELLED, FOLLOWING), itertools.cycle(STYLES), strict=False))
+EACH = list(itertools.product(itertools.product(CANCELLED, FOLLOWING), STYLES))
+
+
 @pytest.mark.fault(35)
-@pytest.mark.parametrize("style", ["calls", "context", "transform"])
-@pytest.mark.parametrize("following", FOLLOWING)
-@pytest.mark.parametrize("case", CANCELLED)
+@pytest.mark.parametrize(
+    ("case", "following", "style"),
+    [(*calls, style) for calls, style in (EACH if os.environ.get("AIOKCLIENT_EXPLORE") else TURNS)],
+)
 def test_three_clauses_suffice_after_a_cancelled_call(
     case: str, following: str, style: str
 ) -> None:

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aiokclient import Producer, ProducerRecord, TopicPartition
+from aiokclient._native import in_use
 from aiokclient.errors import (
     BufferExhaustedError,
     IllegalStateError,
@@ -194,6 +195,7 @@ def with_topics(batch: Any, new: dict[str, str]) -> Any:
     return pa.RecordBatch.from_pydict({**columns, "topic": pa.array(names, pa.string())})
 
 
+@pytest.mark.skipif(not in_use(), reason="the native modules are not in use")
 @settings(
     deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

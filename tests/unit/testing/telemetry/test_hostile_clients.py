@@ -5,6 +5,7 @@ The cluster stays within its memory limits, answers all other requests, and rais
 
 from __future__ import annotations
 
+import os
 import random
 import tracemalloc
 import uuid
@@ -26,6 +27,8 @@ from aiokclient.testing.broker.telemetry.subscriptions import MetricsSubscriptio
 ID = uuid.UUID(int=0x1234)
 GIB = 1 << 30
 MIB = 1 << 20
+ROUNDS = 8 if os.environ.get("AIOKCLIENT_EXPLORE") else 2
+"""Rounds of 116,000 instances each, a second apart."""
 
 
 def gzip_bomb(size: int) -> bytes:
@@ -132,7 +135,7 @@ def test_the_number_of_instances_of_one_connection_is_bounded(
     connection.socket.close()
 
 
-def test_the_memory_for_a_million_instances_is_bounded() -> None:
+def test_the_memory_for_very_many_instances_is_bounded() -> None:
     subscriptions, now = MetricsSubscriptions(), [0.0]
     subscriptions.find_configs("all").apply_changes({"metrics": "*"})
     instances = ClientInstances(lambda: now[0])
@@ -152,7 +155,7 @@ def test_the_memory_for_a_million_instances_is_bounded() -> None:
     finally:
         tracemalloc.stop()
     assert after - before < MIB
-    for first in range(3, 11):
+    for first in range(3, 3 + ROUNDS):
         use(first * MIB, 116_000)
         now[0] += 1.0
     assert len(instances) == MOST_INSTANCES
