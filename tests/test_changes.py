@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+EXTENSIONS = ROOT / "docs" / "_ext"
 
 
 class Checkout:
@@ -45,7 +46,11 @@ class Checkout:
 
     def run(self, *arguments: str) -> str:
         """Run Python with the copy, and return its output."""
-        environment = {**os.environ, "PYTHONPATH": str(self._folder), "AIOKCLIENT_PURE": "1"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{self._folder}{os.pathsep}{EXTENSIONS}",
+            "AIOKCLIENT_PURE": "1",
+        }
         done = subprocess.run(
             [sys.executable, *arguments],
             cwd=self._folder,
@@ -119,7 +124,7 @@ def test_a_consumer_option_is_one_declaration(checkout: Checkout) -> None:
         """
 from aiokclient import Consumer
 from aiokclient.config.consumer import ConsumerConfig, ConsumerOptions
-from aiokclient.config.reference import describe
+from option_reference import describe
 from aiokclient.errors import ConfigError
 print(ConsumerConfig.build({"bootstrap_servers": "h:1"}).naps_per_hour)
 texts = {"bootstrap.servers": "h:1", "naps.per.hour": "7"}

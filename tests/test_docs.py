@@ -17,11 +17,11 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 import pytest
+from option_reference import describe
 
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.config.producer import ProducerConfig
-from aiokclient.config.reference import describe
 from aiokclient.group.options import GroupMemberConfig
 from aiokclient.testing import EmbeddedCluster
 

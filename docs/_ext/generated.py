@@ -14,9 +14,9 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
+from option_reference import OptionEntry, describe
 
 from aiokclient import errors
-from aiokclient.config.reference import OptionEntry, describe
 from aiokclient.errors import KafkaError
 
 __all__ = ["setup"]

@@ -15,7 +15,6 @@ See docs/tracing.md for the names, attributes, parents, and links of spans.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from aiokclient.errors import IllegalStateError
@@ -68,12 +67,7 @@ class Instrumentation:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         self.uninstrument()
 
 

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from option_reference import OptionEntry, describe
 
 from aiokclient.config.admin import AdminConfig
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.config.producer import ProducerConfig
-from aiokclient.config.reference import OptionEntry, describe
 from aiokclient.group.options import GroupMemberConfig
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -63,16 +63,3 @@ def _entry(declaration: Option, shared: bool) -> OptionEntry:
         java_default=declaration.java if in_java else None,
         shared=shared,
     )
-
-
-def typed_options(config: type[LoginConfig]) -> list[str]:
-    """Return the lines of the TypedDict with the keyword arguments that only `config` has.
-
-    Type checkers cannot derive it from the class, so `.ci/write-options` writes these lines to
-    the end of the module that declares the options.
-    """
-    return [
-        f"    {name}: {each.accepts or each.type}"
-        for name, each in config.declarations.items()
-        if name in vars(config) and each.keyword
-    ]
