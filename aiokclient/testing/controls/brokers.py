@@ -112,14 +112,14 @@ class BrokerControls(Controls):
         """
         node = self.find_broker(broker).node_id
 
-        def hold_view() -> None:
+        def keep_present_view() -> None:
             self._state.held[node] = copy_cluster(self._state)
 
-        def release_view() -> None:
+        def use_current_view() -> None:
             self._state.held.pop(node, None)
 
-        self._runner.call_in_loop(hold_view)
+        self._runner.call_in_loop(keep_present_view)
         try:
             yield
         finally:
-            self._runner.post_to_loop(release_view)
+            self._runner.post_to_loop(use_current_view)

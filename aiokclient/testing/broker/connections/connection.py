@@ -232,7 +232,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if self._withheld is not None and not self.broker.paused:
             answer, self._withheld = self._withheld, None
             self._call_guarded(answer)
-        while self._can_take() and self._cluster.turns.take_turn(self):
+        while self._can_take_request() and self._cluster.turns.take_turn(self):
             self._call_guarded(partial(self._take_frame, self._waiting.popleft()))
         transport = self._transport
         full = len(self._waiting) >= _QUEUED_FRAMES or self._queued + self._current >= _QUEUED_BYTES
@@ -255,7 +255,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._cluster.bug = self._cluster.bug or error
             self.abort()
 
-    def _can_take(self) -> bool:
+    def _can_take_request(self) -> bool:
         if self._transport is None or self._busy or not self._writable or self.broker.paused:
             return False
         return bool(self._waiting)

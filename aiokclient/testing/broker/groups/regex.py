@@ -198,19 +198,19 @@ def _is_boundary(name: str, position: int) -> bool:
     return before != after
 
 
-def _is_start(name: str, position: int) -> bool:
+def _is_at_start(name: str, position: int) -> bool:
     return position == 0
 
 
-def _is_end(name: str, position: int) -> bool:
+def _is_at_end(name: str, position: int) -> bool:
     return position == len(name)
 
 
 _POSITION_TESTS: dict[Any, PositionTest] = {
-    kinds.AT_BEGINNING: _is_start,
-    kinds.AT_BEGINNING_STRING: _is_start,
+    kinds.AT_BEGINNING: _is_at_start,
+    kinds.AT_BEGINNING_STRING: _is_at_start,
     kinds.AT_BOUNDARY: _is_boundary,
     kinds.AT_NON_BOUNDARY: lambda name, position: not _is_boundary(name, position),
-    kinds.AT_END: _is_end,
-    kinds.AT_END_STRING: _is_end,
+    kinds.AT_END: _is_at_end,
+    kinds.AT_END_STRING: _is_at_end,
 }

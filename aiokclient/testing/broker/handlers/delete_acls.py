@@ -34,7 +34,7 @@ async def handle(call: Call) -> Answer:
             disabled = Code.SECURITY_DISABLED
             results.append(DeleteAclsFilterResult(error_code=disabled, error_message=DISABLED))
         else:
-            results.append(_find_removed(authorizer, each, removed))
+            results.append(_collect_matching(authorizer, each, removed))
     # A rule that several filters select is in the result of each of these filters.
     for acl in removed:
         if authorizer is not None:
@@ -54,7 +54,7 @@ def _read_filter(asked: DeleteAclsFilter) -> AclFilter:
     )
 
 
-def _find_removed(
+def _collect_matching(
     authorizer: Authorizer, asked: DeleteAclsFilter, removed: list[Acl]
 ) -> DeleteAclsFilterResult:
     wanted = _read_filter(asked)

@@ -390,7 +390,7 @@ class _Waiting(NamedTuple):
     transaction: TransactionMetadata
 
     def on_change(self, added: int) -> None:
-        """Try again, whatever changed."""
+        """Try again to write the markers, whatever has changed in the partition."""
         self.partition.remove_watcher(self)
         self.coordinator.retry_markers(self.transaction)
 

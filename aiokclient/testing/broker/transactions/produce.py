@@ -125,7 +125,7 @@ class ProduceVerification:
         return Code.CONCURRENT_TRANSACTIONS in codes.values()
 
     def _adapt_code(self, code: Code) -> Code:
-        """Return the code. If a retry may help, return a code after which all clients retry."""
+        """Return the code for the client: one after which it retries, if a retry may help."""
         concurrent = code is Code.CONCURRENT_TRANSACTIONS and self._support is not Support.ADDS
         return Code.NOT_ENOUGH_REPLICAS if code in _UNAVAILABLE or concurrent else code
 

@@ -39,7 +39,7 @@ def login(credentials: SaslGssapi, kdc: Kdc, host: str = "localhost") -> str:
     while True:
         step = mechanism.answer_challenge(message)
         assert step is not None
-        challenge = broker.step(step)
+        challenge = broker.answer_message(step)
         if challenge.done:
             assert mechanism.answer_challenge(challenge.message) is None
             assert challenge.login is not None
@@ -102,7 +102,7 @@ def test_a_ticket_that_expires_between_two_messages_is_a_retriable_error(
     mechanism = Gssapi(Login(SaslGssapi(ticket_cache=cache), "localhost"))
     first = mechanism.answer_challenge(b"")
     assert first is not None
-    challenge = Acceptor(realm.keytab("kafka/localhost")).step(first)
+    challenge = Acceptor(realm.keytab("kafka/localhost")).answer_message(first)
     deadline = time.monotonic() + 60
 
     def wait_for_the_end_of_the_ticket() -> None:
