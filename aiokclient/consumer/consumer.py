@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import threading
+import weakref
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, Unpack, cast
 
@@ -391,7 +392,7 @@ class Consumer(Lifecycle, Generic[K, V]):
     def paused(self) -> set[TopicPartition]:
         """Return the partitions that are paused. Synchronous."""
         self._check_known()
-        return {state.tp for state in self._subscription.partitions.values() if state.paused}
+        return {state.tp for state in self._subscription.choose_states(None) if state.paused}
 
     # -- where to read
 
@@ -734,11 +735,21 @@ class Consumer(Lifecycle, Generic[K, V]):
                 "abort would not have delivered them again. Call add(consumer) before the first "
                 "read in the transaction."
             )
+        former = engine.find_last_reads()
+        if number is not None and former is not None and not former.is_settled:
+            raise IllegalStateError(
+                "This consumer was added to a transaction of another producer that has not ended, "
+                "or whose outcome is not known. Commit or abort that transaction, or restart or "
+                "close its producer, before you add the consumer to another one."
+            )
         # Few programs use this, so the module is not imported with the consumer.
         from aiokclient.consumer.transactional import TransactionalReads
 
         began = self._cluster.clock.monotonic() if began is None else began
-        return TransactionalReads(engine, self._subscription, began)
+        reads = TransactionalReads(engine, self._subscription, began)
+        if number is not None:
+            engine.find_last_reads = weakref.ref(reads)
+        return reads
 
     # -- lookups
 

@@ -54,6 +54,7 @@ from aiokclient.types import OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.consumer.consumer import Consumer
+    from aiokclient.consumer.transactional import TransactionalReads
 
 SETTLE_S = 3.0
 """Longest time, in seconds, that a start waits until brokers have returned all positions."""
@@ -287,6 +288,10 @@ FAREWELL_S = 0.5
 """The longest time, in seconds, for which `stop` waits for brokers to end the fetch sessions."""
 
 
+def _none() -> None:
+    return None
+
+
 class ConsumerEngine:
     """The parts of a consumer that exist from its start to its end.
 
@@ -323,6 +328,8 @@ class ConsumerEngine:
         self.read_lock = ReadLock(self.listener_calls)
         if config.group_id is not None and not config.enable_auto_commit:
             self.read_lock.observe_transactions()
+        self.find_last_reads: Callable[[], TransactionalReads | None] = _none
+        """Return the reads in the transaction to which this consumer was added last, or None."""
         self.offsets = OffsetLookup(cluster, config)
         self.fetchers = FetchManager(self)
         self._position_resolver = PositionResolver(self)

@@ -27,6 +27,7 @@ from aiokclient.named_tuple import NamedTuple
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from uuid import UUID
 
     from aiokclient.consumer.engine import ConsumerEngine
@@ -60,6 +61,8 @@ class TransactionalReads:
         self._fixed: dict[TopicPartition, OffsetAndMetadata] | None = None
         """The offsets that were consumed when the commit began; None before that."""
         self._sent: list[tuple[PartitionState, int, int]] = []
+        self.is_settled = False
+        """Whether the transaction has ended, and `on_committed` or `rewind` was called."""
         self._rewound: list[PartitionState] = []
         """The partitions that `rewind` has moved."""
         self._began_in = self.cluster_id
@@ -137,6 +140,7 @@ class TransactionalReads:
 
     def on_committed(self) -> None:
         """Record that the transaction with the last `get_offsets()` was committed. Synchronous."""
+        self.is_settled = True
         self._group.commits.on_transaction_committed(self._sent)
         self._forget_taken()
 
@@ -153,15 +157,30 @@ class TransactionalReads:
         Without a committed offset, go back to the position at the beginning of the transaction. No
         record is delivered before the committed offsets are found.
         """
+        self.is_settled = True
         self._subscription.update_positions()
         states = [
             state for state in self._subscription.partitions.values() if self._was_read(state)
         ]
+        self._return_to_committed(states)
+        self._group.released.mark_told(self._forget_taken())
+        self._rewound = states
+
+    def rewind_later_reads(self) -> None:
+        """Go back from what was read after `rewind`, unless it is in a later transaction.
+
+        Synchronous.
+        """
+        if self._engine.find_last_reads() is not self:
+            return
+        self._subscription.update_positions()
+        states = self._subscription.partitions.values()
+        self._return_to_committed([state for state in states if state.has_uncommitted])
+
+    def _return_to_committed(self, states: Iterable[PartitionState]) -> None:
         self._subscription.return_to_committed(
             {state: self._find_fallback(state) for state in states}
         )
-        self._group.released.mark_told(self._forget_taken())
-        self._rewound = states
 
     async def wait_until_offsets_are_found(self, timeout: float) -> None:
         """Wait until the committed offsets are found, at most `timeout` seconds.

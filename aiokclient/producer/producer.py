@@ -791,7 +791,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         if self._last_transaction is not None:
             # This producer cannot end the transaction any more, so its consumers look up their
             # committed offsets, which waits for the coordinator to end it.
-            self._last_transaction.settle_consumers()
+            self._last_transaction.settle_consumers(is_final=True)
 
     def _on_failure(self, error: BaseException) -> None:
         if self._engine is None:

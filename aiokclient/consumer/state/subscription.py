@@ -421,8 +421,13 @@ class SubscriptionState:
         return state
 
     def choose_states(self, tps: Iterable[TopicPartition] | None) -> list[PartitionState]:
-        """Return the states of these partitions; for None, of all that are assigned."""
-        return list(self.partitions.values()) if tps is None else self._find_states(tps)
+        """Return the states of these partitions; for None, of all in `assignment()`."""
+        if tps is not None:
+            return self._find_states(tps)
+        if not self._relinquished:
+            return list(self.partitions.values())
+        assigned = self.assignment()
+        return [state for tp, state in self.partitions.items() if tp in assigned]
 
     def _find_states(self, tps: Iterable[TopicPartition]) -> list[PartitionState]:
         return [self[tp] for tp in as_partitions(tps)]

@@ -82,6 +82,9 @@ class ConsumerReads(Protocol):
     def rewind(self) -> None:
         """Read again what was read in the transaction, because it was aborted."""
 
+    def rewind_later_reads(self) -> None:
+        """Read again what was read after `rewind`, unless it is in a later transaction."""
+
     async def wait_until_offsets_are_found(self, timeout: float) -> None:
         """Wait at most `timeout` seconds until `rewind` has found the committed offsets."""
 

@@ -75,6 +75,10 @@ class Transaction:
         """The number in the order of transactions and reads; see `ReadOrder`."""
         self._consumers: list[tuple[TransactionalConsumer, ConsumerReads]] = []
         """The added consumers, with what each has read."""
+        self._ended_reads: list[ConsumerReads] = []
+        """The consumers that a restart or a close has moved back, until the program notices it.
+
+        Another task may have restarted the producer while the program was still reading."""
         self._is_end_requested = False
         """Whether the application has aborted it by `abort_transaction`, or detached it."""
 
@@ -222,6 +226,8 @@ class Transaction:
 
     def _require_explicit_end(self) -> None:
         """Raise an error unless the application has committed, aborted, or detached it."""
+        if self.outcome is not TransactionOutcome.COMMITTED and not self._is_end_requested:
+            self._rewind_later_reads()
         self.require_producer()
         if self.outcome is TransactionOutcome.COMMITTED or self._is_end_requested:
             return
@@ -242,6 +248,7 @@ class Transaction:
         """Store that the application aborts the transaction, unless it has ended."""
         if self._current is not None and self._current.is_open:
             self._is_end_requested = True
+        self._rewind_later_reads()
 
     async def _begin_transaction(self) -> None:
         if self._current is not None:
@@ -289,6 +296,8 @@ class Transaction:
         self._consumers.clear()
         for reads in rewound:
             reads.rewind()
+        if is_final:
+            self._ended_reads += rewound
         return rewound
 
     def settle_cancelled_commit(self) -> None:
@@ -326,6 +335,15 @@ class Transaction:
         is_over = self._manager.status.state is TransactionState.READY
         for reads in self.settle_consumers(is_final=is_final):
             await reads.wait_until_offsets_are_found(timeout if is_over else 0.0)
+
+    def _rewind_later_reads(self) -> None:
+        """Move consumers back from what the program has read since a restart or a close.
+
+        The program repeats the work of the transaction, and so it must read these records again.
+        """
+        all_reads, self._ended_reads = self._ended_reads, []
+        for reads in all_reads:
+            reads.rewind_later_reads()
 
     @property
     def failure(self) -> KafkaError | None:
@@ -372,8 +390,11 @@ class Transaction:
 
         Return the error that makes the producer unusable, if the abort met one.
         """
-        if not self._is_latest or asyncio._get_running_loop() is None:
+        if asyncio._get_running_loop() is None:
             return None  # No loop runs in a forked process, whose sys.exit() leaves the block.
+        self._rewind_later_reads()
+        if not self._is_latest:
+            return None
         limit_s = self._manager.ends.close_timeout_s
         task = new_task(asyncio.get_running_loop(), self._abort_within(limit_s))
         try:

@@ -166,10 +166,9 @@ def test_reads_of_another_consumer_or_in_another_transaction_do_not_count() -> N
                 await other.poll()
                 tx.add(consumer)
                 await consumer.poll(max_records=2)
-                async with second.transaction() as later:
-                    later.add(consumer)
-            async with producer.transaction() as tx, second.transaction() as later:
-                tx.add(consumer)
+            async with second.transaction() as later:
+                later.add(consumer)
+            async with second.transaction() as later:
                 await consumer.poll(max_records=2)
                 with pytest.raises(IllegalStateError, match="before the first read"):
                     later.add(consumer)

@@ -82,6 +82,29 @@ def test_unsubscribe_before_a_subscribe_to_the_same_hands_the_partitions_to_the_
 
 
 @every_protocol
+def test_calls_for_all_assigned_partitions_leave_out_those_that_were_given_up(
+    protocol: str,
+) -> None:
+    """After `unsubscribe()`, partitions stay until they are released."""
+
+    async def scenario(world: World) -> None:
+        fill(world, 10, 2)
+        async with member(world, Diary(), **PROTOCOLS[protocol]) as consumer:
+            assert await consumer.poll(max_records=5)
+            consumer.pause(consumer.assignment())
+            consumer.unsubscribe()
+            assert consumer.assignment() == consumer.paused() == set()
+            consumer.resume(consumer.paused())
+            assert await consumer.lag() == {}
+            consumed = consumer.consumed()
+            consumer.seek_to_beginning()
+            consumer.seek_to_end()
+            assert consumer.consumed() == consumed
+
+    simulate(scenario, topics={"t": 2})
+
+
+@every_protocol
 def test_earlier_listeners_are_kept_until_they_have_heard_of_the_revocation(protocol: str) -> None:
     async def scenario(world: World) -> None:
         fill(world, 1)
