@@ -93,7 +93,8 @@ class InProgress:
         for state in self._held:
             state.mark_all_processed()
         self._held.clear()
-        self.relieved.set()
+        if not self.relieved.is_set:
+            self.relieved.set()
 
     def mark_processed(self) -> None:
         """Count all delivered records as processed, including those from `tracked`."""

@@ -134,16 +134,16 @@ class TrackedRecords(Generic[K, V]):
         if self._room > 0 and self._time() < self._until:
             for record in self._records:
                 return self._track_record(record)
-        records = await self._reader.expose_next(self, self._limit)
-        if records is None:
+        exposed = await self._reader.expose_next(self, self._limit)
+        if exposed is None:
             raise StopAsyncIteration
-        self._records = records
+        self._records, seconds = exposed
         self._state = self._reader.get_exposed_state()
         assert self._state is not None
         self._reader.in_progress.track_partition(self._state)
         self._room = self._limit - self._reader.in_progress.count_outstanding()
-        self._until = self._time() + self._reader.get_stretch_s()
-        return self._track_record(next(records))
+        self._until = self._time() + seconds
+        return self._track_record(next(self._records))
 
     def _track_record(self, record: Any) -> ConsumerRecord[K, V]:
         assert self._state is not None
@@ -176,10 +176,11 @@ class RecordIterator(RecordCursor[ConsumerRecord[K, V]], Generic[K, V]):
         if not self._limited:
             await self._reader.limit_to_end(self)
             self._limited = True
-        records = await self._reader.expose_next(self)
-        if records is None:
+        exposed = await self._reader.expose_next(self)
+        if exposed is None:
             raise StopAsyncIteration
-        self.expose(records, self._reader.get_stretch_s())
+        records, seconds = exposed
+        self.expose(records, seconds)
         return next(records)
 
 
@@ -312,7 +313,7 @@ class ArrowBatches:
                         return found.table
                 else:
                     fetch.rewind()
-                await reader.yield_to_loop()
+                await reader.yield_if_due()
         reader.on_iteration_end(self)
         return None
 

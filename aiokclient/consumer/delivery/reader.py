@@ -311,21 +311,25 @@ class Reader:
 
     def update_position(self) -> None:
         """Move the position after the records that the iteration took from the exposed chunk."""
-        chunk = self._exposed
-        if chunk is None:
-            return
+        if self._exposed is not None:
+            self._count_exposed(self._exposed, in_progress=True)
+
+    def _count_exposed(self, chunk: Chunk, *, in_progress: bool) -> None:
+        """Do what `update_position` does. Without `in_progress`, a request has ended processing."""
         if count := chunk.count_delivered():
             self.meters.count_delivered(chunk.state.tp.topic, count)
-            self._move_position(chunk, chunk.records[chunk.delivered - 1].offset)
+            last = chunk.records[chunk.delivered - 1].offset if in_progress else None
+            self._move_position(chunk, last)
 
     def _move_position(
         self, chunk: Chunk, processed: int | None = None, *, out: bool = True
     ) -> None:
         """Move the position after the delivered (or, if not `out`, skipped) records of a chunk."""
-        state = chunk.state
+        state, records, delivered = chunk.state, chunk.records, chunk.delivered
         if chunk.generation != state.generation:
             return
-        state.move_position(chunk.offset_after(chunk.delivered), chunk.epoch)
+        offset = records[delivered].offset if delivered < len(records) else chunk.next_offset
+        state.move_position(offset, chunk.epoch)
         if out:
             self.in_progress.on_delivered(state, processed, first=chunk.delivered <= 1)
         else:
@@ -340,42 +344,40 @@ class Reader:
 
     def _on_request(
         self, cursor: Cursor | None, *, tracking: bool = False, keeps: bool = False
-    ) -> None:
+    ) -> bool:
         """Begin a request: records that were in progress now count as processed.
 
         With `keeps`, they remain in progress. The end offsets of an earlier iteration are removed.
+        Returns whether the request must call `_yield_to_loop` first.
         """
         if self._group is not None:
             self._group.on_records_requested()
         if self._exposed is not None:
-            self._take_back_exposed()
+            # The lock has interrupted any other iteration, and this one makes the request.
+            self._count_exposed(self._exposed, in_progress=keeps)
+            self._exposed = None
         self.in_progress.on_request(tracking=tracking, keeps=keeps)
         if self.ends.are_set and self.ends.belong_to_other(cursor):
             self._clear_end_offsets()
-
-    async def yield_to_loop(self) -> None:
-        """Yield to the event loop if it is due. Cancellations and timeouts take effect here."""
         self._cut_short = False
-        if not self._fresh:
-            self._looked = now = self._time()
-            if now - self._yielded < YIELD_INTERVAL_S:
-                return
+        self._looked = now = self._time()
+        return self._fresh or now - self._yielded >= YIELD_INTERVAL_S
+
+    async def yield_if_due(self) -> None:
+        """Yield to the event loop if the last time was YIELD_INTERVAL_S ago."""
+        self._looked = now = self._time()
+        if self._fresh or now - self._yielded >= YIELD_INTERVAL_S:
+            await self._yield_to_loop()
+
+    async def _yield_to_loop(self) -> None:
+        """Yield to the event loop. Cancellations and timeouts take effect here."""
+        self._cut_short = False
         try:
             await asyncio.sleep(0)
         finally:
             # This also runs after a cancellation. Otherwise every following request would yield
             # here, and could be cancelled here again.
             self._yielded, self._fresh = self._time(), False
-
-    def get_stretch_s(self) -> float:
-        """Return the seconds for which an iteration may take records without calling `Reader`."""
-        # An earlier request may have ended early without yielding.
-        until = self._yielded + YIELD_INTERVAL_S
-        state = None if self._exposed is None else self._exposed.state
-        # Without a group, no partition can be assigned to another consumer.
-        if self._group is not None and state is not None and self.subscription.is_shared(state.tp):
-            until = min(until, self.subscription.get_confirmed_until())
-        return max(until - self._time(), 0.0)
 
     async def _wait_for_records(self, until: float) -> None:
         self.ends.hold_partitions()
@@ -397,8 +399,10 @@ class Reader:
         records took too long; the caller must then yield to the loop and try again. Raises the
         errors of records and partitions.
         """
+        changed = True
         while True:
-            self.subscription.apply_changes()
+            if changed:
+                self.subscription.apply_changes()
             if self._failed or self._woken or self._reports.errors:
                 self._raise_failure()
             if not self._chunks and not self._unpack_chunk():
@@ -406,6 +410,8 @@ class Reader:
             chunk = self._chunks[0]
             if chunk.delivered < len(chunk.records):
                 return chunk
+            # Most chunks that are read change nothing, and applying changes takes some time.
+            changed = self.ends.are_set or chunk.damage is not None or chunk.error is not None
             self._remove_chunk(chunk)
             if self._time() - self._yielded >= YIELD_INTERVAL_S:
                 self._cut_short = True
@@ -492,17 +498,12 @@ class Reader:
         stopped, and when an iteration has reached the end offsets. A cancellation loses no record.
         """
         with self.read_lock.enter(cursor):
-            self._on_request(cursor)
-            deadline = self._time() + timeout
+            is_due = self._on_request(cursor)
+            deadline = self._looked + timeout
             until: float | None = None
-            await self.yield_to_loop()
-            while not self.stopped:
-                if self.ends.are_set:
-                    if self.ends.are_outdated(cursor):
-                        await self._renew_end_offsets(cursor)
-                        continue
-                    if self._is_at_end(cursor):
-                        break
+            if is_due:
+                await self._yield_to_loop()
+            while not (self.stopped or (self.ends.are_set and await self._is_finished(cursor))):
                 count, more = self._gather_chunks(max_records, max_bytes, by_partition)
                 more = more and not self._has_all_to_end(cursor, by_partition)
                 now = self._time()
@@ -515,8 +516,7 @@ class Reader:
                 if now >= deadline:
                     break
                 if self._cut_short or now - self._yielded >= YIELD_INTERVAL_S:
-                    self._fresh = True
-                    await self.yield_to_loop()
+                    await self._yield_to_loop()
                 else:
                     await self._wait_for_records(deadline if until is None else until)
             return Records()
@@ -582,31 +582,31 @@ class Reader:
         self,
         cursor: Cursor,
         max_outstanding: int | None = None,
-    ) -> Iterator[RawRecord] | None:
+    ) -> tuple[Iterator[RawRecord], float] | None:
         """Return an iterator over the next records for an iteration, or None at its end.
 
-        With `max_outstanding`, which `tracked` passes, the call also waits until fewer records are
+        Also return the seconds for which the iteration may take records from it. With
+        `max_outstanding`, which `tracked` passes, the call waits until fewer records are
         outstanding.
         """
         with self.read_lock.enter(cursor):
-            self._on_request(cursor, tracking=max_outstanding is not None)
-            await self.yield_to_loop()
-            while not self.stopped:
-                if self.ends.are_set:
-                    if self.ends.are_outdated(cursor):
-                        await self._renew_end_offsets(cursor)
-                        continue
-                    if self._is_at_end(cursor):
-                        break
+            if self._on_request(cursor, tracking=max_outstanding is not None):
+                await self._yield_to_loop()
+            while not (self.stopped or (self.ends.are_set and await self._is_finished(cursor))):
                 chunk = self._find_first_chunk()
                 if chunk is not None and (
                     max_outstanding is None or self.in_progress.has_room(max_outstanding)
                 ):
                     self._exposed = chunk
                     self.waiting_since = None
-                    return chunk.expose_records()
+                    # An earlier request may have ended early without yielding.
+                    until = self._yielded + YIELD_INTERVAL_S
+                    # Without a group, no partition can be assigned to another consumer.
+                    if self._group is not None and self.subscription.is_shared(chunk.state.tp):
+                        until = min(until, self.subscription.get_confirmed_until())
+                    return chunk.expose_records(), max(until - self._time(), 0.0)
                 if self._cut_short:
-                    await self.yield_to_loop()
+                    await self._yield_to_loop()
                 else:
                     await self._wait_for_records(math.inf)
         self.on_iteration_end(cursor)
@@ -641,9 +641,10 @@ class Reader:
         With `keeps`, records in progress do not count as processed. To be called within
         `read_lock.enter(cursor)`.
         """
-        self._on_request(cursor, keeps=keeps)
+        is_due = self._on_request(cursor, keeps=keeps)
         self._drop_chunks()
-        await self.yield_to_loop()
+        if is_due:
+            await self._yield_to_loop()
 
     async def wait_for_part(self, cursor: Cursor) -> PartitionFetch | None:
         """Wait for the next part that is not fully read.
@@ -651,10 +652,7 @@ class Reader:
         Returns None once the consumer is stopped, and when the iteration has reached its end
         offsets. Raises the same errors as `read_records`.
         """
-        while not (self.stopped or self._is_at_end(cursor)):
-            if self.ends.are_outdated(cursor):
-                await self._renew_end_offsets(cursor)
-                continue
+        while not await self._is_finished(cursor):
             self.ends.hold_partitions()
             self.subscription.apply_changes()
             self._raise_failure()
@@ -725,9 +723,14 @@ class Reader:
             self._buffer.rewind(list(self._buffer))
         self.ends.clear()
 
-    def _is_at_end(self, cursor: Cursor | None) -> bool:
-        ends = self.ends
-        return ends.belong_to(cursor) and not ends.are_outdated(cursor) and ends.are_reached()
+    async def _is_finished(self, cursor: Cursor | None) -> bool:
+        """Return whether the consumer was stopped, or the iteration has reached its end offsets.
+
+        End offsets that are outdated are looked up again first.
+        """
+        while not self.stopped and self.ends.are_outdated(cursor):
+            await self._renew_end_offsets(cursor)
+        return self.stopped or (self.ends.belong_to(cursor) and self.ends.are_reached())
 
     def _has_all_to_end(self, cursor: Cursor | None, by_partition: bool) -> bool:
         """Return whether the chunks have all records that are left for the iteration.

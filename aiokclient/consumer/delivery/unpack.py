@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from operator import length_hint
 from typing import Final
 
@@ -97,9 +98,7 @@ class Decoded:
 
     __slots__ = ("epoch", "error", "index", "next_offset", "records", "size")
 
-    def __init__(
-        self, records: list[RawRecord], next_offset: int, epoch: int, size: int = 0
-    ) -> None:
+    def __init__(self, records: list[RawRecord], next_offset: int, epoch: int, size: int) -> None:
         self.records = records
         self.size = size
         """The size of the records in bytes, which includes at least keys, values, and headers."""
@@ -159,12 +158,13 @@ class Chunk:
         next_offset: int,
         epoch: int,
         *,
+        size: int = 0,
         raw: Decoded | None = None,
         error: RecordError | None = None,
         damage: Damage | None = None,
     ) -> None:
         self.raw = raw
-        self.share = self.size = 0
+        self.share = self.size = size
         self.sizes: dict[int, int] | None = None  # The sizes by offset, computed when needed.
         if raw is not None:
             self.size = self.share = raw.size
@@ -201,9 +201,10 @@ class Chunk:
         return self.records[begin : self.delivered], taken
 
     def _count_fitting(self, most: int, size: int, first: bool) -> tuple[int, int]:
-        if self.sizes is None and self.raw is not None:
-            self.sizes = {record.offset: size_of(record) for record in self.raw.records}
-        sizes = self.sizes or {}
+        sizes = self.sizes
+        if sizes is None:
+            fetched = self.records if self.raw is None else self.raw.records
+            sizes = self.sizes = {record.offset: size_of(record) for record in fetched}
         count = taken = 0
         for record in self.records[self.delivered : self.delivered + most]:
             more = sizes.get(record.offset, 0)
@@ -235,10 +236,6 @@ class Chunk:
         self.records = [record for record in self.records if record.offset < limit]
         if self.error is not None and self.error.offset >= limit:
             self.error = None
-
-    def offset_after(self, delivered: int) -> int:
-        """Return the position after this number of records is delivered."""
-        return self.records[delivered].offset if delivered < len(self.records) else self.next_offset
 
 
 class Unpacker:
@@ -288,62 +285,102 @@ class Unpacker:
         if fetch is None:
             return None
         decoded = fetch.raw
-        if decoded is None:
-            if fetch.index >= len(fetch.batches):
-                return Chunk(fetch, [], fetch.next_offset, -1, damage=fetch.take_damage())
-            decoded = self._decode_batches(fetch)
-            if decoded is None:
-                return None if fetch.job is not None else self.unpack_next()
-        if self._deserializes:
-            fetch.store_decoded(decoded)
+        if decoded is not None:
             chunk = self._deserialize_records(fetch, decoded)
+        elif fetch.index >= len(fetch.batches):
+            return Chunk(fetch, [], fetch.next_offset, -1, damage=fetch.take_damage())
         else:
-            chunk = Chunk(fetch, decoded.records, decoded.next_offset, decoded.epoch, raw=decoded)
+            found = self._decode_together(fetch) or self._decode_batch(fetch)
+            if found is None:
+                return None if fetch.job is not None else self.unpack_next()
+            records, epoch, size = found
+            if self._deserializes:
+                decoded = Decoded(records, fetch.offset, epoch, size)
+                fetch.store_decoded(decoded)
+                chunk = self._deserialize_records(fetch, decoded)
+            else:
+                chunk = Chunk(fetch, records, fetch.offset, epoch, size=size)
         if self._limits:
             self._cut_at_limit(chunk)
         return chunk
 
-    def _decode_batches(self, fetch: PartitionFetch) -> Decoded | None:
-        """Decode some batches. Return None if a thread decodes them, or if the first is damaged."""
-        first = fetch.index
-        records: list[RawRecord] = []
-        epoch = fetch.batches[first].leader_epoch
-        size = taken = 0
-        while fetch.index < len(fetch.batches):
-            batch = fetch.batches[fetch.index]
+    def _decode_together(self, fetch: PartitionFetch) -> tuple[list[RawRecord], int, int] | None:
+        """Decode the next batches in the event loop: one large batch, or several small ones.
+
+        Return the records, their leader epoch, and their size in bytes. Return None if the batches
+        must be read one by one, because a thread should read one of them, or one is damaged.
+        """
+        first, batches = fetch.index, fetch.batches
+        if fetch.job is not None or fetch.stream is not None:
+            return None
+        epoch = batches[first].leader_epoch
+        count = size = 0
+        stop = first
+        for batch in islice(batches, first, None):
+            count += batch.count
             size += batch.size * GROUP_PACKED if batch.is_compressed else batch.size
-            if fetch.index > first and (
-                batch.leader_epoch != epoch
-                or len(records) + batch.count > GROUP_RECORDS
-                or size > GROUP_BYTES
+            if stop > first and (
+                batch.leader_epoch != epoch or count > GROUP_RECORDS or size > GROUP_BYTES
             ):
                 break
-            try:
-                found = self._read_batch(fetch, batch)
-            except CorruptRecordError as error:
-                fetch.end_before_damage(Damage.of(batch, error))
-                break
-            if found is None:
-                break
-            if records:
-                records += found
-            else:
-                records = found
-            taken += self._size
-            if fetch.stream is not None:  # Only a part of the batch was read.
-                if found:
-                    fetch.continue_at(found[-1].offset + 1)
-                return Decoded(records, fetch.offset, epoch, taken)
-            fetch.pass_batch(batch)
-        if fetch.index == first:
+            stop += 1
+        records: list[RawRecord] = []
+        taken = 0
+        topic, partition = fetch.state.tp
+        limit = min(CONTENT, self.limit_bytes)
+        try:
+            if not is_light(batches[first:stop]):
+                return None
+            for index in range(first, stop):
+                batch = batches[index]
+                if not fetch.visible[index]:
+                    self._check_marker(batch)
+                    continue
+                found = batch.records(
+                    topic,
+                    partition,
+                    fetch.offset,
+                    copy=self._copies,
+                    check_crcs=self._check_crcs,
+                    limit=limit,
+                )
+                taken += batch.content_size
+                if records:
+                    records += found
+                else:
+                    records = found
+        except CorruptRecordError:  # Damage, or more content than the event loop should decode.
             return None
-        return Decoded(records, fetch.offset, epoch, taken)
+        fetch.pass_batches(stop - first)
+        return records, epoch, taken
+
+    def _check_marker(self, batch: RecordBatch) -> None:
+        """Check a control batch: a marker decides which other records are visible."""
+        if batch.is_control and self._check_crcs and not batch.check_crc():
+            raise CorruptRecordError("The checksum of a control batch does not match.")
+
+    def _decode_batch(self, fetch: PartitionFetch) -> tuple[list[RawRecord], int, int] | None:
+        """Decode the next batch, or a part of it, and return the same as `_decode_together`.
+
+        Return None if a thread decodes it, or if it is damaged.
+        """
+        batch = fetch.batches[fetch.index]
+        try:
+            records = self._read_batch(fetch, batch)
+        except CorruptRecordError as error:
+            fetch.end_before_damage(Damage.of(batch, error))
+            return None
+        if records is None:
+            return None
+        if fetch.stream is None:
+            fetch.pass_batches(1)
+        elif records:  # Only a part of the batch was read.
+            fetch.continue_at(records[-1].offset + 1)
+        return records, batch.leader_epoch, self._size
 
     def _read_batch(self, fetch: PartitionFetch, batch: RecordBatch) -> list[RawRecord] | None:
         if not fetch.visible[fetch.index]:
-            # A marker decides which other records are visible, so it is checked as well.
-            if batch.is_control and self._check_crcs and not batch.check_crc():
-                raise CorruptRecordError("The checksum of a control batch does not match.")
+            self._check_marker(batch)
             self._size = 0
             return []
         job = fetch.job

@@ -61,15 +61,16 @@ class EmptyResponses:
         self._count = 0
 
     def needs_pause(
-        self, known: Mapping[TopicPartition, Wanted], wanted: Mapping[TopicPartition, Wanted]
+        self,
+        known: Mapping[TopicPartition, Wanted],
+        wanted: Mapping[TopicPartition, Wanted],
+        now: float,
     ) -> bool:
         """Return whether to pause before the request `wanted`, after early empty responses.
 
         There is no pause if `wanted` contains anything that the last request, `known`, did not.
         """
-        if self.until == -math.inf or self.until <= self._clock.monotonic():
-            return False
-        return all(known.get(tp) is want for tp, want in wanted.items())
+        return self.until > now and all(known.get(tp) is want for tp, want in wanted.items())
 
     def on_response(self, *, useful: bool, seconds: float) -> None:
         """Record a response that has arrived `seconds` after its request."""
@@ -215,7 +216,8 @@ class MovedPositions:
         The positions are compared with those in the request in flight on the main connection.
         """
         asked = self._fetcher.in_flight
-        wanted = self._manager.find_wanted(self._fetcher.node_id)[0] if asked else {}
+        now = self._clock.monotonic()
+        wanted = self._manager.find_wanted(self._fetcher.node_id, now)[0] if asked else {}
         return {
             tp: want
             for tp, want in wanted.items()
@@ -240,7 +242,11 @@ class MovedPositions:
 
 def useful(response: FetchResponse) -> bool:
     """Return whether a response has records or errors for any partition."""
-    return any(p.records or p.error_code for topic in response.responses for p in topic.partitions)
+    for topic in response.responses:
+        for partition in topic.partitions:
+            if partition.records or partition.error_code:
+                return True
+    return False
 
 
 SESSION_MISMATCH: Final = 71
@@ -311,30 +317,33 @@ class BrokerFetcher:
         if self.moved.is_sent:
             await self.moved.wait_for_answer()
         known = self._asked
-        wanted, retry_at = self._manager.find_wanted(self.node_id)
+        now = self._clock.monotonic()
+        wanted, retry_at = self._manager.find_wanted(self.node_id, now)
         if retry_at is None:
             return False
         if not wanted:
             self._unanswered_since = None
             await self.wake.wait(retry_at)
             return True
-        if self._empty.needs_pause(known, wanted):
+        if self._empty.needs_pause(known, wanted, now):
             await self.wake.wait(self._empty.until)
             return True
         if self._unanswered_since is None:
-            self._unanswered_since = self._clock.monotonic()
+            self._unanswered_since = now
         try:
             connection = self._connection
             if connection is None or connection.closed:
                 connection = await self.connect(self._manager)
                 # Connecting took time, so other partitions may have to be fetched now.
-                wanted, _ = self._manager.find_wanted(self.node_id)
-            self._use_connection(connection)
+                now = self._clock.monotonic()
+                wanted, _ = self._manager.find_wanted(self.node_id, now)
+            if connection is not self._connection:
+                self._use_connection(connection)
             chosen, apart = self._oversized.choose_partitions(wanted)
             if apart is not None:
                 await self._fetch_apart(connection, apart, chosen)
             elif chosen:
-                await self._fetch_in_session(connection, chosen)
+                await self._fetch_in_session(connection, chosen, now)
         except ResponseTooLargeError as error:
             self._unanswered_since = None
             self._session.on_loss()
@@ -349,9 +358,8 @@ class BrokerFetcher:
         return await self._cluster.connect(self.node_id, Purpose.FETCH, owner)
 
     async def _fetch_in_session(
-        self, connection: BrokerConnection, wanted: Mapping[TopicPartition, Wanted]
+        self, connection: BrokerConnection, wanted: Mapping[TopicPartition, Wanted], begun: float
     ) -> None:
-        begun = self._clock.monotonic()
         response = await self._send_request(connection, self._session, wanted)
         now = self._clock.monotonic()
         self._empty.on_response(useful=useful(response), seconds=now - begun)
@@ -412,11 +420,10 @@ class BrokerFetcher:
         return response
 
     def _use_connection(self, connection: BrokerConnection) -> None:
-        if connection is not self._connection:
-            # The broker keeps the session, but its last response may be lost. So a new session
-            # begins on the new connection.
-            self._session.on_loss()
-            self._connection = connection
+        # The broker keeps the session, but its last response may be lost. So a new session begins
+        # on the new connection.
+        self._session.on_loss()
+        self._connection = connection
 
     def _take_response(self, response: FetchResponse, begun: float, now: float) -> None:
         if response.error_code:

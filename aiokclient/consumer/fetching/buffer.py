@@ -84,24 +84,18 @@ def _aborts(marker: RecordBatch) -> bool:
         return False  # `Reader` reports the damage when it comes to this marker.
 
 
-class FetchedBatches(NamedTuple):
-    """The batches of a partition in a response, and which of them are visible.
+def read_batches(
+    data: PartitionData, offset: int
+) -> tuple[list[RecordBatch], list[bool], CorruptRecordError | None]:
+    """Return the batches from `offset` on, up to the first that is damaged or does not follow.
 
-    If there are no batches, `error` says why.
+    Also return which of them are visible and, if there are no batches, an error that says why.
     """
-
-    batches: list[RecordBatch]
-    visible: list[bool]
-    error: CorruptRecordError | None
-
-
-def read_batches(data: PartitionData, offset: int) -> FetchedBatches:
-    """Return the batches from `offset` on, up to the first that is damaged or does not follow."""
     records = memoryview(data.records or b"")
     try:
         found = walk(records)
     except CorruptRecordError as error:
-        return FetchedBatches([], [], error)
+        return [], [], error
     batches: list[RecordBatch] = []
     following = offset
     for batch in found:
@@ -113,9 +107,9 @@ def read_batches(data: PartitionData, offset: int) -> FetchedBatches:
         following = batch.next_offset
     if not batches:
         text = f"The response has {len(records)} bytes, but no batch that follows offset {offset}."
-        return FetchedBatches([], [], CorruptRecordError(text))
+        return [], [], CorruptRecordError(text)
     aborted = [(t.producer_id, t.first_offset) for t in data.aborted_transactions or ()]
-    return FetchedBatches(batches, visible(batches, aborted), None)
+    return batches, visible(batches, aborted), None
 
 
 class PartitionFetch:
@@ -205,10 +199,10 @@ class PartitionFetch:
 
     # -- the progress of unpacking
 
-    def pass_batch(self, batch: RecordBatch) -> None:
-        """Continue after this batch, which was read or skipped."""
-        self.offset = batch.next_offset
-        self.index += 1
+    def pass_batches(self, count: int) -> None:
+        """Continue after this number of batches, which were read or skipped."""
+        self.index += count
+        self.offset = self.batches[self.index - 1].next_offset
 
     def continue_at(self, offset: int) -> None:
         """Continue at this offset, within the batch."""

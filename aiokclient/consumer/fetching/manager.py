@@ -171,12 +171,13 @@ class FetchManager:
         topics = [state.tp.topic for state in states if self.find_node(state, now) == node_id]
         return list(dict.fromkeys(topics))
 
-    def find_wanted(self, node_id: int) -> tuple[dict[TopicPartition, Wanted], float | None]:
+    def find_wanted(
+        self, node_id: int, now: float
+    ) -> tuple[dict[TopicPartition, Wanted], float | None]:
         """Return the partitions to fetch from a broker now, and the time at which to look again.
 
         The time is None if no partition is fetched from the broker, paused ones included.
         """
-        now = self._cluster.clock.monotonic()
         wanted: dict[TopicPartition, Wanted] = {}
         retry_at, is_read = math.inf, False
         # This loop must be fast: it examines thousands of partitions for each request.

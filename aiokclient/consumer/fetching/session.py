@@ -102,14 +102,17 @@ class FetchSession:
         self.epoch = FIRST_EPOCH
         self._by_id = False
         self._partitions: dict[TopicPartition, Wanted] = {}
-        self._names: dict[UUID, str] = {}
+        self._names: dict[int, str] = {}
+        """The topics by the integers of their ids. Comparing ids would be calls in Python."""
 
     def choose_version(self, wanted: Mapping[TopicPartition, Wanted], highest: int) -> int:
         """Return the version to use: topics can be named by id only if all of them have one."""
-        if highest >= BY_ID and any(want.topic_id == NO_TOPIC_ID for want in wanted.values()):
-            # From version 13 on, a request has no names of topics (KIP-516). Brokers older than 2.8
-            # give no ids.
-            return BY_ID - 1
+        if highest >= BY_ID:
+            for want in wanted.values():
+                # From version 13 on, a request has no names of topics (KIP-516). Brokers older than
+                # 2.8 give no ids.
+                if not want.topic_id.int:
+                    return BY_ID - 1
         return highest
 
     def make_request(
@@ -138,7 +141,7 @@ class FetchSession:
             named = {
                 tp: want
                 for tp, want in wanted.items()
-                if (was := known.get(tp)) is not want and _differ(was, want)
+                if (was := known.get(tp)) is not want and (was is None or was[:3] != want[:3])
             }
             if self._has_other_partitions(known, wanted, named):
                 forgotten = _forgotten(known, wanted, by_id)
@@ -168,14 +171,15 @@ class FetchSession:
         named: Mapping[TopicPartition, Wanted],
     ) -> bool:
         """Return whether partitions were added or removed, or a topic was created again."""
-        return known.keys() != wanted.keys() or any(
-            known[tp].topic_id != want.topic_id for tp, want in named.items()
-        )
+        if known.keys() != wanted.keys():
+            return True
+        again = [tp for tp, want in named.items() if known[tp].topic_id.int != want.topic_id.int]
+        return bool(again)
 
     def _store_topic_names(self, wanted: Mapping[TopicPartition, Wanted]) -> None:
         self._names = {}
         if self._by_id:
-            self._names = {want.topic_id: tp.topic for tp, want in wanted.items()}
+            self._names = {want.topic_id.int: tp.topic for tp, want in wanted.items()}
 
     def read_answers(self, response: FetchResponse) -> list[Answer]:
         """Return the requested partitions of a successful response; call it once for each response.
@@ -186,7 +190,7 @@ class FetchSession:
         answers: list[Answer] = []
         strange = False
         for topic in response.responses:
-            name = self._names.get(topic.topic_id) if self._by_id else topic.topic
+            name = self._names.get(topic.topic_id.int) if self._by_id else topic.topic
             for data in topic.partitions:
                 tp = TopicPartition(name or "", data.partition_index)
                 want = self._partitions.get(tp)
@@ -251,10 +255,6 @@ class FetchSession:
         )
 
 
-def _differ(known: Wanted | None, want: Wanted) -> bool:
-    return known is None or known[:3] != want[:3]
-
-
 def _in_order(
     known: Mapping[TopicPartition, Wanted], wanted: Mapping[TopicPartition, Wanted]
 ) -> dict[TopicPartition, Wanted]:
@@ -280,11 +280,12 @@ def _forgotten(
 
 
 def _topics(named: Mapping[TopicPartition, Wanted], max_bytes: int) -> list[FetchTopic]:
-    topics: dict[tuple[str, UUID], FetchTopic] = {}
+    topics: dict[tuple[str, int], FetchTopic] = {}
     for tp, want in named.items():
-        topic = topics.setdefault(
-            (tp.topic, want.topic_id), FetchTopic(topic=tp.topic, topic_id=want.topic_id)
-        )
+        key = tp.topic, want.topic_id.int
+        topic = topics.get(key)
+        if topic is None:
+            topic = topics[key] = FetchTopic(topic=tp.topic, topic_id=want.topic_id)
         topic.partitions.append(
             FetchPartition(
                 partition=tp.partition,

@@ -16,16 +16,17 @@ class Wakeup:
     miss a change in between. To be used only in the thread of the event loop.
     """
 
-    __slots__ = ("_flag", "_waiters")
+    __slots__ = ("_waiters", "is_set")
 
     def __init__(self) -> None:
-        self._flag = False
+        self.is_set = False
+        """Whether the next wait returns at once."""
         self._waiters: list[asyncio.Future[None]] = []
 
     def set(self) -> None:
         """Wake all waiting tasks or, if there are none, the next one that waits."""
         if not self._waiters:
-            self._flag = True
+            self.is_set = True
             return
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
@@ -37,8 +38,8 @@ class Wakeup:
 
         A cancellation leaves the flag as it is.
         """
-        if self._flag:
-            self._flag = False
+        if self.is_set:
+            self.is_set = False
             return True
         loop = asyncio.get_running_loop()
         if until <= loop.time():
@@ -57,7 +58,7 @@ class Wakeup:
                 self._waiters.remove(waiter)
             elif not woken:
                 # The task was woken and cancelled in the same step, so the next task gets the flag.
-                self._flag = True
+                self.is_set = True
         return woken
 
 

@@ -17,7 +17,7 @@ from aiokclient import Admin, Client, Consumer, ConsumerRecord, Delivery, Produc
 from aiokclient.consumer.consumer import STOPPED
 from aiokclient.consumer.delivery.iterators import ArrowBatches, RecordBatches, RecordIterator
 from aiokclient.consumer.delivery.unpack import Chunk
-from aiokclient.consumer.fetching.buffer import FetchedBatches, PartitionFetch
+from aiokclient.consumer.fetching.buffer import PartitionFetch
 from aiokclient.errors import ConfigError
 from aiokclient.log.foreign_names import ATTRIBUTES, with_foreign_names
 from aiokclient.log.hints.names import CLASSES
@@ -44,7 +44,7 @@ LOOPED = (
 )
 """The public classes whose attributes the loops of programs read for each record."""
 WITHIN = (
-    *(ArrowBatches, RecordBatches, RecordIterator, Chunk, FetchedBatches, PartitionFetch),
+    *(ArrowBatches, RecordBatches, RecordIterator, Chunk, PartitionFetch),
     *(RecordBatch, ProducerBatch, PartitionQueue, Deliveries, Outcomes),
 )
 """The classes of what a client makes for each batch, iteration, or list of records."""

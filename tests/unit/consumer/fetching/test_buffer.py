@@ -176,6 +176,33 @@ def test_damage_comes_after_what_is_before_it(step: int) -> None:
         part.rewind()
 
 
+@pytest.mark.parametrize("damaged", range(4))
+def test_small_batches_before_a_damaged_one_are_delivered(damaged: int) -> None:
+    state, buffer = flowing(), FetchBuffer(1 << 20)
+    data = bytearray(batches(3, 3, 3, 3))
+    data[sum(batch.size for batch in walk(bytes(data))[: damaged + 1]) - 1] ^= 1
+    buffer.add(fetched(state, bytes(data)))
+    stepping = unpacker(buffer)
+    found: list[int] = []
+    while (chunk := stepping.unpack_next()) is not None and chunk.damage is None:
+        found += offsets(chunk)
+    assert found == list(range(3 * damaged))
+    assert chunk is not None
+    assert chunk.damage is not None
+    assert chunk.damage.offset == 3 * damaged
+
+
+@pytest.mark.parametrize("check_crcs", [True, False])
+def test_small_batches_around_a_hidden_one_make_one_chunk(check_crcs: bool) -> None:
+    state, buffer = flowing(), FetchBuffer(1 << 20)
+    part = PartitionFetch(state, 0, walk(batches(3, 3, 3)), [True, False, True], None)
+    buffer.add(part)
+    stepping = unpacker(buffer, check_crcs=check_crcs)
+    assert offsets(stepping.unpack_next()) == [0, 1, 2, 6, 7, 8]
+    assert stepping.unpack_next() is None
+    assert part.offset == 9
+
+
 def test_fetched_batches_are_not_checked_when_check_crcs_is_false() -> None:
     state, buffer = flowing(), FetchBuffer(1 << 20)
     data = bytearray(batches(3))
@@ -241,10 +268,9 @@ def test_an_exposed_chunk_tells_how_far_it_went() -> None:
     assert (chunk.count_delivered(), chunk.delivered) == (0, 1)
     assert next(iterator).offset == 1
     assert (chunk.count_delivered(), chunk.delivered) == (1, 2)
-    assert chunk.offset_after(2) == 2
     assert [r.offset for r in iterator] == [2, 3, 4]
     assert chunk.count_delivered() == 3
-    assert chunk.offset_after(chunk.delivered) == 5
+    assert (chunk.delivered, chunk.next_offset) == (5, 5)
 
 
 def unpacked(data: bytes) -> Chunk:
