@@ -256,6 +256,13 @@ def test_an_import_generates_no_classes(name: str) -> None:
     assert not has_dataclasses
 
 
+@pytest.mark.skipif(not aiokclient.native, reason="needs the native modules")
+def test_python_twins_of_record_batches_are_not_imported_beside_native_ones() -> None:
+    code = "from aiokclient import Producer, Consumer; from aiokclient.background import *\n"
+    modules = modules_after(f"{code}import_late()")
+    assert [name for name in modules if name.startswith("aiokclient.record._pure")] == []
+
+
 def test_names_of_rare_admin_calls_are_imported_on_first_use() -> None:
     modules = modules_after("from aiokclient.admin import *; AclBinding, ScramMechanism")
     assert {"aiokclient.admin.acls", "aiokclient.admin.scram_credentials"} <= modules

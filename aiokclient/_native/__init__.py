@@ -10,13 +10,22 @@ Some classes and functions exist twice: in Python, and in Cython, which is faste
 Either all native twins are in use or none. They are in use if every extension module was built,
 unless the environment variable `AIOKCLIENT_PURE` is 1.
 
+Where the Python twins are modules of their own, only those in use are imported:
+
+    if TYPE_CHECKING or not in_use():
+        from aiokclient.record._pure.walk import walk
+    else:
+        with native_import("record"):
+            from aiokclient._native.record import walk
+
 A value that depends on the speed of the implementation in use comes from `chosen`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Any, TypeVar
@@ -28,6 +37,7 @@ __all__ = [
     "are_built",
     "chosen",
     "in_use",
+    "native_import",
     "note_pure_modules",
     "twin",
 ]
@@ -76,16 +86,13 @@ def twin(name: str) -> Callable[[T], T]:
     """
     if not in_use():
         return _keep
-    try:
+    with native_import(name):
         native = import_module(f"{__name__}.{name}")
-    except (ImportError, ValueError, AttributeError) as error:
-        raise _unusable(name, error) from error
 
     def replace(pure: Any) -> Any:
-        try:
-            return getattr(native, pure.__name__)
-        except AttributeError as error:
-            raise _unusable(name, error) from error
+        with native_import(name):
+            found = getattr(native, pure.__name__)
+        return found
 
     return replace
 
@@ -95,13 +102,21 @@ def chosen(*, native: T, pure: T) -> T:
     return native if in_use() else pure
 
 
+@contextmanager
+def native_import(name: str) -> Iterator[None]:
+    """Run an import from the extension module `name`. If it fails, raise one ImportError.
+
+    That error says that the module cannot be imported, or was built from older sources.
+    """
+    try:
+        yield
+    except (ImportError, ValueError, AttributeError) as error:
+        raise ImportError(
+            f"The native module {name!r} of aiokclient cannot be used: {error}. Install aiokclient "
+            "again (in a checkout, run `make native`), or set AIOKCLIENT_PURE=1 to run in Python.",
+            name=f"{__name__}.{name}",
+        ) from error
+
+
 def _keep(pure: T) -> T:
     return pure
-
-
-def _unusable(name: str, error: Exception) -> ImportError:
-    return ImportError(
-        f"The native module {name!r} of aiokclient cannot be used: {error}. Install aiokclient "
-        "again (in a checkout, run `make native`), or set AIOKCLIENT_PURE=1 to run in Python.",
-        name=f"{__name__}.{name}",
-    )

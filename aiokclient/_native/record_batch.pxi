@@ -4,7 +4,6 @@ Messages of formats v0 and v1, which brokers have not written by default since 2
 Python.
 """
 
-from aiokclient.record._legacy import LegacyBatch
 from aiokclient.types import TimestampType, TopicPartition
 
 from libc.stdint cimport INT64_MAX, INT64_MIN
@@ -446,6 +445,9 @@ cdef Py_ssize_t walk_over(
                 read_header(batch, data + position, batch.size)
                 batches.append(batch)
             else:
+                # Few clusters have such messages, so the module is not imported with this one.
+                from aiokclient.record._legacy import LegacyBatch
+
                 batches.append(LegacyBatch(source[position:end]))
             position = end
     except KafkaError:

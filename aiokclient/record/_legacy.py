@@ -11,15 +11,18 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from aiokclient.errors import CorruptRecordError
 from aiokclient.named_tuple import NamedTuple
 from aiokclient.record._pure.batch import RecordBatch
-from aiokclient.record._pure.decode import Make, R
 from aiokclient.record.compression import Compression, decompress
 from aiokclient.record.crc import Buffer
 from aiokclient.record.header import CODEC_MASK, LOG_APPEND_TIME, LOG_OVERHEAD
 from aiokclient.types import TimestampType
+
+if TYPE_CHECKING:
+    from aiokclient.record._pure.decode import Make, R
 
 _HEADER_V0 = struct.Struct(">qiIbb")
 _HEADER_V1 = struct.Struct(">qiIbbq")

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from aiokclient._native import twin
 from aiokclient.memory import BufferPool
-from aiokclient.record.batch import DEFAULT_LIMIT, RecordBatch, RecordBatchBuilder, Row
+from aiokclient.record.batch import DEFAULT_LIMIT, RecordBatch, RecordBatchBuilder
 from aiokclient.record.stream import Piece
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from aiokclient.record._pure.batch import Row
 
 COLUMNS = (
     "topic",

@@ -10,13 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiokclient._native import twin
-from aiokclient.record._pure.batch import RecordBatch, Row
-from aiokclient.record._pure.builder import RecordBatchBuilder
-from aiokclient.record._pure.decode import span
-from aiokclient.record._pure.walk import walk
+from aiokclient._native import in_use, native_import
 from aiokclient.record.compression import DEFAULT_LIMIT, Compression, ContentLimitError
-from aiokclient.record.control import ControlType, control_batch, end_transaction_batch
 from aiokclient.record.header import HEADER_SIZE, with_append_time, with_offset
 
 __all__ = [
@@ -24,19 +19,19 @@ __all__ = [
     "HEADER_SIZE",
     "Compression",
     "ContentLimitError",
-    "ControlType",
     "RecordBatch",
     "RecordBatchBuilder",
-    "Row",
-    "control_batch",
-    "end_transaction_batch",
     "span",
     "walk",
     "with_append_time",
     "with_offset",
 ]
 
-if not TYPE_CHECKING:
-    RecordBatch, RecordBatchBuilder, span, walk = map(
-        twin("record"), (RecordBatch, RecordBatchBuilder, span, walk)
-    )
+if TYPE_CHECKING or not in_use():
+    from aiokclient.record._pure.batch import RecordBatch
+    from aiokclient.record._pure.builder import RecordBatchBuilder
+    from aiokclient.record._pure.decode import span
+    from aiokclient.record._pure.walk import walk
+else:
+    with native_import("record"):
+        from aiokclient._native.record import RecordBatch, RecordBatchBuilder, span, walk

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 
-from aiokclient.record._pure.builder import RecordBatchBuilder
+from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.record.header import (
     ATTRIBUTES_AT,
     CONTROL,

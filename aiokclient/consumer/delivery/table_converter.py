@@ -15,12 +15,12 @@ from aiokclient.errors import CorruptRecordError
 from aiokclient.memory import BufferPool
 from aiokclient.named_tuple import NamedTuple
 from aiokclient.record.batch import ContentLimitError, RecordBatch
-from aiokclient.record.stream import RecordStream
 from aiokclient.threads import run
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.record.arrow import TableBuilder
+    from aiokclient.record.stream import RecordStream
 
 KEPT: Final = 32 * 1024 * 1024
 """The maximum number of bytes of memory that freed tables leave for the next tables."""
@@ -201,6 +201,9 @@ class _Filling:
             if self._is_full:
                 return False
             if stream is None:
+                # Few topics have such batches, so the module is not imported with the consumer.
+                from aiokclient.record.stream import RecordStream
+
                 given = self._converter
                 stream = RecordStream(batch, check_crcs=given.check_crcs, limit=given.limit)
             self._add_pieces(batch, stream)

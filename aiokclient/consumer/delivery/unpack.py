@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from operator import length_hint
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiokclient._native import chosen
 from aiokclient.cluster.lifecycle.ownership import Anchor
@@ -34,8 +34,10 @@ from aiokclient.errors import CorruptRecordError, RecordError
 from aiokclient.named_tuple import NamedTuple
 from aiokclient.record.batch import HEADER_SIZE, Compression, ContentLimitError, RecordBatch
 from aiokclient.record.compression import MANY_BLOCKS, has_many_blocks
-from aiokclient.record.stream import RecordStream
 from aiokclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.record.stream import RecordStream
 
 CONTENT: Final = 4 * 1024 * 1024
 """The largest decompressed size in bytes of batches that the event loop decodes at a time."""
@@ -501,6 +503,9 @@ def load(
                 raise
         else:
             return Loaded(records, batch.content_size, None)
+    # Few topics have such batches, so the module is not imported with the consumer.
+    from aiokclient.record.stream import RecordStream
+
     return load_part(RecordStream(batch, check_crcs=check_crcs, limit=limit), tp, offset, copy)
 
 

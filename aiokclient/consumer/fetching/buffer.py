@@ -28,11 +28,11 @@ from aiokclient.log.kept_errors import bare
 from aiokclient.named_tuple import NamedTuple
 from aiokclient.protocol.messages.fetch import PartitionData
 from aiokclient.record.batch import ContentLimitError, RecordBatch, walk
-from aiokclient.record.stream import RecordStream
 
 if TYPE_CHECKING:
     from aiokclient.consumer.delivery.unpack import Decoded, Loaded
     from aiokclient.consumer.fetching.responses import Slot
+    from aiokclient.record.stream import RecordStream
 
 
 class Damage(NamedTuple):

@@ -28,11 +28,11 @@ from aiokclient.record.batch import (
     Compression,
     RecordBatch,
     RecordBatchBuilder,
-    end_transaction_batch,
     walk,
     with_append_time,
     with_offset,
 )
+from aiokclient.record.control import end_transaction_batch
 
 pa = pytest.importorskip("pyarrow")
 

@@ -9,15 +9,13 @@ from aiokclient.errors import CorruptRecordError
 from aiokclient.record.batch import (
     HEADER_SIZE,
     Compression,
-    ControlType,
     RecordBatch,
     RecordBatchBuilder,
-    control_batch,
-    end_transaction_batch,
     walk,
     with_append_time,
     with_offset,
 )
+from aiokclient.record.control import ControlType, control_batch, end_transaction_batch
 from aiokclient.record.crc import crc32c
 from aiokclient.types import TimestampType
 

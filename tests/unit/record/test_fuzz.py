@@ -21,11 +21,11 @@ from aiokclient.record.batch import (
     Compression,
     RecordBatch,
     RecordBatchBuilder,
-    end_transaction_batch,
     walk,
     with_append_time,
 )
 from aiokclient.record.compression import compress
+from aiokclient.record.control import end_transaction_batch
 from aiokclient.record.crc import crc32c
 
 LIMIT = 1 << 20

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from aiokclient.record.batch import (
     Compression,
     RecordBatchBuilder,
-    end_transaction_batch,
     walk,
     with_append_time,
     with_offset,
 )
+from aiokclient.record.control import end_transaction_batch
 from aiokclient.record.murmur2 import murmur2
 from aiokclient.types import TimestampType
 

@@ -26,7 +26,8 @@ from aiokclient.record import batch
 from aiokclient.record._pure import batch as pure_batch
 from aiokclient.record._pure import builder as pure_builder
 from aiokclient.record._pure import walk as pure_walk
-from aiokclient.record.batch import Compression, end_transaction_batch, with_append_time
+from aiokclient.record.batch import Compression, with_append_time
+from aiokclient.record.control import end_transaction_batch
 from aiokclient.record.crc import crc32c
 from aiokclient.types import ConsumerRecord, TimestampType
 

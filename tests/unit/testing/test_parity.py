@@ -11,7 +11,8 @@ from parity import Scenarios, named
 
 from aiokclient.protocol import messages
 from aiokclient.protocol.messages import offset_for_leader_epoch
-from aiokclient.record.batch import Compression, RecordBatchBuilder, control_batch
+from aiokclient.record.batch import Compression, RecordBatchBuilder
+from aiokclient.record.control import control_batch
 from aiokclient.record.crc import crc32c
 
 NOW = 1_700_000_000_000

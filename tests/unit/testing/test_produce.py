@@ -7,7 +7,8 @@ import pytest
 from aiokclient import errors
 from aiokclient.protocol import ApiKey, messages
 from aiokclient.protocol.messages.produce import PartitionProduceData, TopicProduceData
-from aiokclient.record.batch import Compression, control_batch, walk, with_offset
+from aiokclient.record.batch import Compression, walk, with_offset
+from aiokclient.record.control import control_batch
 from aiokclient.record.crc import crc32c
 
 

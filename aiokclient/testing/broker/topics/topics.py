@@ -13,12 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from aiokclient.record.batch import (
-    RecordBatch,
-    end_transaction_batch,
-    with_append_time,
-    with_offset,
-)
+from aiokclient.record.batch import RecordBatch, with_append_time, with_offset
+from aiokclient.record.control import end_transaction_batch
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.configs import Configs
 from aiokclient.testing.broker.topics.log import PartitionLog
