@@ -7,9 +7,10 @@ queue in turn until a request is full, and continues with the next request while
 returns them to their queues, and then calls `send_batches` again. Only connecting needs a task (see
 `ProduceConnection`).
 
-A full batch does not wait for `send_batches`: while fewer requests are in flight, it leaves in a
-request of its own, within the call of the application that has filled it (`send_full_batches`).
-Nothing that happens there, such as a connection that closes, is raised in that call.
+Full batches do not wait for `send_batches`: while fewer requests are in flight, they leave within
+the call of the application that has filled them (`send_full_batches`). The first one leaves alone,
+so that the broker has work, and the next ones leave together, because each request has a cost of
+its own. Nothing that happens there, such as a connection that closes, is raised in that call.
 
 While the broker is unreachable or silent, its partitions are unsendable, which limits their memory.
 """
@@ -308,6 +309,9 @@ class ProduceConnection:
             self._sender.schedule_queues()
 
 
+FULL_TOGETHER = 3
+"""Number of full batches that leave in one request while others are in flight. With 3, a million
+records of 100 B take two thirds of the requests that they would take with 1."""
 LEAST_PAUSE_S = 0.0002
 """The shortest pause, in seconds, for which a timer is set."""
 
@@ -351,6 +355,8 @@ class Sender:
         self._ready: dict[PartitionQueue, None] = {}
         self._awaited: dict[PartitionQueue, None] = {}
         """Queues whose open batch is awaited: they are ready once nothing is in flight."""
+        self._full: dict[PartitionQueue, None] = {}
+        """Queues with full batches that may leave together within a call."""
         self._scheduled = False
         self._handling_response = False
         self._closed = False
@@ -379,6 +385,7 @@ class Sender:
         self._requests.forget_template(queue)
         self._ready.pop(queue, None)
         self._awaited.pop(queue, None)
+        self._full.pop(queue, None)
         queue.sequences.distrust_leader()
 
     def schedule_queue(self, queue: PartitionQueue, *, at_once: bool = False) -> None:
@@ -398,20 +405,24 @@ class Sender:
             self._callbacks.call_soon(self.send_batches)
 
     def send_full_batches(self, queue: PartitionQueue) -> None:
-        """Send the closed batches of a queue in this call, as far as that is permitted now.
+        """Send the full batches in this call, as far as that is permitted and worth a request now.
 
-        Otherwise they leave with those of other queues as soon as it is. A full batch need not wait
+        Otherwise they leave with those of other queues as soon as it is. Full batches need not wait
         for the event loop, which may have its next iteration much later: the broker works
-        meanwhile, and the batch is still in the processor's cache.
+        meanwhile, and the batches are still in the processor's cache.
         """
         if queue not in self.queues:
             return
         if self._handling_response or self.in_flight >= self._limit:
             self._ready[queue] = None  # The handling of a response ends with `send_batches`.
-        elif self._connection.current is None:
-            self.schedule_queue(queue)
+            return
+        self._full[queue] = None
+        # A request has at most one batch of a queue, so the second one waits for no other queue.
+        together = len(self._full) >= FULL_TOGETHER or len(queue.closed) > 1 or not self.in_flight
+        if together and self._connection.current is not None:
+            self._callbacks.run_within_call(self._send_full)
         else:
-            self._callbacks.run_within_call(self._send_closed, queue)
+            self.schedule_queue(queue)
 
     def close(self) -> None:
         """Send nothing more."""
@@ -423,6 +434,7 @@ class Sender:
     def send_batches(self) -> None:
         """Send ready batches until the permitted number of requests is in flight."""
         self._scheduled = False
+        self._full.clear()
         if self._closed:
             return
         connection = self._connection.current
@@ -435,7 +447,7 @@ class Sender:
             if not self.in_flight and self._awaited:
                 self._ready.update(self._awaited)
                 self._awaited.clear()
-            batches = self._collect_batches()
+            batches = self._collect_batches(self._ready)
             if not batches:
                 return
             self._send_request(connection, batches)
@@ -450,36 +462,35 @@ class Sender:
                     self._callbacks.call_soon(self.send_batches)
                 return
 
-    def _send_closed(self, queue: PartitionQueue) -> None:
-        """Send the closed batches of a queue, until the permitted number of requests is in flight.
+    def _send_full(self) -> None:
+        """Send a full batch of each queue that has some in one request.
 
         No other batches are sent, because open ones may get more records until `send_batches`.
         """
         connection = self._connection.current
         if self._closed:
             return
-        if connection is None or connection.closed:
+        full = {queue: None for queue in self._full if queue.closed}
+        self._full.clear()
+        connected = connection is not None and not connection.closed
+        batches = self._collect_batches(full) if connected else []
+        for queue in full:  # Those with more batches, or all of them without a connection.
             self.schedule_queue(queue)
-            return
-        while queue.closed:
-            if self.in_flight >= self._limit:
-                self._ready[queue] = None
-                return
-            batch = self._next_batch(queue)
-            if batch is None:
-                return
-            queue.mark_in_flight(batch)
-            self._send_request(connection, [batch])
+        if connection is not None and batches:
+            self._send_request(connection, batches)
 
-    def _collect_batches(self) -> list[ProducerBatch]:
-        """Return the batches of the next request, at most one for each partition."""
+    def _collect_batches(self, ready: dict[PartitionQueue, None]) -> list[ProducerBatch]:
+        """Return the batches of the next request, at most one for each of the ready queues.
+
+        Queues without further batches are removed.
+        """
         batches: list[ProducerBatch] = []
         total = 0
-        until = self._clock.monotonic() + SLICE_S if len(self._ready) > 1 else 0.0
-        for queue in list(self._ready):
+        until = self._clock.monotonic() + SLICE_S if len(ready) > 1 else 0.0
+        for queue in list(ready):
             batch = self._next_batch(queue)
             if batch is None:
-                del self._ready[queue]
+                del ready[queue]
                 continue
             # As in Java's client, max_request_size limits the request, not only a record.
             if batches and total + batch.size > self._max_request:
@@ -488,9 +499,9 @@ class Sender:
             batches.append(batch)
             total += batch.size
             # The other batches of this queue come after those of all other queues.
-            del self._ready[queue]
+            del ready[queue]
             if has_more:
-                self._ready[queue] = None
+                ready[queue] = None
             if until and self._clock.monotonic() > until:
                 break
         return batches
@@ -608,6 +619,7 @@ class Sender:
                 self._accumulator.fail_batch(batch, error)
         self._ready.clear()
         self._awaited.clear()
+        self._full.clear()
 
 
 class TransactionalSender(Sender):
@@ -632,12 +644,13 @@ class TransactionalSender(Sender):
         elif self._pausing is None:
             self._pausing = self._callbacks.call_later(left_s, self._end_pause)
 
-    def _send_closed(self, queue: PartitionQueue) -> None:
+    def _send_full(self) -> None:
         pause = self._pause
         if pause.is_used or pause.compute_wait_s(self._clock.monotonic()) < LEAST_PAUSE_S:
-            super()._send_closed(queue)
+            super()._send_full()
         else:
-            self.schedule_queue(queue)
+            for queue in self._full:
+                self.schedule_queue(queue)
 
     def _end_pause(self) -> None:
         self._pausing = None

@@ -1,4 +1,4 @@
-"""Tests that a full batch is written within the call that fills it, as far as that is permitted."""
+"""Tests that full batches are written within the call that fills them, as far as permitted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_full_batches_are_written_in_the_call_until_five_are_in_flight() -> None
             for _ in range(10):
                 producer.send("t", LARGE)
                 counts.append(sender.in_flight)
-            assert counts == [0, 1, 2, 3, 4, 5, 5, 5, 5, 5]
+            assert counts == [0, 1, 1, 2, 3, 4, 5, 5, 5, 5]
 
     simulate(scenario)
 
@@ -57,7 +57,7 @@ def test_full_batches_of_send_many_are_written_in_the_call() -> None:
     async def scenario(world: World) -> None:
         async with world.producer(**LINGER) as producer:
             await producer.send("t", b"first")
-            producer.send_many("t", [LARGE] * 3)
+            producer.send_many("t", [LARGE] * 4)
             assert sender_of(producer).in_flight == 2
             producer.send_many("t", [(b"k", LARGE)] * 2)
             assert sender_of(producer).in_flight == 4
@@ -65,7 +65,15 @@ def test_full_batches_of_send_many_are_written_in_the_call() -> None:
     simulate(scenario)
 
 
-def test_full_batches_that_had_to_wait_leave_together() -> None:
+def sizes_of(world: World, since: float) -> list[int]:
+    """Return the number of batches in each produce request."""
+    return [
+        sum(len(topic.partition_data) for topic in request.message.topic_data)
+        for request in world.requests(ApiKey.PRODUCE, since=since)
+    ]
+
+
+def test_the_first_full_batch_leaves_alone_and_the_next_ones_leave_together() -> None:
     async def scenario(world: World) -> None:
         async with world.producer(**LINGER) as producer:
             await producer.send("t", b"first")
@@ -73,22 +81,51 @@ def test_full_batches_that_had_to_wait_leave_together() -> None:
             for partition in range(20):
                 fill(producer, 2, partition=partition)
             await producer.flush()
-            sizes = [
-                sum(len(topic.partition_data) for topic in request.message.topic_data)
-                for request in world.requests(ApiKey.PRODUCE, since=since)
-            ]
-        assert sizes[:6] == [1, 1, 1, 1, 1, 15]
+        assert sizes_of(world, since)[:6] == [1, 3, 3, 3, 3, 7]
 
     simulate(scenario, topics={"t": 20})
 
 
-def test_a_full_batch_leaves_alone_while_other_batches_still_fill() -> None:
+def test_full_batches_that_are_few_leave_together_in_the_next_iteration_of_the_loop() -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer(**LINGER) as producer:
+            await producer.send("t", b"first")
+            since, sender = world.now, sender_of(producer)
+            for partition in range(3):
+                fill(producer, 2, partition=partition)
+            assert sender.in_flight == 1
+            await asyncio.sleep(0)
+            assert sender.in_flight == 2
+            await producer.flush()
+        assert sizes_of(world, since)[:2] == [1, 2]
+
+    simulate(scenario, topics={"t": 20})
+
+
+def test_full_batches_of_a_lost_partition_do_not_leave() -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer(**LINGER) as producer:
+            await producer.send("t", b"first")
+            sender = sender_of(producer)
+            for partition in range(2):
+                fill(producer, 2, partition=partition)
+            sender.lose_queue(producer._topics["t"].queues[1])
+            for partition in (2, 3):
+                fill(producer, 2, partition=partition)
+            assert sender.in_flight == 1, "the two that are left are too few"
+            sender.gain_queue(producer._topics["t"].queues[1])
+            await producer.flush()
+
+    simulate(scenario, topics={"t": 20})
+
+
+def test_a_full_batch_leaves_while_other_batches_still_fill() -> None:
     async def scenario(world: World) -> None:
         async with world.producer(linger_ms=0, batch_size=SIZE) as producer:
             await producer.send("t", b"first", partition=0)
             producer.send("t", b"at once", partition=0)
             producer.send("t", b"fills", partition=1)
-            fill(producer, 2, partition=2)
+            fill(producer, 3, partition=2)
             assert sender_of(producer).in_flight == 2
             assert producer._topics["t"].queues[1].open is not None
 
