@@ -1,4 +1,7 @@
-"""The declarations of records and their metadata, for the other native modules."""
+"""The declarations of memory, records, and their metadata, for the other native modules.
+
+What is created for each record has a C function here that creates it without a Python call.
+"""
 
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport uint8_t

@@ -1,4 +1,8 @@
-"""Native twins of `types`, `buffers`, and `untracked`."""
+"""Native twins of the classes in `types`, and of `memory`.
+
+The other native modules create objects of these classes by their C functions. All parts are in one
+extension module, which imports none of the others.
+"""
 
 from types import GenericAlias
 

@@ -1,4 +1,11 @@
-"""The native twin of `buffers`. Memory is not cleared before it is used again."""
+"""The native twin of `memory.BufferPool`. Memory is not cleared before it is used again.
+
+A `MemoryBlock` owns its memory, and each memoryview of it refers to the block. So the memory returns
+to the pool when the last view is gone, whoever has it: a record, a table of pyarrow, a transport. The
+pool keeps pieces from the oldest to the newest, and frees the oldest ones if there are too many. It
+finds the smallest piece that is large enough, but not more than twice as large. `trim` frees what was
+not needed since the last time. Small blocks are left to malloc, which keeps them anyway.
+"""
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport uint8_t, uintptr_t

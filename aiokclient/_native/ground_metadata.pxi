@@ -1,4 +1,8 @@
-"""A named tuple that the garbage collector does not track; see plain_tuple.h."""
+"""A named tuple that the garbage collector does not track; see plain_tuple.h.
+
+The type is written in C. Its methods and properties are those of the Python class, which
+`untracked_tuple` copies, so that there is one definition of them.
+"""
 
 
 cdef extern from "plain_tuple_type.h":

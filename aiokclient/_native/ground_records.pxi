@@ -1,4 +1,9 @@
-"""The native twin of `types.ConsumerRecord`; see record_object.h and record_types.h."""
+"""The native twin of `types.ConsumerRecord`; see record_object.h and record_types.h.
+
+The decoder fills the fields of a record in C. This file has what a program can do with it: create,
+change, compare, pickle, and print it. The object that records share is created once for each batch, and
+is the last one again if the fields are the same.
+"""
 
 
 RECORD_FIELDS = (

@@ -1,4 +1,7 @@
-"""The native twin of `untracked`."""
+"""The native twins of the functions in `memory` that hide data from the garbage collector.
+
+See untrack.h for which objects they hide.
+"""
 
 
 cdef extern from "untrack.h":
@@ -15,7 +18,7 @@ cdef object _uuid = None
 
 
 def structs_are(kind):
-    """See `untracked.structs_are`."""
+    """See `memory.structs_are`."""
     global _struct, _uuid, aiok_struct_type, aiok_uuid_type
     from uuid import UUID
 
@@ -24,11 +27,11 @@ def structs_are(kind):
 
 
 def untrack(item):
-    """See `untracked.untrack`."""
+    """See `memory.untrack`."""
     if PyObject_IS_GC(<PyObject *>item):
         PyObject_GC_UnTrack(<PyObject *>item)
 
 
 def untrack_whole(item):
-    """See `untracked.untrack_whole`."""
+    """See `memory.untrack_whole`."""
     aiok_untrack(<PyObject *>item, NULL)

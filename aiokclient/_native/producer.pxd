@@ -1,4 +1,9 @@
-"""The declarations of deliveries, their batches, and their waiters."""
+"""The declarations of deliveries, their batches, and their waiters.
+
+A delivery refers to its batch, and the batch has the line of those who wait for it. What `send` needs
+for each record is a field of a batch, its queue, or its topic, which C code reads without a call; the
+Python classes that derive from these see the same fields as attributes.
+"""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t

@@ -1,7 +1,9 @@
 """The native twin of `producer._pure.send_path.SendPath`, with the same interface.
 
-It handles only the common cases. In all others, it changes nothing, and the Python code of
-`Producer` sends the records.
+It handles only the common cases: a running producer in its own loop, a known topic, bytes, and an
+open batch with room. There, a send is a lookup in a dict, a comparison of the record's largest size
+with the bytes that the batch has left, and the encoding. In all other cases, it changes nothing, and
+the Python code of `Producer` sends the records, so that each decision is made in one place.
 """
 
 from aiokclient.types import ProducerRecord

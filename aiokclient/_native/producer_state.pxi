@@ -1,6 +1,11 @@
-"""The native twin of `producer._pure.delivery`, and of the batch in `producer._pure.delivery`.
+"""The outcome of a batch: the native twins of `DeliveryBatch` to `TopicState` in `_pure.delivery`.
 
-The interfaces are the same.
+All records of a batch have their outcome at once. So a batch stores it once, as the offset of its
+first record, and `metadata` computes that of each record from its index, without a Python call. Only
+what differs between records is stored for ranges of them: their timestamps, the partitions that the
+program chose, and the batches to which they have moved. `send` reads and changes the fields of
+`BatchState` and its queue and topic directly, which is why these are native, too; everything that
+decides about batches is in the Python classes that derive from them.
 """
 
 import contextvars

@@ -1,4 +1,8 @@
-"""The declarations for reading and writing batches, for the other native modules."""
+"""The declarations for reading and writing batches, for the other native modules.
+
+They are C functions and fields, so that sending and iterating call the encoder and the decoder
+without Python calls. The format of a record itself is in record_format.h.
+"""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.object cimport PyObject, PyTypeObject

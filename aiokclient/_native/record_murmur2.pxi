@@ -1,4 +1,8 @@
-"""The native twin of `murmur2`."""
+"""The native twin of `record.murmur2`, for the keys of records.
+
+The C function in record_format.h does the same for `send`. Multiplications are modulo 2**32, as those
+of Java's int.
+"""
 
 
 def murmur2(data):

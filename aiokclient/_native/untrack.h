@@ -1,4 +1,8 @@
-/* Hides data from the garbage collector; see untracked.py. */
+/* Hides data from the garbage collector; see memory.py.
+
+Data are structs of messages, UUIDs, and lists and tuples. What they contain is hidden, too, if it is
+data. None of them refers to what refers to it, so there is no cycle that only the collector could
+free, and reference counting frees them all. Other objects, such as dicts, remain tracked. */
 
 #ifndef AIOKCLIENT_UNTRACK_H
 #define AIOKCLIENT_UNTRACK_H
