@@ -30,7 +30,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from aiokclient.clock import Clock, SystemClock
 from aiokclient.log.tables import Column, Table
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 T = TypeVar("T")
 Instrument = TypeVar("Instrument", "Counter", "Gauge", "Histogram")

@@ -85,7 +85,7 @@ from aiokclient.errors import (
     UsageError,
 )
 from aiokclient.errors.local import EncodeError
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.config.client import ClientConfig

@@ -18,7 +18,6 @@ from aiokclient.admin.results import OpenEnum, Results
 from aiokclient.cluster.targets import AnyBroker, Broker, Target
 from aiokclient.errors import KafkaError, UnsupportedVersionError
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.protocol.messages import ListConfigResourcesRequest
 from aiokclient.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -33,6 +32,7 @@ from aiokclient.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from aiokclient.types import public_in, shortened
+from aiokclient.types.named_tuple import NamedTuple
 
 API = "IncrementalAlterConfigs"
 SET, DELETE, APPEND, SUBTRACT = range(4)

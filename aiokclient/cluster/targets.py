@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.types import public_in
+from aiokclient.types.named_tuple import NamedTuple
 
 KINDS: Final = {"group": "group", "transaction": "transactional id", "share": "share partition"}
 """The noun for a coordinator's keys in texts, by the kind of the coordinator."""

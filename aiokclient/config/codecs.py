@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum, unique
 from typing import Self
 
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 KIB, MIB = 1024, 1024 * 1024
 

@@ -17,7 +17,7 @@ from aiokclient.metrics import (
     SeriesByKey,
     gauged,
 )
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.consumer.engine import ConsumerEngine

@@ -23,8 +23,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from aiokclient.cluster.metadata.snapshot import differ
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

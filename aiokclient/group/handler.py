@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.types import GroupMetadata
+from aiokclient.types.named_tuple import NamedTuple
 
 
 class MemberInfo(NamedTuple):

@@ -63,7 +63,7 @@ from aiokclient.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 
 class MemberState(Enum):

@@ -52,7 +52,6 @@ from aiokclient.errors import (
     UnsupportedVersionError,
     error_for,
 )
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.event_hub import EventHub
 from aiokclient.network.tls import TlsContexts, server_name
@@ -63,6 +62,7 @@ from aiokclient.protocol.framing import ClientPipeline
 from aiokclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokclient.protocol.schema import Request, Response
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.network.login import Sasl

@@ -21,7 +21,7 @@ from aiokclient import threads
 from aiokclient.config.security.plaintext import Plaintext
 from aiokclient.errors import ConfigError
 from aiokclient.log.client_log import ClientLog
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.config.security import Security, Tls

@@ -27,9 +27,9 @@ from aiokclient.metrics import (
     gauged,
     merged,
 )
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.network.event_hub import EventHub
 from aiokclient.protocol.schema import Struct
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.errors import KafkaError

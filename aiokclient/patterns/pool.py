@@ -20,8 +20,8 @@ from aiokclient.errors.local import ConfigTypeError
 from aiokclient.group.generation import GroupGeneration, GroupProtocol
 from aiokclient.group.member import GroupMember
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.types import public_in, shortened
+from aiokclient.types.named_tuple import NamedTuple
 
 PROTOCOL_TYPE = "aiokclient-work-pool"
 

@@ -19,8 +19,8 @@ from aiokclient.errors import ClosedError, NotWriterError
 from aiokclient.group.handler import Generation, MemberInfo
 from aiokclient.group.member import MemberLifecycle
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.producer import Producer
+from aiokclient.types.named_tuple import NamedTuple
 
 PROTOCOL_TYPE = "aiokclient-single-writer"
 PROTOCOL = "writer-v1"

@@ -10,8 +10,8 @@ from operator import add, truediv
 from typing import TYPE_CHECKING
 
 from aiokclient.metrics import BYTES, Counter, Labels, OwnMetrics, Reading
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.producer.batching.stages import BatchStage
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.producer.batching.accumulator import Memory

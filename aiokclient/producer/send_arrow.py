@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from aiokclient._native import twin
 from aiokclient.errors import InvalidTopicError, SerializationError
 from aiokclient.errors.local import ArgumentTypeError, RecordTypeError, TopicTypeError
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.producer.batching.batch import record_size
 from aiokclient.producer.send_many import PARTITIONS, send_prepared
 from aiokclient.types import Headers, TopicPartition, is_topic_name
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.producer.batching.queue import Topic

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 
 from aiokclient.errors import BufferExhaustedError, KafkaError
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.producer.batching.accumulator import BATCH_OVERHEAD, Accumulator
 from aiokclient.producer.batching.batch import RECORD_OVERHEAD
 from aiokclient.producer.batching.queue import PartitionQueue
@@ -26,6 +25,7 @@ from aiokclient.producer.delivery.failures import Failures
 from aiokclient.producer.partitioner import Partitioner
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import Headers, ProducerRecord, shortened, to_integer
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.errors import KafkaError

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from aiokclient.errors import ProtocolError, UnsupportedVersionError
 from aiokclient.memory import BufferPool
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.protocol.api import request_class
 from aiokclient.protocol.messages.header import RequestHeader, ResponseHeader
 from aiokclient.protocol.schema import Message, Request, Response
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.protocol.fields import Buffer

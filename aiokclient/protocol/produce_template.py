@@ -15,7 +15,6 @@ from struct import error as LayoutError
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.errors import ProtocolError
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -25,6 +24,7 @@ from aiokclient.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from aiokclient.protocol.primitives import read_uvarint, write_uvarint
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from uuid import UUID

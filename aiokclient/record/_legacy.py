@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from aiokclient.errors import CorruptRecordError
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.record._pure.batch import RecordBatch
 from aiokclient.record.compression import Compression, decompress
 from aiokclient.record.crc import Buffer
 from aiokclient.record.header import CODEC_MASK, LOG_APPEND_TIME, LOG_OVERHEAD
 from aiokclient.types import TimestampType
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.record._pure.decode import Make, R

@@ -11,8 +11,8 @@ from aiokclient.clock import Clock
 from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.log.client_log import ClientLog
 from aiokclient.metrics import Counter, Gauge, Histogram, Labels
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.telemetry.points import HistogramValue, Point, PointKind
+from aiokclient.types.named_tuple import NamedTuple
 
 LONGEST_S = 0.010
 """Maximum number of seconds that the function of a metric may take. Slower metrics are dropped."""

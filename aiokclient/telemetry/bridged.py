@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.telemetry.table import (
     COMMON,
     CONSUMER,
@@ -26,6 +25,7 @@ from aiokclient.telemetry.table import (
     Row,
     Way,
 )
+from aiokclient.types.named_tuple import NamedTuple
 
 NAMESPACE: Final = "aiokclient."
 RECORD: Final = "{record}"

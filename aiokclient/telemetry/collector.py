@@ -42,10 +42,10 @@ from aiokclient.metrics import (
     counted,
     gauged,
 )
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.telemetry.application import ApplicationMetrics, ApplicationPoints
 from aiokclient.telemetry.points import HistogramValue, Point, PointKind
 from aiokclient.telemetry.table import COUNT, ROWS, SHARED_ROWS, Row, Way
+from aiokclient.types.named_tuple import NamedTuple
 
 SERIES_LIMIT: Final = 10_000
 """Maximum number of series. The series of partitions are left out if there would be more."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from aiokclient.metrics import Labels
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 
 class PointKind(Enum):

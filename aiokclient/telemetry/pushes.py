@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from aiokclient.clock import Clock
 from aiokclient.config.codecs import Compression
 from aiokclient.metrics import Labels, Metrics
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.record.compression import compress
 from aiokclient.telemetry.points import HistogramValue, Point, PointKind
 from aiokclient.telemetry.subscription import Subscription
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.telemetry.collector import ClientCollector, Collected

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.metrics import Labels, Metrics, MetricValue, OwnMetrics
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.telemetry.bridged import NAMESPACE, PUSHED, largest_counts
 from aiokclient.telemetry.points import HistogramValue, PointKind
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.telemetry.collector import ClientCollector

@@ -45,7 +45,7 @@ from aiokclient.errors import (
     UnknownSubscriptionIdError,
     UnsupportedCompressionTypeError,
 )
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 
 class ReporterState(Enum):

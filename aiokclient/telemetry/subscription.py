@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from aiokclient.config.codecs import Compression
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.protocol.messages import GetTelemetrySubscriptionsResponse

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 PREFIX = "org.apache.kafka."
 PREFIXES = {"producer": "producer.", "consumer": "consumer.", "admin": "admin.client."}

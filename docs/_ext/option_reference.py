@@ -8,7 +8,7 @@ from typing import Final
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.login import LoginConfig
 from aiokclient.config.option import ABSENT, Option
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 # The alias says more to type checkers than to readers.
 _SERIALIZER: Final = re.compile(r"SerializerFunction\[(\w)\]")

@@ -24,7 +24,7 @@ from uuid import UUID
 
 from aiokclient.errors import ProtocolError
 from aiokclient.memory import untrack, untrack_whole
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.protocol.messages.metadata import (

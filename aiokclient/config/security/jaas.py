@@ -16,7 +16,7 @@ from typing import Final
 
 from aiokclient.config.secret import Secret
 from aiokclient.errors import ConfigError
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 

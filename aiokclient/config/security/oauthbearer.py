@@ -26,7 +26,7 @@ from aiokclient.config.security.oidc.response import Claims
 from aiokclient.config.security.sasl import OAuthToken, TokenProvider
 from aiokclient.config.security.tls import Tls
 from aiokclient.errors import ConfigError
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.config.security.jaas import JaasEntry

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 from aiokclient.config.kinds import Kind
 from aiokclient.errors import ConfigError
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 """The versions that the client uses, by Java's names."""

@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.types import TopicPartition, public_in
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.cluster.metadata.snapshot import ClusterMetadata

@@ -21,8 +21,8 @@ from aiokclient.consumer.assignors.assignor import (
 from aiokclient.consumer.assignors.holdings import Holding
 from aiokclient.consumer.assignors.sticky import CooperativeSticky, without_transfers
 from aiokclient.errors import AssignmentFailedError
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.types import TopicPartition, public_in
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.types import GroupMetadata

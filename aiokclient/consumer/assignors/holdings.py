@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from aiokclient.errors import ProtocolError
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.protocol.schema import Message, Struct, array, int32, string
 from aiokclient.types import TopicPartition
+from aiokclient.types.named_tuple import NamedTuple
 
 NO_GENERATION = -1
 GENERATION_BYTES = 4

@@ -61,8 +61,8 @@ from aiokclient.consumer.assignors.holdings import (
     read_holding,
     sticky_data,
 )
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.types import TopicPartition
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.types import GroupMetadata

@@ -13,10 +13,10 @@ from aiokclient.consumer.delivery.unpack import CONTENT, is_light
 from aiokclient.consumer.fetching.buffer import Damage
 from aiokclient.errors import CorruptRecordError
 from aiokclient.memory import BufferPool
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.record.batch import ContentLimitError, RecordBatch
 from aiokclient.threads import run
 from aiokclient.types import TopicPartition
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.record.arrow import TableBuilder

@@ -31,10 +31,10 @@ from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFe
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import CorruptRecordError, RecordError
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.record.batch import HEADER_SIZE, Compression, ContentLimitError, RecordBatch
 from aiokclient.record.compression import MANY_BLOCKS, has_many_blocks
 from aiokclient.types import TopicPartition
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.record.stream import RecordStream

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Final
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.errors import CorruptRecordError, KafkaError
 from aiokclient.log.kept_errors import bare
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.protocol.messages.fetch import PartitionData
 from aiokclient.record.batch import ContentLimitError, RecordBatch, walk
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.consumer.delivery.unpack import Decoded, Loaded

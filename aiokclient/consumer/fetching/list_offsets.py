@@ -30,7 +30,6 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.protocol.messages.list_offsets import (
@@ -44,6 +43,7 @@ from aiokclient.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from aiokclient.types import TopicPartition
+from aiokclient.types.named_tuple import NamedTuple
 
 CONSUMER: Final = -1
 FOR_CONSUMERS: Final = 3

@@ -25,7 +25,6 @@ from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -35,6 +34,7 @@ from aiokclient.protocol.messages.fetch import (
     PartitionData,
 )
 from aiokclient.types import TopicPartition
+from aiokclient.types.named_tuple import NamedTuple
 
 NO_SESSION: Final = 0
 FIRST_EPOCH: Final = 0

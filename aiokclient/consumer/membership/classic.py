@@ -56,9 +56,9 @@ from aiokclient.group.handler import Generation, GroupSettings, MemberInfo
 from aiokclient.group.join import describe_group
 from aiokclient.group.states import MemberState
 from aiokclient.log.limited_log import LimitedLog
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.policy import Decision, Scope, classify
 from aiokclient.types import TopicPartition
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -31,7 +31,6 @@ from aiokclient.consumer.assignors.wire import decode_assignment
 from aiokclient.errors import KafkaError, error_for
 from aiokclient.group.join import describe_group
 from aiokclient.group.loop_watch import LoopWatch
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.policy import Backoff, Scope
 from aiokclient.protocol.api import ApiKey
 from aiokclient.protocol.messages.consumer_group_describe import (
@@ -39,6 +38,7 @@ from aiokclient.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
 )
 from aiokclient.types import TopicPartition
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.cluster.lifecycle.supervisor import Supervisor

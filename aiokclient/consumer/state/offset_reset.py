@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from aiokclient.config.consumer import ConsumerConfig
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 EARLIEST_TIMESTAMP: Final = -2
 LATEST_TIMESTAMP: Final = -1

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 from aiokclient.errors import SaslAuthenticationError
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 MAX_CHALLENGE: Final = 64 * 1024
 """The largest accepted challenge in bytes."""

@@ -28,8 +28,8 @@ from typing import Any, Final
 
 from aiokclient.config.security import SaslGssapi
 from aiokclient.errors import ConfigError, KafkaError, SaslAuthenticationError, TicketError
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.network.sasl.exchange import ChallengeError, Login, Thread
+from aiokclient.types.named_tuple import NamedTuple
 
 _BASE: Final = 2_529_638_912
 """The library's error code for the code 0 of RFC 4120. The other codes follow it."""

@@ -13,10 +13,10 @@ from typing import Any, overload
 from aiokclient.background import SLICE_S
 from aiokclient.clock import Clock
 from aiokclient.errors import KafkaError
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.producer._pure.delivery import Run, encode_answer
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
 from aiokclient.types import RecordMetadata
+from aiokclient.types.named_tuple import NamedTuple
 
 __all__ = ["DeliveryRuns", "Gathering", "OutcomeRuns", "Run", "gathered", "runs_of"]
 

@@ -37,9 +37,9 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from aiokclient.errors import KafkaError, WrongLoopError, WrongThreadError
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.types import Headers, RecordMetadata
+from aiokclient.types.named_tuple import NamedTuple
 
 WRONG_LOOP = (
     "This delivery belongs to a producer that was started in another event loop. Await it there; "

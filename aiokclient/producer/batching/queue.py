@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aiokclient.cluster.metadata.snapshot import TopicInfo, differ
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.producer.batching.batch import ProducerBatch
 from aiokclient.producer.batching.sequences import (
     BatchIdentity,
@@ -26,6 +25,7 @@ from aiokclient.producer.batching.sequences import (
 from aiokclient.producer.batching.stages import BatchStage, InLog
 from aiokclient.producer.delivery.delivery import QueueState, TopicState
 from aiokclient.types import TopicPartition
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.producer.sending.sender import Sender

@@ -69,7 +69,7 @@ from aiokclient.errors import (
     ProducerFencedError,
     UnknownProducerIdError,
 )
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 MAX_EPOCH = 0x7FFF
 MODULUS = 1 << 31

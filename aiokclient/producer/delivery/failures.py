@@ -27,8 +27,8 @@ from aiokclient.errors import (
     RecordTooLargeError,
     UnknownTopicOrPartitionError,
 )
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.producer.engine import Engine

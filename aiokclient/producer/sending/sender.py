@@ -27,7 +27,6 @@ from uuid import UUID
 from aiokclient.background import SLICE_S
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.errors import DisconnectedError, KafkaError
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.producer.batching.batch import ProducerBatch
@@ -36,6 +35,7 @@ from aiokclient.producer.batching.sequences import make_tuple
 from aiokclient.producer.batching.stages import BatchStage, InLog
 from aiokclient.protocol.messages.produce import ProduceRequest
 from aiokclient.protocol.produce_template import IDS_FROM, Template, TemplateRequest, Written
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.config.producer import ProducerConfig

@@ -16,7 +16,6 @@ from aiokclient.errors import (
     TransactionAbortableError,
     TransactionFailedError,
 )
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.policy import (
     Decision,
     Scope,
@@ -35,6 +34,7 @@ from aiokclient.producer.transaction.states import (
     TransitionError,
 )
 from aiokclient.types import TopicPartition, public_in
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.clock import Clock

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from aiokclient.errors import CorruptRecordError
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.record.crc import Buffer
 from aiokclient.types import Headers, TimestampType
+from aiokclient.types.named_tuple import NamedTuple
 
 R = TypeVar("R")
 

@@ -50,7 +50,6 @@ from opentelemetry.context import Context, create_key, get_value, set_value
 from opentelemetry.trace import Link, Span, set_span_in_context
 
 from aiokclient.errors import KafkaError
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.telemetry.otel.classes import with_methods
 from aiokclient.telemetry.otel.headers import (
     creation_of,
@@ -61,6 +60,7 @@ from aiokclient.telemetry.otel.headers import (
 )
 from aiokclient.telemetry.otel.spans import COMMIT, COUNT, POLL, PROCESS, Spans, being, ended, fail
 from aiokclient.types import ConsumerRecord
+from aiokclient.types.named_tuple import NamedTuple
 
 PROCESSING: Final = create_key("aiokclient-processing")
 """The key under which a context has the `Processing` that made the context current."""

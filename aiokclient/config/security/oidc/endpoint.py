@@ -19,7 +19,7 @@ from aiokclient import threads
 from aiokclient.config.secret import Secret
 from aiokclient.config.security.tls import Tls
 from aiokclient.errors import ConfigError, TokenProviderError
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 MAX_RESPONSE: Final = 1024 * 1024
 """The largest accepted response in bytes."""

@@ -17,7 +17,7 @@ from aiokclient.config.secret import Secret
 from aiokclient.config.security.oidc.endpoint import Reply
 from aiokclient.config.security.sasl import OAuthToken
 from aiokclient.errors import ConfigError, TokenProviderError, TokenRefusedError
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 TRANSIENT_STATUS: Final = frozenset({408, 425, 429})
 """The statuses from 400 to 499 that do not mean that the request itself is wrong."""

@@ -26,7 +26,6 @@ from uuid import UUID
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.consumer.membership.kip848.states import JOIN_EPOCH
 from aiokclient.errors import KafkaError, error_for
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.policy import Backoff, Scope
 from aiokclient.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -38,6 +37,7 @@ from aiokclient.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
 )
 from aiokclient.types import GroupMetadata, text_problem
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.clock import Clock

@@ -54,8 +54,8 @@ from aiokclient.errors import (
     UnknownMemberIdError,
     UnreleasedInstanceIdError,
 )
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.types import GroupMetadata
+from aiokclient.types.named_tuple import NamedTuple
 
 
 class Kip848State(Enum):

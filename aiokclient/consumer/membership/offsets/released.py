@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from aiokclient.consumer.state.partition import PartitionState
-from aiokclient.named_tuple import NamedTuple
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.consumer.membership.coordinator import ConsumerCoordinator

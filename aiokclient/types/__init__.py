@@ -24,7 +24,7 @@ from typing import (
 )
 
 from aiokclient._native import twin
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 C = TypeVar("C", bound=type)
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aiokclient.named_tuple import NamedTuple
+from aiokclient.types.named_tuple import NamedTuple
 
 
 class Ours(NamedTuple):
