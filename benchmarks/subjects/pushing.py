@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, ClassVar
 
 from measuring.spec import Counts, Spec
-from measuring.subject import Meter
+from measuring.subject import Meter, NotMeasuredError
 
 from subjects.own import LIST, Own, connection_options, producer_options
 
@@ -63,6 +63,11 @@ class Pushing(Own):
 
     options: ClassVar[dict[str, Any]] = {}
     pushes: ClassVar[bool] = False
+
+    def command(self, spec: Spec) -> list[str]:
+        if spec.mode.endswith(BYTECODES) and sys.version_info < (3, 12):
+            raise NotMeasuredError("Counting bytecodes needs Python 3.12.")
+        return super().command(spec)
 
     def run(self, spec: Spec) -> Counts:
         meter = Meter()
