@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from importlib import import_module
-from types import TracebackType
 from typing import Any
 
 from aiokclient.errors import ConfigError
@@ -44,12 +43,7 @@ class Problems:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         if not isinstance(error, ConfigError):
             return False
         for text in getattr(error, "problems", None) or (error.message,):

@@ -33,7 +33,7 @@ from aiokclient.errors import DeliveryTimeoutError, SaslAuthenticationError
 from aiokclient.events import Authenticated, Disconnected
 from aiokclient.protocol import messages
 
-SECONDS = 60 if os.environ.get("AIOKCLIENT_EXPLORE") else 30
+SECONDS = 60 if os.environ.get("AIOKCLIENT_EXPLORE") else 20
 RATE = 5_000
 """Records per second from the client with the first login in LOGINS. All other clients together
 send a tenth of that."""

@@ -58,6 +58,7 @@ def unexpected(stderr: str) -> list[str]:
         r"ResourceWarning: Enable tracemalloc .*",
         r"client .* was not closed before its event loop ended",
         r"client .* record\(s\) for topic t were not delivered: .* The event loop has ended.*",
+        r"client .*: the event loop stood still for .*",  # On a loaded machine.
     )
     return [line for line in stderr.splitlines() if not re.fullmatch("|".join(usual), line)]
 
@@ -102,13 +103,14 @@ def test_a_forked_process_may_exit_within_the_blocks_of_its_parents_clients(loop
 
 
 @pytest.mark.parametrize(
-    ("how", "code"),
-    [("exit_without_closing_the_loop", 0), ("exit_within", 7), ("exit_beside_the_loop", 0)],
+    ("how", "loop"),
+    with_loops("exit_without_closing_the_loop", "exit_within", "exit_beside_the_loop"),
+    indirect=["loop"],
 )
-def test_the_interpreter_exits_while_clients_are_open(how: str, code: int, loop: str) -> None:
+def test_the_interpreter_exits_while_clients_are_open(how: str, loop: str) -> None:
     with EmbeddedCluster(topics={"t": 1}) as cluster:
         done = run(cluster, how, loop)
-    assert done.returncode == code, done.stderr
+    assert done.returncode == (7 if how == "exit_within" else 0), done.stderr
     assert unexpected(done.stderr) == []
 
 
