@@ -8,7 +8,7 @@ first record is appended.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
@@ -126,6 +126,24 @@ def describe_wrong_part(key: Any, value: Any, headers: Any) -> str | None:
         )
     if isinstance(headers, tuple) and len(headers) == 2 and isinstance(headers[0], str):
         return f"the headers are one pair. Pass headers=[{shortened(headers)}]."
+    if isinstance(headers, Iterator):
+        return (
+            f"the headers are a {type(headers).__name__}, which can be read only once. Pass "
+            "headers=list(...)."
+        )
+    return _describe_wrong_header(headers) if isinstance(headers, list | tuple) else None
+
+
+def _describe_wrong_header(headers: Sequence[Any]) -> str | None:
+    for pair in headers:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            return f"the header {shortened(pair)} is not a pair of name and value."
+        name, content = pair
+        if not isinstance(name, str):
+            return f"the header name {shortened(name)} is not a str."
+        if content is not None and not isinstance(content, bytes | bytearray | memoryview):
+            shown = f"{type(content).__name__} {shortened(content)}"
+            return f"the value of the header {shortened(name)} is {shown}. Encode it."
     return None
 
 

@@ -51,6 +51,16 @@ RECORDS: dict[str, tuple[dict[str, Given], str]] = {
     "a dict as value": ({"value": {"a": 1}}, "value is dict .*value_serializer"),
     "a dict as headers": ({"headers": {"a": b"b"}}, r"headers=list\(headers.items\(\)\)"),
     "one pair as headers": ({"headers": ("a", b"b")}, r"headers=\[\('a', b'b'\)\]"),
+    "a text as value of a header": (
+        {"headers": [("a", b"b"), ("c", "d")]},
+        "value of the header 'c' is str 'd'. Encode it",
+    ),
+    "bytes as name of a header": ({"headers": [(b"a", b"b")]}, "header name b'a' is not a str"),
+    "an iterator as headers": (
+        {"headers": zip(["a"], [b"b"], strict=True)},
+        r"headers are a zip, which can be read only once. Pass headers=list\(",
+    ),
+    "a header of three parts": ({"headers": [("a", b"b", 1)]}, "is not a pair of name and value"),
 }
 
 
