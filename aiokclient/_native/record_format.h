@@ -314,6 +314,51 @@ aiok_skip_headers(const uint8_t **at, const uint8_t *end, int32_t *count)
     return AIOK_OK;
 }
 
+/* Reads a number of one or two bytes, without a check of the end. Returns NULL if it is longer. */
+static inline const uint8_t *
+aiok_read_short(const uint8_t *at, int32_t *number)
+{
+    uint32_t zigzag = *at++;
+    if (zigzag > 127) {
+        if (*at > 127) {
+            return NULL;
+        }
+        zigzag = (zigzag & 127) | (uint32_t)*at++ << 7;
+    }
+    *number = (int32_t)aiok_unzigzag(zigzag);
+    return at;
+}
+
+/* Reads a record as most of them are: with a value, without headers, and with numbers of at most
+two bytes, so that few checks suffice. Returns whether it has read one. */
+static inline int
+aiok_next_short(AiokCursor *cursor, AiokFields *fields)
+{
+    const uint8_t *at = cursor->at, *end = cursor->end, *start;
+    int32_t size, delta, offset, value_size;
+    if (end - at < 11 || (start = aiok_read_short(at, &size)) == NULL
+        || (at = aiok_read_short(start + 1, &delta)) == NULL
+        || (at = aiok_read_short(at, &offset)) == NULL || offset < cursor->expected
+        || offset > cursor->last || (at = aiok_read_short(at, &fields->key_size)) == NULL
+        || fields->key_size < -1 || fields->key_size > end - at - 2) {
+        return 0;
+    }
+    fields->key = fields->key_size < 0 ? NULL : at;
+    at += fields->key_size < 0 ? 0 : fields->key_size;
+    if ((at = aiok_read_short(at, &value_size)) == NULL || value_size < 0
+        || value_size >= end - at || at[value_size] != 0 || at + value_size + 1 - start != size) {
+        return 0;
+    }
+    fields->timestamp = (int64_t)((uint64_t)cursor->base_timestamp + (uint64_t)(int64_t)delta);
+    fields->offset_delta = offset;
+    fields->value_size = value_size;
+    fields->value = at;
+    fields->header_count = 0;
+    cursor->expected = (int64_t)offset + 1;
+    cursor->at = at + value_size + 1;
+    return 1;
+}
+
 /* Reads the record at the cursor and moves to its end. */
 static inline int
 aiok_next(AiokCursor *cursor, AiokFields *fields)
@@ -322,6 +367,9 @@ aiok_next(AiokCursor *cursor, AiokFields *fields)
     int32_t size;
     int64_t delta;
     int failed;
+    if (AIOK_LIKELY(aiok_next_short(cursor, fields))) {
+        return AIOK_OK;
+    }
     if ((failed = aiok_read_varint(&at, end, &size))) {
         return failed;
     }

@@ -159,6 +159,19 @@ def test_native_and_pure_read_the_same_from_any_records(
     assert_equal(bytes(header) + content)
 
 
+@pytest.mark.parametrize("byte", [0, 1, 2, 3, 127, 128, 255])
+def test_native_and_pure_read_the_same_after_a_change_of_any_byte_of_short_records(
+    byte: int,
+) -> None:
+    short = [(0, None, b"v"), (1, b"k", b"x" * 64), (300, b"", b""), (300, b"key", None)]
+    data = bytes(built(native.RecordBatchBuilder, short).seal())
+    for position in range(HEADER, len(data)):
+        changed = bytearray(data)
+        changed[position] = byte
+        struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
+        assert_equal(bytes(changed))
+
+
 @given(st.binary(max_size=100))
 def test_native_and_pure_read_the_same_from_any_bytes(data: bytes) -> None:
     assert_equal(data)
