@@ -27,13 +27,18 @@ cdef class BufferPool:
 
 cdef class MemoryBlock:
     cdef void *at
+    # Where its views begin, in bytes from the first aligned address.
+    cdef Py_ssize_t start
     cdef Py_ssize_t size
     cdef Py_ssize_t room
     cdef BufferPool pool
 
 
-# Return `size` bytes of memory with arbitrary content, from the pool if that is not None.
-cdef MemoryBlock new_block(BufferPool pool, Py_ssize_t size)
+# Return `size` bytes of memory with arbitrary content, from the pool if that is not None, with room
+# for `frame_batch` before and after them.
+cdef MemoryBlock new_block(
+    BufferPool pool, Py_ssize_t size, Py_ssize_t before, Py_ssize_t after
+)
 
 # Return the address of the first byte of a block.
 cdef uint8_t *block_start(MemoryBlock block) noexcept

@@ -7,15 +7,21 @@ finds the smallest piece that is large enough, but not more than twice as large.
 not needed since the last time. Small blocks are left to malloc, which keeps them anyway.
 """
 
-from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport uint8_t, uintptr_t
+from cpython.buffer cimport Py_buffer, PyBuffer_FillInfo
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.memoryview cimport PyMemoryView_Check, PyMemoryView_GET_BUFFER
+from cpython.object cimport PyObject
+from libc.stdint cimport INT32_MAX, uint8_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
 
 cdef enum:
     ALIGNMENT = 64
     PAGE = 4096
     SMALL = 32 * 1024
+    LENGTH_SIZE = 4
 
 cdef extern from "Python.h":
     Py_ssize_t PY_SSIZE_T_MAX
@@ -36,7 +42,7 @@ cdef class BufferPool:
         """Return `size` bytes of memory with arbitrary content."""
         if size < 0:
             raise ValueError(f"The size of a buffer must be at least 0, not {size}.")
-        return memoryview(new_block(self, size))
+        return memoryview(new_block(self, size, 0, 0))
 
     cpdef int clear(self) except -1:
         """Free the memory that is kept."""
@@ -94,7 +100,7 @@ cdef class MemoryBlock:
     """The memory of a view. It is released when no view refers to it any more."""
 
     def __getbuffer__(self, Py_buffer *view, int flags):
-        PyBuffer_FillInfo(view, self, <void *>aligned(self.at), self.size, 0, flags)
+        PyBuffer_FillInfo(view, self, block_start(self), self.size, 0, flags)
 
     def __dealloc__(self):
         if self.pool is not None:
@@ -103,19 +109,77 @@ cdef class MemoryBlock:
             free(self.at)
 
 
-cdef MemoryBlock new_block(BufferPool pool, Py_ssize_t size):
+cdef MemoryBlock new_block(
+    BufferPool pool, Py_ssize_t size, Py_ssize_t before, Py_ssize_t after
+):
     cdef MemoryBlock block = MemoryBlock.__new__(MemoryBlock)
+    if size > PY_SSIZE_T_MAX - before - after:
+        raise MemoryError()
     if pool is None:
-        allocate(block, size)
+        allocate(block, before + size + after)
     else:
-        pool._find(block, size)
+        pool._find(block, before + size + after)
         block.pool = pool
+    block.start = before
     block.size = size
     return block
 
 
 cdef uint8_t *block_start(MemoryBlock block) noexcept:
-    return aligned(block.at)
+    return aligned(block.at) + block.start
+
+
+def frame_batch(batch, bytearray head not None, bytes tail not None, bint flexible):
+    """The native twin of `produce_template.frame_batch`, with the same interface."""
+    cdef Py_ssize_t before = len(head), after = len(tail), size
+    cdef uint8_t digits[10]
+    cdef int count = 0
+    cdef uint64_t rest
+    cdef Py_buffer *view
+    cdef PyObject *owner
+    cdef MemoryBlock block
+    cdef uint8_t *start
+    cdef uint8_t *at
+    if not PyMemoryView_Check(batch):
+        return None
+    view = PyMemoryView_GET_BUFFER(batch)
+    owner = <PyObject *>view.obj
+    if owner == NULL or type(<object>owner) is not MemoryBlock:
+        return None
+    block = <MemoryBlock>owner
+    start, size = block_start(block), block.size
+    if flexible:
+        rest = size + 1
+        while rest > 0x7F:
+            digits[count] = <uint8_t>(rest & 0x7F | 0x80)
+            rest >>= 7
+            count += 1
+        digits[count] = <uint8_t>rest
+        count += 1
+    else:
+        put_length(digits, size)
+        count = LENGTH_SIZE
+    # Once this was done, the block is larger than the view of the batch.
+    if view.buf != start or view.len != size or before + count > block.start:
+        return None
+    if after > block.room - (start - <uint8_t *>block.at) - size:
+        return None
+    if before < LENGTH_SIZE or size > INT32_MAX - before - count - after:
+        return None
+    at = start - count - before
+    memcpy(at, PyByteArray_AS_STRING(head), before)
+    put_length(at, before + count + size + after - LENGTH_SIZE)
+    memcpy(start - count, digits, count)
+    memcpy(start + size, PyBytes_AS_STRING(tail), after)
+    block.start -= before + count
+    block.size += before + count + after
+    return memoryview(block).toreadonly()
+
+
+cdef inline void put_length(uint8_t *at, Py_ssize_t number) noexcept:
+    cdef int i
+    for i in range(LENGTH_SIZE):
+        at[i] = <uint8_t>(number >> (8 * (LENGTH_SIZE - 1 - i)))
 
 
 cdef int allocate(MemoryBlock block, Py_ssize_t size) except -1:

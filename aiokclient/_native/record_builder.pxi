@@ -3,7 +3,8 @@
 Records are encoded directly into a block of memory. At first it has the likely size of the batch,
 and it doubles when it is full. No other object refers to it before the batch is sealed. A block
 returns to its pool when nothing refers to it: neither the builder nor a view, such as those that a
-transport keeps until it has sent the bytes. The size of a record is computed before it is written,
+transport keeps until it has sent the bytes. It has room for the rest of a request around the batch,
+so that both are written to the transport without a copy and in one piece (`frame_batch`). The size of a record is computed before it is written,
 so the size limit is exact, and a refused record leaves the batch unchanged.
 """
 
@@ -28,6 +29,10 @@ cdef extern from "Python.h":
 
 cdef enum:
     FIRST_ROOM = 512
+    # The room that a request with one batch needs around it: for all but the longest client ids,
+    # transactional ids, and names of topics.
+    BEFORE_BATCH = 128
+    AFTER_BATCH = 4
 
 cdef object UNCOMPRESSED = Compression.NONE
 cdef Py_ssize_t LARGEST_SIZE = <Py_ssize_t>((<size_t>-1) >> 1)
@@ -269,7 +274,7 @@ cdef class RecordBatchBuilder:
 
 cdef int move_block(RecordBatchBuilder builder, Py_ssize_t size, Py_ssize_t used) except -1:
     """Continue in another block of `size` bytes, into which `used` bytes are copied."""
-    cdef MemoryBlock block = new_block(builder._memory, size)
+    cdef MemoryBlock block = new_block(builder._memory, size, BEFORE_BATCH, AFTER_BATCH)
     if used:
         memcpy(block_start(block), builder._data, used)
     builder._block = block  # This releases the former block, unless a view refers to it.

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from aiokclient import threads
 from aiokclient.background import WakeTimer
+from aiokclient.clock import get_loop_clock
 from aiokclient.config.kinds import written
 from aiokclient.errors import (
     ApiTimeoutError,
@@ -335,7 +336,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         traffic = Traffic(Metrics(), client_id) if traffic is None else traffic
         self._meter = traffic.get_meter(node_id)
         loop = asyncio.get_running_loop()
-        self._now = loop.time
+        self._now = get_loop_clock()
         self._pipeline = ClientPipeline(client_id)
         self._reader = FrameReader(SETUP_FRAME_LIMIT)
         self._buffer = self._reader.get_buffer()
@@ -453,7 +454,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """
         now = self._now()
         sent = AwaitedRequest(message, version, now, timeout_s, expect_response)
-        self._start_request(sent, now)
+        self.start_request(sent, now)
         return sent.future
 
     def send_with_callback(
@@ -464,18 +465,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         timeout_s: float,
         version: int | None = None,
         expect_response: bool = True,
-        now: float | None = None,
     ) -> None:
         """Send a request as `send` does, and call `done(response, error)` with the outcome.
 
         `done` is called once: with a response immediately when it was decoded, with an error in
-        a later callback of the event loop. It must not raise. `now` is the time on the loop's
-        clock, if the caller has just read it.
+        a later callback of the event loop. It must not raise.
         """
-        if now is None:
-            now = self._now()
+        now = self._now()
         sent = CallbackRequest(done, message, version, now, timeout_s, expect_response)
-        self._start_request(sent, now)
+        self.start_request(sent, now)
 
     def send_first(
         self, message: Request[Any], *, version: int, timeout_s: float
@@ -515,7 +513,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._last_used = self._used_before
         self._write_held(self._now())
 
-    def _start_request(self, sent: PendingRequest, now: float) -> None:
+    def start_request(self, sent: PendingRequest, now: float) -> None:
+        """Send a request that the caller has made. `now` is the time on the loop's clock."""
         if self.closed:
             sent.fail(self._make_disconnected_error(sent))
             return
@@ -554,15 +553,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
         else:
             self._one_way = True
             sent.on_written()
-        size = sum(map(len, segments))
+        size = len(segments[0]) if len(segments) == 1 else sum(map(len, segments))
         meter = self._meter
         sizes = meter.request_sizes
         sizes.uncounted.append(size)
         if len(sizes.uncounted) >= UNCOUNTED:
             sizes.count_latest()
-        if meter.is_logged(DEBUG):
+        if meter.known_levels.get(DEBUG, True) and meter.is_logged(DEBUG):
             meter.traffic.log_request(self.broker, sent.api, sent.version, size)
-        if size <= JOINED:  # This does the same as `write_segments`, without a function call.
+        if len(segments) == 1:  # As in `write_segments`, without a function call.
+            transport.write(segments[0])
+        elif size <= JOINED:
             transport.write(b"".join(segments))
         else:
             write_segments(transport, segments, size)

@@ -91,6 +91,7 @@ class Meter:
         "_throttle",
         "_throttled",
         "is_logged",
+        "known_levels",
         "node_id",
         "request_sizes",
         "traffic",
@@ -100,6 +101,7 @@ class Meter:
         self.node_id = node_id
         self.traffic = traffic
         self.is_logged = traffic.is_logged
+        self.known_levels = traffic.known_levels
         self._metrics = metrics
         self._latencies: dict[type, Histogram] = {}
         self._by_api: dict[str, Histogram] = {}
@@ -162,7 +164,7 @@ class Meter:
             if sent.api == "Produce":
                 self._throttled.observe(throttle_ms / 1000)
             self.traffic.on_throttle(self.node_id, sent.api, throttle_ms)
-        if self.is_logged(DEBUG):
+        if self.known_levels.get(DEBUG, True) and self.is_logged(DEBUG):
             version = sent.version or 0
             self.traffic.log_response(broker, sent.api, version, size, seconds, response)
 
@@ -189,6 +191,11 @@ class Traffic:
         self._log = ClientLog("aiokclient.wire", client_id, group_id)
         self.is_logged = self._log.logger.isEnabledFor
         """The check whether the wire log is enabled for a level."""
+        self.known_levels: dict[int, bool] = getattr(self._log.logger, "_cache", {})
+        """The levels for which the logger knows the answer, which saves the call if it is False.
+
+        The module `logging` forgets the answers whenever a level changes.
+        """
         self._meters: dict[int, Meter] = {}
         self._gone = (EMPTY, EMPTY)
         """The requests to brokers that left the cluster, and the responses to them."""

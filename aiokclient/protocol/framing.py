@@ -20,14 +20,13 @@ from aiokclient.errors import ProtocolError, UnsupportedVersionError
 from aiokclient.memory import BufferPool
 from aiokclient.protocol.api import request_class
 from aiokclient.protocol.messages.header import RequestHeader, ResponseHeader
-from aiokclient.protocol.schema import Message, Request, Response
+from aiokclient.protocol.schema import LENGTH, Request, Response
 from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.protocol.fields import Buffer
 
-_LENGTH = Layout(">i")
-_PREFIX = _LENGTH.size
+_PREFIX = LENGTH.size
 _HEADER_START = Layout(">hhi")
 _REQUEST_START = Layout(">ihhi")
 _SCRATCH = 64 * 1024
@@ -121,10 +120,17 @@ class FrameReader:
             assert scratch is not None
             filled = self._filled + count
             length = filled - _PREFIX
-            if 0 <= length <= self.max_frame and length == _LENGTH.unpack_from(scratch, 0)[0]:
+            if 0 <= length <= self.max_frame and length == LENGTH.unpack_from(scratch, 0)[0]:
                 # This is exactly one frame, as usual for a client that waits for each response.
                 frame: Buffer = bytes(scratch[_PREFIX:filled])
-                self._end_reading(scratch, filled, filled)
+                # As in `_end_reading`, which would be another call for each response.
+                self._scratch = None
+                if len(_spare) < _SPARE:
+                    _spare.append(scratch)
+                self._filled = 0
+                self._lull += 1
+                if self._lull == _LULL:
+                    self._pool.clear()
                 return [frame]
             self._filled = filled
             return self._cut_frames(scratch)
@@ -181,26 +187,13 @@ def frame_length(buffer: Buffer, position: int, end: int, max_frame: int) -> int
 
     end: the position after the last byte that has arrived
     """
-    length: int = _LENGTH.unpack_from(buffer, position)[0]
+    length: int = LENGTH.unpack_from(buffer, position)[0]
     if 0 <= length <= max_frame:
         return length
     begin = position + _PREFIX
-    has_number = end >= begin + _LENGTH.size
-    number = _LENGTH.unpack_from(buffer, begin)[0] if has_number else None
+    has_number = end >= begin + LENGTH.size
+    number = LENGTH.unpack_from(buffer, begin)[0] if has_number else None
     raise OversizedFrameError(length, max_frame, number)
-
-
-def _frame(head: bytearray, body: Message, version: int) -> list[Buffer]:
-    """Return the segments of a frame. `head` begins with room for the length."""
-    segments: list[Buffer] = []
-    out = body.encode_into(version, head, segments)
-    if not segments:
-        _LENGTH.pack_into(out, 0, len(out) - _PREFIX)
-        return [out]
-    if out:
-        segments.append(out)
-    _LENGTH.pack_into(head, 0, sum(map(len, segments)) - _PREFIX)
-    return segments
 
 
 class InFlight(NamedTuple):
@@ -271,7 +264,7 @@ class ClientPipeline:
         # Every version of a request header begins with API key, API version and correlation id.
         head = bytearray(_REQUEST_START.pack(0, request.api_key, version, number))
         head += end
-        segments = _frame(head, request, version)
+        segments = request.encode_frame(version, head)
         self._next = 0 if number == _LAST_CORRELATION_ID else number + 1
         if expect_response:
             asked = _make_tuple(InFlight, (number, request, version, response_header))
@@ -294,7 +287,7 @@ class ClientPipeline:
             raise ProtocolError(
                 f"A response has only {len(frame)} bytes, too few for a correlation id."
             )
-        number = _LENGTH.unpack_from(frame, 0)[0]
+        number = LENGTH.unpack_from(frame, 0)[0]
         if not self._in_flight:
             raise ProtocolError(
                 f"A response with correlation id {number} came, but no request is in flight."
@@ -354,4 +347,4 @@ class ServerFraming:
             version = received.header.request_api_version
         header = ResponseHeader(correlation_id=received.header.correlation_id)
         head = header.encode_into(response.header_version(version), bytearray(_PREFIX), [])
-        return _frame(head, response, version)
+        return response.encode_frame(version, head)

@@ -26,6 +26,7 @@ version when it is first used.
 from __future__ import annotations
 
 from enum import Enum
+from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, dataclass_transform
 
 from aiokclient.errors import ProtocolError, UnsupportedVersionError
@@ -79,6 +80,8 @@ __all__ = [
     "uuid",
 ]
 
+LENGTH = Layout(">i")
+"""The length that each frame begins with. It counts the bytes after it."""
 _SHOWN_BYTES = 32
 _MISSING: Any = object()
 
@@ -276,6 +279,15 @@ class Message(Struct):
             self._require_version(version)
             encoder = self._encoders[version] = codec.compile_encoder(type(self), version)
         return encoder(self, out, segments)
+
+    def encode_frame(self, version: int, head: bytearray) -> list[Buffer]:
+        """Return the segments of a frame. `head` begins with room for the frame's length."""
+        segments: list[Buffer] = []
+        out = self.encode_into(version, head, segments)
+        if out or not segments:
+            segments.append(out)
+        LENGTH.pack_into(head, 0, sum(map(len, segments)) - LENGTH.size)
+        return segments
 
     @classmethod
     def decode(cls, data: Buffer, version: int) -> Self:

@@ -97,6 +97,10 @@ class Callbacks:
         """Return a function that calls the given one, and reports exceptions instead of raising."""
         return cast("Callable[P, None]", partial(self.call_now, function))
 
+    def report_error(self, error: Exception, name: str) -> None:
+        """Report the exception of a callback that was called without `call_now`."""
+        self._supervisor.fail(error, name)
+
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
         """Call the function at the loop's next iteration."""
         self._loop.call_soon(self.call_now, function, *args)

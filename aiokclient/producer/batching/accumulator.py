@@ -24,6 +24,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING
 
+from aiokclient.clock import get_loop_clock
 from aiokclient.cluster.requests.attempts import LastAnswer
 from aiokclient.config.codecs import SLOW_BYTES, Compression
 from aiokclient.errors import (
@@ -254,6 +255,7 @@ class Accumulator:
 
     def __init__(self, config: ProducerConfig, engine: Engine) -> None:
         self.loop = asyncio.get_running_loop()
+        self._now = get_loop_clock()
         self.thread = threading.get_ident()
         self.calling: dict[DeliveryBatch, None] = {}
         """Batches that are done but have callbacks that have not run yet."""
@@ -312,7 +314,7 @@ class Accumulator:
 
         `now` is the time on the loop's clock, if the caller has just read it.
         """
-        when = (self.loop.time() if now is None else now) + self._expiry_s
+        when = (self._now() if now is None else now) + self._expiry_s
         if self._expiry_due > when:
             self.stop_expiry()
             self._set_expiry_timer(when)
@@ -331,7 +333,7 @@ class Accumulator:
     def _on_expiry_timer(self) -> None:
         self._expiry_timer = None
         self._expiry_due = math.inf
-        when = self._engine.expiry.expire_batches(self.loop.time())
+        when = self._engine.expiry.expire_batches(self._now())
         if when is None:
             self._blocks.clear()  # No batch waits, and none has been opened for some time.
         else:
@@ -516,7 +518,7 @@ class Accumulator:
             queue,
             self,
             builder,
-            self.loop.time(),
+            self._now(),
             size,
             in_overflow,
             self._linger_s <= 0,
@@ -665,7 +667,7 @@ class Accumulator:
 
     def _on_linger_timer(self) -> None:
         self._linger_timer = None
-        now = self.loop.time() + EARLY_S
+        now = self._now() + EARLY_S
         lingering = self._lingering
         while lingering and (lingering[0][0] <= now or lingering[0][1].size):
             batch = lingering.popleft()[1]

@@ -20,18 +20,18 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from aiokclient.background import SLICE_S
+from aiokclient.clock import get_loop_clock
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.errors import DisconnectedError, KafkaError
+from aiokclient.network.connection import PendingRequest
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Backoff, Retry, Scope
 from aiokclient.producer.batching.batch import ProducerBatch
 from aiokclient.producer.batching.queue import PartitionQueue
-from aiokclient.producer.batching.sequences import make_tuple
 from aiokclient.producer.batching.stages import BatchStage, InLog
 from aiokclient.protocol.messages.produce import ProduceRequest
 from aiokclient.protocol.produce_template import IDS_FROM, Template, TemplateRequest, Written
@@ -53,22 +53,26 @@ class Sent(NamedTuple):
 
 
 class BatchesRequest(TemplateRequest):
-    """A request with at most one batch for each partition."""
+    """A request with at most one batch for each partition, with the numbers of their attempts."""
 
-    __slots__ = ("sent",)
+    __slots__ = ("attempts", "producer_batches")
 
     def __init__(
-        self, templates: Sequence[Template], batches: Sequence[ProducerBatch], now: float
+        self,
+        templates: list[Template],
+        batches: list[memoryview],
+        producer_batches: Sequence[ProducerBatch],
+        attempts: list[int],
     ) -> None:
-        by_name = templates[0].version < IDS_FROM
-        transactional = templates[0].transactional_id is not None
         self.templates = templates
-        self.batches = [
-            batch.encode_for_request(now, by_name=by_name, transactional=transactional)
-            for batch in batches
-        ]
-        self.sent = [make_tuple(Sent, (batch, batch.attempt)) for batch in batches]
+        self.batches = batches
+        self.producer_batches = producer_batches
+        self.attempts = attempts
         self._tags = None
+
+    def list_sent(self) -> list[Sent]:
+        """Return the batches with the numbers of their attempts."""
+        return list(map(Sent, self.producer_batches, self.attempts))
 
     def match_response(
         self, response: ProduceResponse
@@ -80,7 +84,7 @@ class BatchesRequest(TemplateRequest):
         by_id = self.templates[0].version >= IDS_FROM
         waiting: dict[tuple[str | UUID, int], Sent] = {
             (template.topic_id if by_id else template.name, template.index): sent
-            for template, sent in zip(self.templates, self.sent, strict=True)
+            for template, sent in zip(self.templates, self.list_sent(), strict=True)
         }
         for topic in response.responses:
             name = topic.topic_id if by_id else topic.name
@@ -90,6 +94,57 @@ class BatchesRequest(TemplateRequest):
                     yield found, part
         for sent in waiting.values():
             yield sent, None
+
+
+class PendingProduce(PendingRequest):
+    """A produce request that is held or in flight. Its outcome goes to its sender."""
+
+    __slots__ = ("over", "sender")
+
+    message: BatchesRequest
+    over: bool
+
+    def __init__(
+        self,
+        sender: Sender,
+        message: BatchesRequest,
+        version: int,
+        since: float,
+        timeout_s: float,
+        expect: bool,
+    ) -> None:
+        # The same as in the base class, which would be another call for each request.
+        self.message = message
+        self.version = version
+        self.since = since
+        self.timeout_s = timeout_s
+        self.deadline = since + timeout_s
+        self.expect_response = expect
+        self.sender = sender
+        self.over = False
+
+    def deliver_response(self, response: Any) -> None:
+        if self.over:
+            return
+        self.over = True
+        sender = self.sender
+        try:
+            sender.on_response(self.message, response, None)
+        except Exception as error:
+            # As in `Callbacks.call_now`, which would be another call for each response.
+            sender.callbacks.report_error(error, type(sender).on_response.__qualname__)
+
+    def on_written(self) -> None:
+        self._end_later(None)
+
+    def fail(self, error: KafkaError) -> None:
+        self._end_later(error)
+
+    def _end_later(self, error: KafkaError | None) -> None:
+        # Later, because the caller may be in the middle of sending or closing.
+        if not self.over:
+            self.over = True
+            self.sender.callbacks.call_soon(self.sender.on_response, self.message, None, error)
 
 
 class ProduceRequests:
@@ -124,7 +179,9 @@ class ProduceRequests:
             for batch in batches:  # Not `all`, which would call a generator for each batch.
                 if not batch.queue.topic.topic_id.int:
                     version = IDS_FROM - 1
-        templates = []
+        by_name = version < IDS_FROM
+        transactional = self._transactional_id is not None
+        templates, encoded, attempts = [], [], []
         for batch in batches:
             queue = batch.queue
             found = self._templates.get(queue)
@@ -132,7 +189,11 @@ class ProduceRequests:
             if found is None or found.topic_id is not topic_id or found.version != version:
                 found = self._make_template(queue, version)
             templates.append(found)
-        return BatchesRequest(templates, batches, now)
+            encoded.append(
+                batch.encode_for_request(now, by_name=by_name, transactional=transactional)
+            )
+            attempts.append(batch.attempt)
+        return BatchesRequest(templates, encoded, batches, attempts)
 
     def _make_template(self, queue: PartitionQueue, version: int) -> Template:
         """Make the template of a partition, because the version or the topic is new."""
@@ -340,9 +401,9 @@ class Sender:
         self.queues: dict[PartitionQueue, None] = {}
         self.in_flight = 0
         """Number of produce requests without a response."""
-        self._clock = engine.cluster.clock
+        self._now = get_loop_clock()
         self._accumulator = accumulator = engine.accumulator
-        self._callbacks = engine.callbacks
+        self.callbacks = engine.callbacks
         self._responses = engine.responses
         self._ids = engine.batch_ids
         self._expects_response = config.acks != 0
@@ -397,12 +458,12 @@ class Sender:
             return
         self._ready[queue] = None
         if self._handling_response:
-            return  # `_on_response` calls `send_batches` at its end.
+            return  # `on_response` calls `send_batches` at its end.
         if at_once and not self.in_flight and self._connection.current is not None:
-            self._callbacks.call_now(self.send_batches)
+            self.callbacks.call_now(self.send_batches)
         elif not self._scheduled:
             self._scheduled = True
-            self._callbacks.call_soon(self.send_batches)
+            self.callbacks.call_soon(self.send_batches)
 
     def send_full_batches(self, queue: PartitionQueue) -> None:
         """Send the full batches in this call, as far as that is permitted and worth a request now.
@@ -420,7 +481,7 @@ class Sender:
         # A request has at most one batch of a queue, so the second one waits for no other queue.
         together = len(self._full) >= FULL_TOGETHER or len(queue.closed) > 1 or not self.in_flight
         if together and self._connection.current is not None:
-            self._callbacks.run_within_call(self._send_full)
+            self.callbacks.run_within_call(self._send_full)
         else:
             self.schedule_queue(queue)
 
@@ -454,12 +515,12 @@ class Sender:
             if not self._ready:
                 return
             # Most calls send one request and have returned above, without reading the clock.
-            now = self._clock.monotonic()
+            now = self._now()
             until = until or now + SLICE_S
             if now > until:
                 if not self._scheduled:
                     self._scheduled = True
-                    self._callbacks.call_soon(self.send_batches)
+                    self.callbacks.call_soon(self.send_batches)
                 return
 
     def _send_full(self) -> None:
@@ -486,7 +547,7 @@ class Sender:
         """
         batches: list[ProducerBatch] = []
         total = 0
-        until = self._clock.monotonic() + SLICE_S if len(ready) > 1 else 0.0
+        until = self._now() + SLICE_S if len(ready) > 1 else 0.0
         for queue in list(ready):
             batch = self._next_batch(queue)
             if batch is None:
@@ -502,7 +563,7 @@ class Sender:
             del ready[queue]
             if has_more:
                 ready[queue] = None
-            if until and self._clock.monotonic() > until:
+            if until and self._now() > until:
                 break
         return batches
 
@@ -515,7 +576,7 @@ class Sender:
             return None
         if batch.in_log is InLog.UNKNOWABLE:
             # The batch fails in a later call, because the application may react by sending more.
-            self._callbacks.call_soon(self._responses.fail_unknowable, batch)
+            self.callbacks.call_soon(self._responses.fail_unknowable, batch)
             return None
         if not self._accumulator.prepare_batch(batch):
             return None
@@ -523,63 +584,56 @@ class Sender:
         return batch if self._ids.identify_batch(queue, batch, by_name=by_name) else None
 
     def _send_request(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
-        now = self._accumulator.loop.time()
+        now = self._now()
         request = self._requests.make_request(batches, self._connection.version, now)
+        version, expect = request.templates[0].version, self._expects_response
+        sent = PendingProduce(self, request, version, now, self._timeout_s, expect)
         self.in_flight += 1
         self._sent.value += 1
-        connection.send_with_callback(
-            request,
-            partial(self._callbacks.call_now, self._on_response, request),
-            timeout_s=self._timeout_s,
-            version=request.templates[0].version,
-            expect_response=self._expects_response,
-            now=now,
-        )
+        connection.start_request(sent, now)
         if self._connection.watch is None:
             self._connection.begin_watch()
 
     # -- responses
 
-    def _on_response(
+    def on_response(
         self,
         request: BatchesRequest,
         response: ProduceResponse | list[Written] | None,
         error: KafkaError | None,
     ) -> None:
+        """Handle the response to a request, or the error in its place."""
         self._handling_response = True
         try:
-            wakes = self._accumulator.wakes
+            accumulator = self._accumulator
+            wakes = accumulator.wakes
             if wakes.can_collect and response is not None:
                 connection = self._connection.current
                 if connection is not None and connection.call_after_read(wakes.resume_collected):
                     wakes.collect()
             self.in_flight -= 1
             # By now the transport has released the bytes, or will never read them again.
-            for sent in request.sent:
-                if sent.batch.end_request():
-                    self._accumulator.release_memory(sent.batch)
+            batches = request.producer_batches
+            for batch in batches:
+                if batch.end_request():
+                    accumulator.release_memory(batch)
             if error is None and self._connection.silent:
                 self._connection.set_silent(False)
             if error is not None:
-                for sent in request.sent:
+                for sent in request.list_sent():
                     self._responses.on_no_response(sent, error)
             # With acks=0, brokers send no response.
             elif response is None or isinstance(response, list):
-                written = response or [Written(-1, -1)] * len(request.sent)
-                for sent, outcome in zip(request.sent, written, strict=True):
-                    batch = sent.batch
+                written = response or [Written(-1, -1)] * len(batches)
+                for batch, attempt, outcome in zip(batches, request.attempts, written, strict=True):
                     # This is `is_current_attempt` without a call, which each batch would make.
-                    if sent.attempt == batch.attempt and not batch.done:
-                        self._accumulator.complete_batch(batch, *outcome)
+                    if attempt == batch.attempt and not batch.done:
+                        # By index, which is faster than by name or `*outcome`.
+                        accumulator.complete_batch(batch, outcome[0], outcome[1], outcome[2])
             else:
-                nodes = endpoints(response)
-                for sent, part in request.match_response(response):
-                    if part is None:
-                        self._responses.on_no_response(sent, left_out(self.node_id))
-                    else:
-                        self._responses.on_partition_response(sent, part, self.node_id, nodes)
-            for sent in request.sent:
-                queue = sent.batch.queue
+                self._handle_parts(request, response)
+            for batch in batches:
+                queue = batch.queue
                 if queue not in self.queues:
                     queue.notify_sender()
                 elif queue.more:
@@ -592,6 +646,15 @@ class Sender:
         self._handling_response = False
         if self._ready or self._awaited:
             self.send_batches()
+
+    def _handle_parts(self, request: BatchesRequest, response: ProduceResponse) -> None:
+        """Handle a response that is not that of a success, batch by batch."""
+        nodes = endpoints(response)
+        for sent, part in request.match_response(response):
+            if part is None:
+                self._responses.on_no_response(sent, left_out(self.node_id))
+            else:
+                self._responses.on_partition_response(sent, part, self.node_id, nodes)
 
     # -- the connection
 
@@ -638,15 +701,15 @@ class TransactionalSender(Sender):
     def send_batches(self) -> None:
         """Send ready batches, but not before the markers of the last transaction are written."""
         pause = self._pause
-        left_s = 0.0 if pause.is_used else pause.compute_wait_s(self._clock.monotonic())
+        left_s = 0.0 if pause.is_used else pause.compute_wait_s(self._now())
         if left_s < LEAST_PAUSE_S:
             super().send_batches()
         elif self._pausing is None:
-            self._pausing = self._callbacks.call_later(left_s, self._end_pause)
+            self._pausing = self.callbacks.call_later(left_s, self._end_pause)
 
     def _send_full(self) -> None:
         pause = self._pause
-        if pause.is_used or pause.compute_wait_s(self._clock.monotonic()) < LEAST_PAUSE_S:
+        if pause.is_used or pause.compute_wait_s(self._now()) < LEAST_PAUSE_S:
             super()._send_full()
         else:
             for queue in self._full:
@@ -664,21 +727,21 @@ class TransactionalSender(Sender):
 
     def _send_request(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
         if not self._pause.is_used:
-            self._pause.on_request_sent(self._clock.monotonic())
+            self._pause.on_request_sent(self._now())
             self._is_first = True
         super()._send_request(connection, batches)
 
-    def _on_response(
+    def on_response(
         self,
         request: BatchesRequest,
         response: ProduceResponse | list[Written] | None,
         error: KafkaError | None,
     ) -> None:
-        super()._on_response(request, response, error)
+        super().on_response(request, response, error)
         if self._is_first:
             self._is_first = False
-            if error is None and request.sent[0].batch.stage is BatchStage.BACKING_OFF:
+            if error is None and request.producer_batches[0].stage is BatchStage.BACKING_OFF:
                 self._pause.on_request_refused()
             elif error is None:
-                self._pause.on_request_answered(self._clock.monotonic())
+                self._pause.on_request_answered(self._now())
         self._transactions.ends.on_records_settled()

@@ -287,6 +287,35 @@ def test_nothing_is_logged_above_the_level_debug(
     assert caplog.records == []
 
 
+@pytest.mark.parametrize("name", ["aiokclient.wire", "aiokclient"])
+def test_a_level_that_changes_applies_to_the_next_request_and_response(
+    traffic: Traffic, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    meter = traffic.get_meter(1)
+    counts = []
+    # Each exchange writes two lines: one for the request, and one for the response.
+    for level in (logging.INFO, logging.DEBUG, logging.INFO, logging.DEBUG):
+        caplog.set_level(level, name)
+        for _ in range(2):
+            exchange(meter)
+        counts.append(len(caplog.records))
+        caplog.clear()
+    assert counts == [0, 4, 0, 4]
+    logger = logging.getLogger("aiokclient.wire")
+    try:
+        logger.disabled = True
+        exchange(meter)
+        logger.disabled = False
+        logging.disable(logging.DEBUG)
+        exchange(meter)
+        assert caplog.records == []
+    finally:
+        logger.disabled = False
+        logging.disable(logging.NOTSET)
+    exchange(meter)
+    assert len(caplog.records) == 2
+
+
 def of_topics(*codes: int) -> MetadataResponse:
     return MetadataResponse(topics=[MetadataResponseTopic(error_code=code) for code in codes])
 

@@ -28,7 +28,7 @@ class BugError(Exception):
 
 CALLBACKS = [
     (Sender, "send_batches"),
-    (Sender, "_on_response"),
+    (Sender, "on_response"),
     (Sender, "_send_request"),
     (ProduceConnection, "_check_silence"),
     (ProduceConnection, "_on_connection_lost"),

@@ -183,7 +183,7 @@ def test_sends_go_on_after_an_interrupt_while_a_response_is_handled(
         async with world.producer(**LINGER) as producer:
             await producer.send("t", b"000")
             sender = sender_of(producer)
-            complete, handle = Accumulator.complete_batch, Sender._on_response
+            complete, handle = Accumulator.complete_batch, Sender.on_response
 
             def interrupt(accumulator: Accumulator, *arguments: Any) -> None:
                 complete(accumulator, *arguments)
@@ -198,7 +198,7 @@ def test_sends_go_on_after_an_interrupt_while_a_response_is_handled(
                     interrupted.append(error)
 
             monkeypatch.setattr(Accumulator, "complete_batch", interrupt)
-            monkeypatch.setattr(Sender, "_on_response", on_response)
+            monkeypatch.setattr(Sender, "on_response", on_response)
             await producer.send("t", b"000")
             assert interrupted
             await world.cluster.until(lambda: sender.in_flight, timeout=5)

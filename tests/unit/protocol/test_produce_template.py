@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiokclient._native import in_use
 from aiokclient.errors import ProtocolError
 from aiokclient.protocol.framing import ClientPipeline
 from aiokclient.protocol.messages.produce import (
@@ -25,6 +26,7 @@ from aiokclient.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from aiokclient.protocol.produce_template import COPIED, Template, TemplateRequest, Written
+from aiokclient.record.batch import RecordBatchBuilder
 
 VERSIONS = range(ProduceRequest.min_version, ProduceRequest.max_known_version + 1)
 ID = UUID(int=0x1234567890)
@@ -65,6 +67,30 @@ def test_a_request_from_a_template_equals_that_of_the_codec(version: int, size: 
     assert frames[0] == frames[1]
     segments = ClientPipeline("me").encode_request(made, version)[1]
     assert any(segment is batch for segment in segments) is (size >= COPIED)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("size", [0, 1, 50, 56, 57, 16_000, 200_000])
+@pytest.mark.parametrize("client_id", ["me", "x" * 200])
+def test_a_request_with_one_batch_is_one_segment_where_there_is_room(
+    version: int, size: int, client_id: str
+) -> None:
+    builder = RecordBatchBuilder(limit=1 << 20)
+    builder.append(1, None, bytes(size))
+    batch = builder.seal(1, 2, 3)
+    data = [PartitionProduceData(index=7, records=bytes(batch))]
+    topic = TopicProduceData(name="orders", topic_id=ID, partition_data=data)
+    whole = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
+    expected = b"".join(ClientPipeline(client_id).encode_request(whole, version)[1])
+    request = TemplateRequest([template(version)], [batch])
+    frames = [ClientPipeline(client_id).encode_request(request, version)[1] for _ in range(2)]
+    if in_use() and client_id == "me":
+        assert len(frames[0]) == 1
+    for frame in frames:  # The second is that of a repeated request, which has several segments.
+        assert b"".join(frame) == expected
+    again = TemplateRequest([template(version)], [builder.seal(1, 3, 0)])
+    assert b"".join(ClientPipeline(client_id).encode_request(again, version)[1]) != expected
+    assert b"".join(frames[0]) == expected
 
 
 @given(

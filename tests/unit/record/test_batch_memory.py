@@ -8,6 +8,7 @@ import pytest
 
 from aiokclient._native import in_use
 from aiokclient.memory import BufferPool
+from aiokclient.protocol.produce_template import frame_batch
 from aiokclient.record.batch import Compression, RecordBatch, RecordBatchBuilder
 
 KIB = 1 << 10
@@ -97,3 +98,75 @@ def test_a_builder_without_records_needs_no_memory() -> None:
     builder.close()
     assert (builder.encoded_size, builder.compressed) == (builder.size, False)
     assert list(builder.records()) == []
+
+
+def length(number: int) -> bytes:
+    return number.to_bytes(4)
+
+
+def frame_of(batch: memoryview, head: bytes, tail: bytes) -> bytes:
+    """Return the frame of a request in a version that is not flexible."""
+    rest = head + length(len(batch)) + bytes(batch) + tail
+    return length(len(rest)) + rest
+
+
+@pytest.mark.parametrize("count", [3, 120])
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+def test_a_request_is_written_around_a_batch_once(count: int, codec: Compression) -> None:
+    memory = BufferPool(1 << 20)
+    builder = filled(memory, count, compression=codec)
+    sealed = builder.seal(1, 0, 0)
+    before = bytes(sealed)
+    frame = frame_batch(sealed, bytearray(b"    head"), b"end", False)
+    assert frame is not None
+    assert frame.readonly
+    expected = frame_of(sealed, b"head", b"end")
+    assert frame == expected
+    assert sealed == before == builder.seal(1, 0, 0)
+    assert frame_batch(sealed, bytearray(b"    h"), b"", False) is None
+    assert len(list(builder.records())) == count
+    second = builder.seal(1, 1, 0)
+    assert frame == expected
+    other = frame_batch(second, bytearray(b"    other"), b"", False)
+    assert other == frame_of(second, b"other", b"")
+    assert len(values(second)) == count
+
+
+def test_memory_returns_only_after_the_frames_of_the_batch_are_gone() -> None:
+    memory = BufferPool(1 << 20)
+    builder = filled(memory)
+    frame = frame_batch(builder.seal(), bytearray(b"    head"), b"end", True)
+    assert frame is not None
+    part = frame[-10:]  # A transport keeps such a view of what it could not send yet.
+    before = bytes(part)
+    del builder, frame
+    assert memory.kept == 0
+    other = filled(memory)
+    assert bytes(part) == before
+    del part
+    assert memory.kept >= LIMIT
+    del other
+    assert memory.kept >= 2 * LIMIT
+
+
+def test_nothing_is_written_around_other_views_or_where_it_does_not_fit() -> None:
+    builder = filled(BufferPool(0))
+    sealed = builder.seal()
+    before = bytes(sealed)
+    others = [
+        before,
+        memoryview(before),
+        memoryview(bytearray(100)),
+        BufferPool(0).take(100),
+        sealed[1:],
+        sealed[:-1],
+        sealed[:0],
+    ]
+    for view in others:
+        assert frame_batch(view, bytearray(b"    head"), b"end", True) is None
+    assert frame_batch(sealed, bytearray(3), b"end", False) is None
+    assert frame_batch(sealed, bytearray(125), b"end", False) is None
+    assert frame_batch(sealed, bytearray(b"    head"), bytes(LIMIT), False) is None
+    assert sealed == before
+    frame = frame_batch(sealed, bytearray(124), b"end!", False)
+    assert frame == frame_of(sealed, bytes(120), b"end!")
