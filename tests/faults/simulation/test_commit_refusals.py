@@ -9,7 +9,7 @@ from group_world import Diary, committed, fill, member, part
 from world import World, simulate
 
 from aiokclient import Consumer, TopicPartition
-from aiokclient.errors import CommitFailedError, UnknownMemberIdError
+from aiokclient.errors import CommitFailedError, CoordinatorNotAvailableError, UnknownMemberIdError
 from aiokclient.protocol import ApiKey
 
 T0 = TopicPartition("t", 0)
@@ -60,6 +60,25 @@ def test_commit_by_hand_is_refused_with_its_reason_when_the_group_has_members(
         assert not committed(world, topic="hand")
 
     simulate(scenario, topics={"t": 1, "hand": 1})
+
+
+@every_protocol
+def test_commit_of_a_subscribed_partition_that_was_never_assigned_says_so(protocol: str) -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 10)
+        refused = world.cluster.fail(
+            ApiKey.FIND_COORDINATOR, CoordinatorNotAvailableError, times=10_000
+        )
+        with refused:
+            # Its group has no coordinator, so that it never owns a partition.
+            async with member(world, checked=False, **PROTOCOLS[protocol]) as consumer:
+                forms: list[Any] = [T0, [T0], {T0: 3}]
+                for what in forms:
+                    with pytest.raises(CommitFailedError) as caught:
+                        await consumer.commit(what)
+                    explains(caught.value, "has not assigned the partitions", "assignment()")
+
+    simulate(scenario)
 
 
 def test_commit_by_hand_is_stored_when_the_group_has_no_members() -> None:

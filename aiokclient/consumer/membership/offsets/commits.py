@@ -203,6 +203,13 @@ NOT_ASSIGNED = (
 )
 """The error text for partitions that are not assigned here and were given without offsets."""
 
+NEVER_ASSIGNED = (
+    "The commit failed: the group has not assigned the partitions to this consumer.",
+    "Commit partitions that are in assignment(). If it stays empty, health() says why. To set "
+    "offsets of a group from outside, use Admin.alter_consumer_group_offsets().",
+)
+"""The error text for partitions of subscribed topics that the consumer never had."""
+
 OTHER_CLUSTER = (
     "The commit failed: the client has moved to another cluster since the records were delivered.",
     "Their offsets mean nothing there. Request records, which come from the present cluster.",
@@ -334,6 +341,8 @@ class Commits:
                 map(self._was_assigned_by_group, gone, gone.values())
             )
             text = NOT_A_MEMBER if by_hand else None
+            if not (by_hand or unstored) and self._were_never_assigned(gone):
+                text = NEVER_ASSIGNED
             if self._released.has_former([*gone, *unstored]):
                 text = OTHER_CLUSTER
             if not in_listener:
@@ -644,7 +653,11 @@ class Commits:
     def make_not_assigned_error(self, tps: Sequence[TopicPartition]) -> CommitFailedError:
         """Return the error for partitions that this consumer does not have."""
         lost = any(self._is_lost(tp, None) for tp in tps)
-        return _commit_failed(tps, [], None if lost else NOT_ASSIGNED)
+        text = NEVER_ASSIGNED if self._were_never_assigned(tps) else None
+        return _commit_failed(tps, [], text if lost else NOT_ASSIGNED)
+
+    def _were_never_assigned(self, tps: Iterable[TopicPartition]) -> bool:
+        return not any(self._find_state(tp) or self._released.is_released(tp) for tp in tps)
 
     def may_have_topic(self, topic: str) -> bool:
         """Return whether the consumer subscribes to a topic, or had a partition of it."""
