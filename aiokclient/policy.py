@@ -65,6 +65,7 @@ from aiokclient.errors import (
     RebootstrapRequiredError,
     RecordTooLargeError,
     RefreshRetriableError,
+    ReplicaNotAvailableError,
     RequestTimedOutError,
     ResponseTooLargeError,
     RetriableError,
@@ -239,6 +240,7 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
         # These codes are the answer to the request, so repeating it would not help.
         UnknownTopicOrPartitionError: FAIL,
         UnknownTopicIdError: FAIL,
+        ReplicaNotAvailableError: FAIL,
         PreferredLeaderNotAvailableError: FAIL,
         EligibleLeadersNotAvailableError: FAIL,
         ElectionNotNeededError: FAIL,

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     )
     from aiokclient.admin.admin import Admin
     from aiokclient.admin.client_quotas import ClientQuotaEntity, ClientQuotaFilter, ClientQuotaName
-    from aiokclient.admin.cluster import AclOperation, BrokerDescription, ClusterDescription
+    from aiokclient.admin.cluster import (
+        AclOperation,
+        BrokerDescription,
+        ClusterDescription,
+        FeatureMetadata,
+        FeatureUpdate,
+        SupportedLevels,
+        UpgradeType,
+    )
     from aiokclient.admin.configs import (
         Append,
         ConfigEntry,
@@ -37,7 +45,14 @@ if TYPE_CHECKING:
     )
     from aiokclient.admin.groups import PartitionLag
     from aiokclient.admin.hanging_transactions import HangingTransaction
-    from aiokclient.admin.log_dirs import LogDirDescription, ReplicaLog
+    from aiokclient.admin.log_dirs import (
+        LogDirDescription,
+        ReplicaLog,
+        ReplicaLogDirs,
+        TopicPartitionReplica,
+    )
+    from aiokclient.admin.offsets import ListedOffset, OffsetSpec
+    from aiokclient.admin.replicas import ElectionType, PartitionReassignment
     from aiokclient.admin.results import Results
     from aiokclient.admin.scram_credentials import (
         ScramCredentialInfo,
@@ -80,18 +95,25 @@ __all__ = [
     "ConfigType",
     "CreatedTopic",
     "DelegationToken",
+    "ElectionType",
+    "FeatureMetadata",
+    "FeatureUpdate",
     "FencedProducer",
     "GroupDescription",
     "GroupListing",
     "GroupMemberDescription",
     "HangingTransaction",
+    "ListedOffset",
     "LogDirDescription",
     "NewPartitions",
     "NewTopic",
+    "OffsetSpec",
     "PartitionDescription",
     "PartitionLag",
+    "PartitionReassignment",
     "PatternType",
     "ReplicaLog",
+    "ReplicaLogDirs",
     "ResourcePattern",
     "ResourcePatternFilter",
     "ResourceType",
@@ -99,11 +121,14 @@ __all__ = [
     "ScramCredentialInfo",
     "ScramMechanism",
     "Subtract",
+    "SupportedLevels",
     "Synonym",
     "TopicDescription",
     "TopicListing",
+    "TopicPartitionReplica",
     "TransactionDescription",
     "TransactionListing",
+    "UpgradeType",
     "UserScramCredentialDeletion",
     "UserScramCredentialUpsertion",
 ]
@@ -128,18 +153,25 @@ _MODULES = {
     "ConfigType": "configs",
     "CreatedTopic": "topics",
     "DelegationToken": "delegation_tokens",
+    "ElectionType": "replicas",
+    "FeatureMetadata": "cluster",
+    "FeatureUpdate": "cluster",
     "FencedProducer": "transactions",
     "GroupDescription": "group_descriptions",
     "GroupListing": "group_descriptions",
     "GroupMemberDescription": "group_descriptions",
     "HangingTransaction": "hanging_transactions",
+    "ListedOffset": "offsets",
     "LogDirDescription": "log_dirs",
     "NewPartitions": "topics",
     "NewTopic": "topics",
+    "OffsetSpec": "offsets",
     "PartitionDescription": "topics",
     "PartitionLag": "groups",
+    "PartitionReassignment": "replicas",
     "PatternType": "acls",
     "ReplicaLog": "log_dirs",
+    "ReplicaLogDirs": "log_dirs",
     "ResourcePattern": "acls",
     "ResourcePatternFilter": "acls",
     "ResourceType": "configs",
@@ -147,11 +179,14 @@ _MODULES = {
     "ScramCredentialInfo": "scram_credentials",
     "ScramMechanism": "scram_credentials",
     "Subtract": "configs",
+    "SupportedLevels": "cluster",
     "Synonym": "configs",
     "TopicDescription": "topics",
     "TopicListing": "topics",
+    "TopicPartitionReplica": "log_dirs",
     "TransactionDescription": "transactions",
     "TransactionListing": "transactions",
+    "UpgradeType": "cluster",
     "UserScramCredentialDeletion": "scram_credentials",
     "UserScramCredentialUpsertion": "scram_credentials",
 }

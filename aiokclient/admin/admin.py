@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Never, TypeVar, Unpack
 
 # The module of a subject is imported when one of its calls is first used: `subjects.acls` is
@@ -22,13 +22,19 @@ from aiokclient.types import public_in
 if TYPE_CHECKING:
     from aiokclient.admin.acls import AclBinding, AclBindingFilter
     from aiokclient.admin.client_quotas import ClientQuotaEntity, ClientQuotaFilter
-    from aiokclient.admin.cluster import ClusterDescription
-    from aiokclient.admin.configs import Change, ConfigEntry, ConfigResource
+    from aiokclient.admin.cluster import ClusterDescription, FeatureMetadata, FeatureUpdate
+    from aiokclient.admin.configs import Change, ConfigEntry, ConfigResource, ResourceType
     from aiokclient.admin.delegation_tokens import DelegationToken, TokenOrHmac
     from aiokclient.admin.group_descriptions import GroupDescription, GroupListing
     from aiokclient.admin.groups import PartitionLag
     from aiokclient.admin.hanging_transactions import HangingTransaction
-    from aiokclient.admin.log_dirs import LogDirDescription
+    from aiokclient.admin.log_dirs import (
+        LogDirDescription,
+        ReplicaLogDirs,
+        TopicPartitionReplica,
+    )
+    from aiokclient.admin.offsets import ListedOffset, OffsetSpec
+    from aiokclient.admin.replicas import ElectionType, PartitionReassignment
     from aiokclient.admin.requests import AdminRequests
     from aiokclient.admin.results import Results
     from aiokclient.admin.scram_credentials import (
@@ -209,6 +215,103 @@ class Admin(Lifecycle):
         """
         return await subjects.topics.delete_records(self._requests, offsets, timeout)
 
+    async def list_offsets(
+        self,
+        specs: Mapping[TopicPartition, OffsetSpec | int],
+        *,
+        isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+        check: bool = True,
+        timeout: float | None = None,
+    ) -> Results[TopicPartition, ListedOffset | None]:
+        """Return an offset of each partition: its start, its end, or that for a time.
+
+            await admin.list_offsets({
+                TopicPartition("orders", 0): OffsetSpec.LATEST,
+                TopicPartition("orders", 1): 1_790_000_000_000,
+            })
+
+        For a time, in milliseconds since the epoch, the result is the first offset whose record is
+        not older, or None if there is no such record. With "read_committed", a partition ends at
+        the last stable offset, before which no transaction is open; the result is also None if
+        the record for a time is not before it. The record for a time may be one of an aborted
+        transaction.
+
+        `OffsetSpec.MAX_TIMESTAMP` may be before the start of the partition if `delete_records` has
+        deleted the record, and it may be the marker that ends a transaction.
+
+        A negative time raises ArgumentValueError; with `check=False` it is sent as it is. Usual
+        errors: UnknownTopicOrPartitionError, TopicAuthorizationError, LeaderNotAvailableError (the
+        partition had no leader until the timeout), UnsupportedVersionError (the broker is too old
+        for the `OffsetSpec`; the other partitions have results).
+        """
+        return await subjects.offsets.list_offsets(
+            self._requests, specs, isolation_level, check, timeout
+        )
+
+    async def elect_leaders(
+        self,
+        election_type: ElectionType,
+        tps: Iterable[TopicPartition] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Elect the leaders of partitions, or of all partitions that need it.
+
+        A preferred election makes the first replica of a partition its leader again. An unclean one
+        makes any running replica the leader of a partition that has none: the records that this
+        replica lacks are lost, and nothing in the result tells of them. Without `tps`, the result
+        has only the partitions with an election or an error.
+
+        The brokers know the new leader a moment later. Needs brokers of version 2.2 or later, and
+        for unclean elections 2.4 (KIP-460). Usual errors: ElectionNotNeededError (the partition has
+        the leader already; never without `tps`; this may also mean that an earlier attempt of this
+        call succeeded but its response was lost), PreferredLeaderNotAvailableError,
+        EligibleLeadersNotAvailableError, UnknownTopicOrPartitionError, ClusterAuthorizationError.
+        After a cancellation, it is unknown which leaders were elected.
+        """
+        return await subjects.replicas.elect_leaders(self._requests, election_type, tps, timeout)
+
+    async def alter_partition_reassignments(
+        self,
+        reassignments: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        timeout: float | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Move the replicas of partitions to other brokers, or with None cancel that (KIP-455).
+
+            await admin.alter_partition_reassignments({
+                TopicPartition("orders", 0): [3, 1],  # broker ids, the preferred leader first
+                TopicPartition("orders", 1): None,
+            })
+
+        The call returns when the controller has begun. `list_partition_reassignments` returns the
+        partitions whose new replicas do not have all records yet. A reassignment replaces an
+        earlier one of the partition. A cancellation removes the new replicas, but does not restore
+        the order of the others, and thereby the preferred leader. A reassignment to a broker that
+        does not run waits for that broker.
+
+        Needs brokers of version 2.4 or later, and to refuse another number of replicas 4.1. Usual
+        errors: InvalidReplicaAssignmentError, InvalidReplicationFactorError,
+        NoReassignmentInProgressError (there is nothing to cancel; this may also mean that an
+        earlier attempt of this call succeeded but its response was lost),
+        UnknownTopicOrPartitionError, ClusterAuthorizationError. After a cancellation of this
+        call, it is unknown which partitions are being moved.
+        """
+        return await subjects.replicas.alter_partition_reassignments(
+            self._requests, reassignments, allow_replication_factor_change, timeout
+        )
+
+    async def list_partition_reassignments(
+        self, tps: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """Return the partitions whose replicas are being moved (KIP-455).
+
+        With `tps`, only those are returned, without those that do not exist. Needs brokers of
+        version 2.4 or later. Raises ClusterAuthorizationError.
+        """
+        return await subjects.replicas.list_partition_reassignments(self._requests, tps, timeout)
+
     async def describe_cluster(
         self,
         *,
@@ -258,6 +361,62 @@ class Admin(Lifecycle):
         cancellation, it is unknown which options were changed.
         """
         return await subjects.configs.alter_configs(self._requests, changes, validate_only, timeout)
+
+    async def list_config_resources(
+        self,
+        types: Iterable[ResourceType | str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> list[ConfigResource]:
+        """Return the resources that may have a configuration, sorted (KIP-1142).
+
+        `types` selects the types of resources; without it, the list has all of them. Topics and
+        brokers are listed because they exist, groups and subscriptions to client metrics because
+        options are set for them. Needs brokers of version 4.1 or later, but for client metrics
+        alone 3.7. Raises UnsupportedVersionError with older ones, and ClusterAuthorizationError.
+        """
+        return await subjects.configs.list_config_resources(self._requests, types, timeout)
+
+    async def describe_features(
+        self, *, node_id: int | None = None, timeout: float | None = None
+    ) -> FeatureMetadata:
+        """Return the features that brokers support, and their levels in the cluster (KIP-584).
+
+        The supported levels are those of one broker: the one with the id `node_id`, or any. The
+        other brokers may be of another version. An older broker does not return features whose
+        lowest level is 0 (KAFKA-17011). Raises ApiTimeoutError if the cluster has no such broker
+        until the timeout.
+        """
+        return await subjects.cluster.describe_features(self._requests, node_id, timeout)
+
+    async def update_features(
+        self,
+        updates: Mapping[str, int | FeatureUpdate],
+        *,
+        validate_only: bool = False,
+        check: bool = True,
+        timeout: float | None = None,
+    ) -> Results[str, None]:
+        """Change the levels of features in the cluster, or with `validate_only` only check that.
+
+            await admin.update_features({
+                "transaction.version": 2,
+                "group.version": FeatureUpdate(0, UpgradeType.SAFE_DOWNGRADE),
+            })
+
+        Either all levels change, or none, and then each feature has the same error. The brokers
+        follow a moment later, as `describe_features` shows by a higher `epoch`. Some upgrades
+        cannot be undone. Needs brokers of version 2.7 or later, and for `validate_only` and
+        downgrades 3.3.
+
+        A level that does not exist, and an upgrade to level 0, raise ArgumentValueError; with
+        `check=False` they are sent as they are. Usual errors: InvalidUpdateVersionError,
+        ClusterAuthorizationError. After a cancellation, it is unknown whether the levels were
+        changed; repeating the call does no harm.
+        """
+        return await subjects.cluster.update_features(
+            self._requests, updates, validate_only, check, timeout
+        )
 
     async def list_groups(
         self,
@@ -451,6 +610,40 @@ class Admin(Lifecycle):
         UnknownTopicOrPartitionError for a topic that does not exist.
         """
         return await subjects.log_dirs.describe_log_dirs(self._requests, brokers, topics, timeout)
+
+    async def describe_replica_log_dirs(
+        self, replicas: Iterable[TopicPartitionReplica], *, timeout: float | None = None
+    ) -> Results[TopicPartitionReplica, ReplicaLogDirs]:
+        """Return the log directories of replicas, and those to which they are moved (KIP-113).
+
+        A replica that its broker does not have is no error: its `path` is None. Usual errors:
+        ApiTimeoutError (the broker did not answer), ClusterAuthorizationError.
+        """
+        return await subjects.log_dirs.describe_replica_log_dirs(self._requests, replicas, timeout)
+
+    async def alter_replica_log_dirs(
+        self,
+        paths: Mapping[TopicPartitionReplica, str],
+        *,
+        check: bool = True,
+        timeout: float | None = None,
+    ) -> Results[TopicPartitionReplica, None]:
+        """Move replicas to other log directories of their brokers (KIP-113).
+
+            await admin.alter_replica_log_dirs({TopicPartitionReplica("orders", 0, 1): "/disk-2"})
+
+        A path must be written as in the options of the broker. The call returns when the brokers
+        have begun; `describe_replica_log_dirs` has a `future_path` until the copy is complete. The
+        directory in which the replica is already cancels a move.
+
+        A replica that does not exist is not sent, because the broker would remember the directory
+        for a topic that is created later; with `check=False` it is sent as it is. Usual errors:
+        LogDirNotFoundError, ReplicaNotAvailableError (the broker has no replica of the partition),
+        InvalidReplicaAssignmentError (the directory is cordoned), UnknownTopicOrPartitionError,
+        KafkaStorageError, ClusterAuthorizationError. After a cancellation, it is unknown which
+        replicas are being moved; repeating the call does no harm.
+        """
+        return await subjects.log_dirs.alter_replica_log_dirs(self._requests, paths, check, timeout)
 
     async def describe_producers(
         self,

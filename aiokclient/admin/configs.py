@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeAlias, TypeVar
 
-from aiokclient.admin.arguments import as_mapping, as_name, as_names, as_resources, as_text
+from aiokclient.admin.arguments import (
+    as_list,
+    as_mapping,
+    as_name,
+    as_names,
+    as_resources,
+    as_text,
+)
 from aiokclient.admin.requests import AdminRequests, Answers, Ask, ask_targets, failure
 from aiokclient.admin.results import OpenEnum, Results
 from aiokclient.cluster.targets import AnyBroker, Broker, Target
@@ -374,6 +381,27 @@ def _change(name: str, change: Change) -> AlterableConfig:
         case Subtract(value):
             return AlterableConfig(name=name, config_operation=SUBTRACT, value=value)
     return AlterableConfig(name=name, config_operation=SET, value=config_text(change))
+
+
+async def list_config_resources(
+    requests: AdminRequests, types: Iterable[ResourceType | str] | None, timeout: float | None
+) -> list[ConfigResource]:
+    """See `Admin.list_config_resources`."""
+    wanted = None
+    if types is not None:
+        wanted = {_resource_type(each) for each in as_list(types, "types of resources")}
+        if not wanted:
+            return []
+    if wanted == {ResourceType.CLIENT_METRICS}:
+        names = await list_client_metrics(requests, timeout)
+        return [ConfigResource.client_metrics(name) for name in names]
+    # The broker knows newer types, too, which it would list if none were named.
+    request = ListConfigResourcesRequest(resource_types=sorted(wanted or ResourceType))
+    response = await requests.send_request(request, AnyBroker(), timeout)
+    return sorted(
+        ConfigResource(ResourceType(each.resource_type), each.resource_name)
+        for each in response.config_resources
+    )
 
 
 async def list_client_metrics(requests: AdminRequests, timeout: float | None) -> list[str]:

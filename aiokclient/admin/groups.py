@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from aiokclient.admin.arguments import (
@@ -24,6 +24,7 @@ from aiokclient.admin.group_descriptions import (
     classic_group,
     epoch_group,
 )
+from aiokclient.admin.offsets import LIST_OFFSETS, OffsetSpec, ask_leader, isolation_number
 from aiokclient.admin.requests import (
     AdminRequests,
     Answers,
@@ -31,7 +32,6 @@ from aiokclient.admin.requests import (
     by_partition,
     by_topic,
     failure,
-    leader_failure,
 )
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata.snapshot import BrokerInfo, ClusterMetadata
@@ -47,18 +47,12 @@ from aiokclient.errors import (
     UsageError,
     error_for,
 )
-from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
 from aiokclient.log.kept_errors import bare
 from aiokclient.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from aiokclient.protocol.messages.delete_groups import DeleteGroupsRequest
 from aiokclient.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
 from aiokclient.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from aiokclient.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from aiokclient.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from aiokclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokclient.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -95,13 +89,6 @@ NOT_REMOVED = frozenset(
 """Error codes that imply that the broker has removed no member."""
 
 NO_ID = UUID(int=0)
-LIST_OFFSETS: Final = "ListOffsets"
-CLIENT_REPLICA_ID: Final = -1
-"""The replica id of a client that is no broker."""
-LATEST_TIMESTAMP: Final = -1
-"""The timestamp that requests the end of a partition."""
-ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
-"""The isolation levels, in the order of their numbers in the protocol."""
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 
@@ -495,7 +482,7 @@ async def group_lag(
     requests: AdminRequests, groups: Iterable[str], isolation_level: str, timeout: float | None
 ) -> Results[str, dict[TopicPartition, PartitionLag]]:
     """See `Admin.group_lag`."""
-    names, level = list(dict.fromkeys(as_names(groups))), _isolation_number(isolation_level)
+    names, level = list(dict.fromkeys(as_names(groups))), isolation_number(isolation_level)
     requests.require_open()
     until = requests.compute_deadline(timeout)
     described = await describe_groups(requests, names, False, requests.compute_remaining_s(until))
@@ -551,45 +538,16 @@ async def _read_ends(
     async def ask(
         items: dict[TopicPartition, None], to: Leader, remaining: float
     ) -> Answers[TopicPartition, int]:
-        request = _make_ends_request(items, level, requests.compute_broker_timeout_ms(remaining))
-        response = await requests.send_request(request, to, remaining)
+        ends = dict.fromkeys(items, int(OffsetSpec.LATEST))
         return {
-            tp: leader_failure(part.error_code, LIST_OFFSETS, tp) or part.offset
-            for tp, part in by_partition(response.topics)
+            tp: answer if isinstance(answer, KafkaError) else answer.offset
+            for tp, answer in (await ask_leader(requests, ends, level, to, remaining)).items()
         }
 
     found = await requests.ask_leaders(
         existing, ask, LIST_OFFSETS, requests.compute_remaining_s(until)
     )
     return {**found.succeeded, **found.errors}
-
-
-def _isolation_number(given: Any) -> int:
-    if not isinstance(given, str):
-        raise ArgumentTypeError(f"isolation_level must be a str, not {given!r}.")
-    if given not in ISOLATION_LEVELS:
-        raise ArgumentValueError(
-            f"isolation_level must be one of {', '.join(ISOLATION_LEVELS)}, not {given!r}."
-        )
-    return ISOLATION_LEVELS.index(given)
-
-
-def _make_ends_request(
-    tps: Iterable[TopicPartition], level: int, timeout_ms: int
-) -> ListOffsetsRequest:
-    topics = [
-        ListOffsetsTopic(
-            name=name,
-            partitions=[
-                ListOffsetsPartition(partition_index=tp.partition, timestamp=LATEST_TIMESTAMP)
-                for tp in of_topic
-            ],
-        )
-        for name, of_topic in by_topic(tps).items()
-    ]
-    return ListOffsetsRequest(
-        replica_id=CLIENT_REPLICA_ID, isolation_level=level, topics=topics, timeout_ms=timeout_ms
-    )
 
 
 def _find_owners(group: GroupDescription) -> dict[TopicPartition, GroupMemberDescription]:

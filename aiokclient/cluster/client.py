@@ -704,4 +704,11 @@ class ClusterClient:
 def top_level_error(response: Any) -> KafkaError | None:
     """Return the top-level error of a response, or None if it has no such field or error."""
     code = getattr(response, "error_code", 0)
-    return error_for(code, getattr(response, "error_message", None)) if code else None
+    if not code:
+        return None
+    message = getattr(response, "error_message", None)
+    if message and message.startswith("Request Request("):
+        # A broker that refuses a request which it would forward to the controller dumps its own
+        # representation of the request (Kafka 4.4).
+        message = None
+    return error_for(code, message)

@@ -101,7 +101,6 @@ ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
         ),
         "incremental_alter_configs": "Use `await admin.alter_configs({resource: {name: change}})`.",
         "find_coordinator": "Use describe_groups(), whose descriptions have a coordinator.",
-        "list_offsets": "Use Consumer.beginning_offsets(), end_offsets(), or offsets_for_times().",
         "poll": "Await the calls. There is nothing to poll.",
         **{
             name: hint

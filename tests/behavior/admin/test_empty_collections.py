@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aiokclient import Admin
+from aiokclient.admin import ElectionType
 
 TIMEOUT_S = 20.0
 CALLS: dict[str, Callable[[Admin], Awaitable[Any]]] = {
@@ -31,6 +32,20 @@ CALLS: dict[str, Callable[[Admin], Awaitable[Any]]] = {
     "delete_consumer_group_offsets": lambda admin: admin.delete_consumer_group_offsets(
         "g", [], timeout=TIMEOUT_S
     ),
+    "list_offsets": lambda admin: admin.list_offsets({}, timeout=TIMEOUT_S),
+    "elect_leaders": lambda admin: admin.elect_leaders(ElectionType.UNCLEAN, [], timeout=TIMEOUT_S),
+    "alter_partition_reassignments": lambda admin: admin.alter_partition_reassignments(
+        {}, timeout=TIMEOUT_S
+    ),
+    "list_partition_reassignments": lambda admin: admin.list_partition_reassignments(
+        [], timeout=TIMEOUT_S
+    ),
+    "describe_replica_log_dirs": lambda admin: admin.describe_replica_log_dirs(
+        [], timeout=TIMEOUT_S
+    ),
+    "alter_replica_log_dirs": lambda admin: admin.alter_replica_log_dirs({}, timeout=TIMEOUT_S),
+    "list_config_resources": lambda admin: admin.list_config_resources([], timeout=TIMEOUT_S),
+    "update_features": lambda admin: admin.update_features({}, timeout=TIMEOUT_S),
     "group_lag": lambda admin: admin.group_lag([], timeout=TIMEOUT_S),
     "describe_transactions": lambda admin: admin.describe_transactions([], timeout=TIMEOUT_S),
     "describe_log_dirs of no brokers": lambda admin: admin.describe_log_dirs([], timeout=TIMEOUT_S),

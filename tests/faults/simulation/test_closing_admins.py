@@ -18,10 +18,12 @@ from aiokclient import (
     NewTopic,
     TopicPartition,
 )
+from aiokclient.admin import ElectionType, OffsetSpec, TopicPartitionReplica
 from aiokclient.errors import ClosedError
 from aiokclient.protocol.messages import ListGroupsRequest
 
 T0 = TopicPartition("t", 0)
+R0 = TopicPartitionReplica("t", 0, 1)
 MOMENTS = 14
 
 CALLS: Mapping[str, Callable[[Admin], Coroutine[Any, Any, Any]]] = {
@@ -36,6 +38,15 @@ CALLS: Mapping[str, Callable[[Admin], Coroutine[Any, Any, Any]]] = {
         [ConfigResource.topic("t"), ConfigResource.broker(1)]
     ),
     "alter_configs": lambda a: a.alter_configs({ConfigResource.topic("t"): {"retention.ms": 1}}),
+    "list_offsets": lambda a: a.list_offsets({T0: OffsetSpec.LATEST}),
+    "elect_leaders": lambda a: a.elect_leaders(ElectionType.PREFERRED),
+    "alter_partition_reassignments": lambda a: a.alter_partition_reassignments({T0: [2, 1]}),
+    "list_partition_reassignments": lambda a: a.list_partition_reassignments(),
+    "describe_replica_log_dirs": lambda a: a.describe_replica_log_dirs([R0]),
+    "alter_replica_log_dirs": lambda a: a.alter_replica_log_dirs({R0: "/embedded/broker-1"}),
+    "list_config_resources": lambda a: a.list_config_resources(),
+    "describe_features": lambda a: a.describe_features(),
+    "update_features": lambda a: a.update_features({"transaction.version": 2}),
     "list_groups": lambda a: a.list_groups(),
     "describe_groups": lambda a: a.describe_groups(["g", "h"]),
     "delete_groups": lambda a: a.delete_groups(["g", "h"]),

@@ -314,6 +314,7 @@ ADMINS = {
         "describe_groups", ["g"], api=ApiKey.DESCRIBE_GROUPS, refusal=LOADING
     ),
     "group lag": of_admin("group_lag", ["g"], api=ApiKey.FIND_COORDINATOR, refusal=UNKNOWN),
+    "list offsets": of_admin("list_offsets", {TP: 0}, api=ApiKey.LIST_OFFSETS, refusal=MOVED),
     "delete records": of_admin("delete_records", {TP: 1}, api=ApiKey.DELETE_RECORDS, refusal=MOVED),
     "describe producers": of_admin(
         "describe_producers", [TP], api=ApiKey.DESCRIBE_PRODUCERS, refusal=MOVED

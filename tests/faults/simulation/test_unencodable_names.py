@@ -42,11 +42,13 @@ from aiokclient.admin import (
     Append,
     ClientQuotaEntity,
     ClientQuotaFilter,
+    ElectionType,
     HangingTransaction,
     PatternType,
     ResourcePattern,
     ResourcePatternFilter,
     ScramMechanism,
+    TopicPartitionReplica,
     UserScramCredentialDeletion,
 )
 from aiokclient.errors import ConfigError, KafkaError
@@ -97,6 +99,20 @@ ADMIN: Mapping[str, Callable[[Admin, str], Any]] = {
     "alter_configs by an item": lambda a, bad: a.alter_configs(
         {ConfigResource.topic("t"): {"cleanup.policy": Append(bad)}}
     ),
+    "list_offsets": lambda a, bad: a.list_offsets({tp(bad): 0}),
+    "elect_leaders": lambda a, bad: a.elect_leaders(ElectionType.PREFERRED, [tp(bad)]),
+    "alter_partition_reassignments": lambda a, bad: a.alter_partition_reassignments({tp(bad): [1]}),
+    "list_partition_reassignments": lambda a, bad: a.list_partition_reassignments([tp(bad)]),
+    "describe_replica_log_dirs": lambda a, bad: a.describe_replica_log_dirs(
+        [TopicPartitionReplica(bad, 0, 1)]
+    ),
+    "alter_replica_log_dirs": lambda a, bad: a.alter_replica_log_dirs(
+        {TopicPartitionReplica(bad, 0, 1): "/d"}
+    ),
+    "alter_replica_log_dirs to a path": lambda a, bad: a.alter_replica_log_dirs(
+        {TopicPartitionReplica("t", 0, 1): bad}
+    ),
+    "update_features": lambda a, bad: a.update_features({bad: 1}),
     "list_groups by state": lambda a, bad: a.list_groups(states=[bad]),
     "list_groups by type": lambda a, bad: a.list_groups(types=[bad]),
     "describe_groups": lambda a, bad: a.describe_groups([bad]),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aiokclient import Admin, ConfigResource, Producer
-from aiokclient.admin import ResourceType
+from aiokclient.admin import ElectionType, ResourceType, TopicPartitionReplica
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
 from aiokclient.telemetry.otel import instrument
 
@@ -19,6 +19,21 @@ WRONG: dict[str, Callable[[Admin], Any]] = {
     "describe_producers": lambda admin: admin.describe_producers(None),  # type: ignore[arg-type]
     "describe_producers of one": lambda admin: admin.describe_producers("orders"),  # type: ignore[arg-type]
     "describe_producers of lists": lambda admin: admin.describe_producers([[]]),  # type: ignore[list-item]
+    "list_offsets": lambda admin: admin.list_offsets([]),  # type: ignore[arg-type]
+    "elect_leaders": lambda admin: admin.elect_leaders(ElectionType.PREFERRED, "orders"),  # type: ignore[arg-type]
+    "elect_leaders of a kind": lambda admin: admin.elect_leaders(0),  # type: ignore[arg-type]
+    "alter_partition_reassignments": lambda admin: admin.alter_partition_reassignments(
+        {("orders", 0): 1}  # type: ignore[dict-item]
+    ),
+    "list_partition_reassignments": lambda admin: admin.list_partition_reassignments("orders"),  # type: ignore[arg-type]
+    "describe_replica_log_dirs": lambda admin: admin.describe_replica_log_dirs(
+        [("orders", 0)]  # type: ignore[list-item]
+    ),
+    "alter_replica_log_dirs": lambda admin: admin.alter_replica_log_dirs(
+        {TopicPartitionReplica("orders", 0, 1): 1}  # type: ignore[dict-item]
+    ),
+    "update_features": lambda admin: admin.update_features([]),  # type: ignore[arg-type]
+    "describe_features of a name": lambda admin: admin.describe_features(node_id="1"),  # type: ignore[arg-type]
     "group_lag": lambda admin: admin.group_lag("g"),
     "delete_acls of an empty text": lambda admin: admin.delete_acls(""),  # type: ignore[arg-type]
     "delete_consumer_group_offsets": lambda admin: admin.delete_consumer_group_offsets("g", None),  # type: ignore[arg-type]

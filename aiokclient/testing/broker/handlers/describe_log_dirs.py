@@ -46,12 +46,17 @@ async def handle(call: Call) -> Answer:
             )
         )
     directory = DescribeLogDirsResult(
-        log_dir=f"/embedded/broker-{node_id}",
+        log_dir=find_log_dir(node_id),
         topics=list(topics.values()),
         total_bytes=_VOLUME,
         usable_bytes=max(_VOLUME - used, 0),
     )
     return DescribeLogDirsResponse(results=[directory])
+
+
+def find_log_dir(node_id: int) -> str:
+    """Return the path of the log directory of a broker."""
+    return f"/embedded/broker-{node_id}"
 
 
 def _list_replicas(call: Call) -> Iterator[Partition]:

@@ -9,7 +9,7 @@ election.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -50,6 +50,10 @@ class Partition:
         self.index = index
         self.replicas = list(replicas)
         self.isr = list(self.replicas)
+        self.adding: list[int] = []
+        """The replicas that a reassignment adds, by broker id."""
+        self.removing: list[int] = []
+        """The replicas that go when the added ones are in sync. They are the last of `replicas`."""
         self.leader = self.replicas[0]
         self.leader_epoch = 0
         self.log = PartitionLog()
@@ -218,6 +222,7 @@ class Partition:
         self._lagging_ends.pop(broker, None)
         if broker not in self.isr:
             self.isr = [each for each in self.replicas if each in self.isr or each == broker]
+        self._complete_reassignment()
         self.notify_watchers(ANYTHING)
 
     def truncate(self, offset: int) -> None:
@@ -240,6 +245,43 @@ class Partition:
         if broker in self._held:
             del self._held[broker]
             self.catch_up_replica(broker)
+
+    # -- reassignment ------------------------------------------------------------------------
+
+    @property
+    def is_reassigned(self) -> bool:
+        """Whether replicas are being moved to other brokers."""
+        return bool(self.adding or self.removing)
+
+    def reassign_replicas(self, target: Sequence[int]) -> None:
+        """Begin to move the replicas. An earlier reassignment gets this target instead."""
+        adding = sorted(set(target) - set(self.replicas))
+        removing = sorted(set(self.replicas) - set(target))
+        # As in Kafka, a later target that needs no new replica keeps those that were being added.
+        self.adding, self.removing = adding or self.adding, removing or self.removing
+        self.replicas = [*target, *removing]
+        for broker in adding:
+            self._lagging_ends[broker] = self.log.start_offset
+
+    def cancel_reassignment(self) -> None:
+        """Remove the added replicas, and keep the others in their order."""
+        self._remove_replicas(self.adding)
+
+    def _complete_reassignment(self) -> None:
+        """Remove the replicas that were to go, if all added ones and another one are in sync."""
+        staying = [each for each in self.isr if each not in self.removing]
+        if self.is_reassigned and staying and set(self.adding) <= set(staying):
+            self._remove_replicas(self.removing)
+
+    def _remove_replicas(self, gone: Sequence[int]) -> None:
+        self.adding, self.removing = [], []
+        self.replicas = [each for each in self.replicas if each not in gone]
+        self.isr = [each for each in self.isr if each not in gone]
+        for broker in gone:
+            self._lagging_ends.pop(broker, None)
+            self._held.pop(broker, None)
+        if self.leader in gone:
+            self.change_leader(next(iter(self.isr), NO_LEADER))
 
     # -- waiting ---------------------------------------------------------------------------
 
