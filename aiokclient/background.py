@@ -34,7 +34,15 @@ LATE_CONSUMER: Final = (
     "aiokclient.consumer.engine",
     "aiokclient.consumer.delivery.iterators",
 )
-LATE_ADMIN: Final = (*LATE_CLIENT, "aiokclient.admin.requests")
+LATE_ADMIN: Final = (
+    *LATE_CLIENT,
+    "aiokclient.admin.requests",
+    "aiokclient.admin.cluster",
+    "aiokclient.admin.configs",
+    "aiokclient.admin.group_descriptions",
+    "aiokclient.admin.topics",
+)
+"""Other subjects of admin calls are imported by their first call."""
 LATE_MODULES: Final = tuple(dict.fromkeys((*LATE_PRODUCER, *LATE_CONSUMER, *LATE_ADMIN)))
 
 _imported: Final[set[str]] = set()
