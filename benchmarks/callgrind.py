@@ -102,6 +102,21 @@ IMPORT = """
 if size:
     from aiokclient import {name}
 """
+FIRST = """
+if size:
+    import asyncio
+    from aiokclient import {name} as Client
+    async def main():
+        options = {{"bootstrap_servers": servers, "enable_metrics_push": False}}
+        {body}
+    asyncio.run(main())
+"""
+FIRST_SEND = """async with Client(**options) as producer:
+            await producer.send("produced", b"first")"""
+FIRST_READ = """async with Client("read", auto_offset_reset="earliest", **options) as consumer:
+            await consumer.get(60)"""
+FIRST_CALL = """async with Client(**options) as admin:
+            await admin.list_topics()"""
 
 
 @dataclass(frozen=True)
@@ -111,6 +126,8 @@ class Row:
     program: str
     small: int
     large: int
+    has_brokers: bool = True
+    """Whether the program connects to an embedded cluster."""
 
 
 def produce(body: str, size: int = 100, options: str = "", warm: str = WARM) -> str:
@@ -132,10 +149,13 @@ ROWS = {
     ),
     "consume 100 B, lists": Row(CONSUMER.format(loop=LISTS), 20_000, 60_000),
     "consume 100 B, async for": Row(CONSUMER.format(loop=EACH), 20_000, 60_000),
-    "import asyncio": Row("if size:\n    import asyncio\n", 0, 1),
-    "import Producer": Row(IMPORT.format(name="Producer"), 0, 1),
-    "import Consumer": Row(IMPORT.format(name="Consumer"), 0, 1),
-    "import Admin": Row(IMPORT.format(name="Admin"), 0, 1),
+    "import asyncio": Row("if size:\n    import asyncio\n", 0, 1, False),
+    "import Producer": Row(IMPORT.format(name="Producer"), 0, 1, False),
+    "import Consumer": Row(IMPORT.format(name="Consumer"), 0, 1, False),
+    "import Admin": Row(IMPORT.format(name="Admin"), 0, 1, False),
+    "import and first message": Row(FIRST.format(name="Producer", body=FIRST_SEND), 0, 1),
+    "import and first record": Row(FIRST.format(name="Consumer", body=FIRST_READ), 0, 1),
+    "import and first admin call": Row(FIRST.format(name="Admin", body=FIRST_CALL), 0, 1),
 }
 BROKERS = """
 import sys
@@ -149,7 +169,7 @@ with EmbeddedCluster(brokers=1, topics={"produced": 1, "read": 1}) as cluster:
 
 def program_of(row: Row) -> str:
     """Return the source of a program. That of an import begins without asyncio."""
-    start = START if row.small else "import sys\nsize = int(sys.argv[1])\n"
+    start = START if row.small else START.replace("asyncio, ", "")
     return start + row.program
 
 
@@ -173,7 +193,7 @@ def count(checkout: Path, row: Row, size: int, servers: str) -> int:
 
 def measure(checkout: Path, row: Row) -> float:
     """Return the instructions for one more message, batch, or import."""
-    if not row.small:
+    if not row.has_brokers:
         return count(checkout, row, 1, "") - count(checkout, row, 0, "")
     command = [sys.executable, "-c", BROKERS]
     pipe = subprocess.PIPE
