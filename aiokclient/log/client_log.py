@@ -28,6 +28,7 @@ EVENTS: Final = {
     "broker_misbehaved": "A broker sent what the protocol does not allow.",
     "brokers_back": "A broker is reachable again, after no broker was.",
     "brokers_unreachable": "The client has lost its connection to the last reachable broker.",
+    "close_failed": "Closing failed while an error of the application propagated.",
     "cluster_changed": "The bootstrap servers or known addresses lead to another cluster.",
     "commit_failed": "Offsets could not be committed when partitions were revoked.",
     "credentials_unencrypted": "A password or token is sent without TLS.",

@@ -309,12 +309,24 @@ class Lifecycle:
         if self._supervisor.forked and asyncio._get_running_loop() is None:
             return  # A forked process leaves the block by sys.exit(). Its parent has the client.
         if error is not None:
-            await self._close(graceful=False, timeout=self._config.close_timeout_ms / 1000)
+            await self._close_after_error()
             return
         await self._close(graceful=True, timeout=self._compute_grace_s())
         unseen = (not self._failure_seen and self._failure) or self._take_failures()
         if unseen is not None:
             raise unseen
+
+    async def _close_after_error(self) -> None:
+        """Close this object, because its block raises. An error of the close is only logged."""
+        try:
+            await self._close(graceful=False, timeout=self._config.close_timeout_ms / 1000)
+        except Exception as error:
+            ClientLog.of("aiokclient", self._config).warning(
+                "The close of this %s after an error in its block has failed, too: %r",
+                type(self).__name__,
+                error,
+                extra={"event": "close_failed"},
+            )
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.__aenter__().__await__()

@@ -25,6 +25,7 @@ from aiokclient.errors import (
     KafkaError,
     NotCoordinatorError,
     NotEnoughReplicasError,
+    ProducerFencedError,
     TopicAuthorizationError,
     TransactionAbortableError,
     UnknownServerError,
@@ -420,3 +421,30 @@ def test_an_added_consumer_is_kept_until_the_end_of_its_transaction() -> None:
         assert reference() is None
 
     run(scenario, 2)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("error", [BodyError, asyncio.CancelledError])
+def test_an_error_of_the_body_propagates_although_the_abort_at_the_close_is_refused(
+    error: type[BaseException], shared: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def write(world: World) -> None:
+        options = {"transactional_id": "t-1"}
+        async with world.client() as client:
+            parts = {"client": client} if shared else world.options()
+            async with Producer[Any, Any](**parts, **options) as producer:
+                await producer.begin_transaction()
+                await producer.send("t", b"lost", partition=0)
+                raise error
+
+    async def scenario(world: World) -> None:
+        with (
+            world.cluster.fail(ApiKey.END_TXN, ProducerFencedError, times=1),
+            pytest.raises(error),
+        ):
+            await write(world)
+
+    simulate(scenario)
+    failed = [each for each in caplog.records if getattr(each, "event", "") == "close_failed"]
+    assert len(failed) == 1
+    assert "PRODUCER_FENCED" in failed[0].getMessage()
