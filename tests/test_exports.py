@@ -265,7 +265,10 @@ def test_python_twins_of_record_batches_are_not_imported_beside_native_ones() ->
 
 def test_names_of_rare_admin_calls_are_imported_on_first_use() -> None:
     modules = modules_after("from aiokclient.admin import *; AclBinding, ScramMechanism")
-    assert {"aiokclient.admin.acls", "aiokclient.admin.scram_credentials"} <= modules
+    assert {
+        "aiokclient.admin.security.acls",
+        "aiokclient.admin.security.scram_credentials",
+    } <= modules
     assert set(admin.__all__) <= set(dir(admin))
     with pytest.raises(AttributeError, match="no attribute 'AclBindings'"):
         admin.AclBindings

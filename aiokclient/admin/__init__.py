@@ -7,17 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aiokclient.admin.acls import (
-        AclBinding,
-        AclBindingFilter,
-        AclPermissionType,
-        AclResourceType,
-        PatternType,
-        ResourcePattern,
-        ResourcePatternFilter,
-    )
     from aiokclient.admin.admin import Admin
-    from aiokclient.admin.client_quotas import ClientQuotaEntity, ClientQuotaFilter, ClientQuotaName
     from aiokclient.admin.cluster import (
         AclOperation,
         BrokerDescription,
@@ -37,7 +27,6 @@ if TYPE_CHECKING:
         Subtract,
         Synonym,
     )
-    from aiokclient.admin.delegation_tokens import DelegationToken
     from aiokclient.admin.group_descriptions import (
         GroupDescription,
         GroupListing,
@@ -54,7 +43,22 @@ if TYPE_CHECKING:
     from aiokclient.admin.offsets import ListedOffset, OffsetSpec
     from aiokclient.admin.replicas import ElectionType, PartitionReassignment
     from aiokclient.admin.results import Results
-    from aiokclient.admin.scram_credentials import (
+    from aiokclient.admin.security.acls import (
+        AclBinding,
+        AclBindingFilter,
+        AclPermissionType,
+        AclResourceType,
+        PatternType,
+        ResourcePattern,
+        ResourcePatternFilter,
+    )
+    from aiokclient.admin.security.client_quotas import (
+        ClientQuotaEntity,
+        ClientQuotaFilter,
+        ClientQuotaName,
+    )
+    from aiokclient.admin.security.delegation_tokens import DelegationToken
+    from aiokclient.admin.security.scram_credentials import (
         ScramCredentialInfo,
         ScramMechanism,
         UserScramCredentialDeletion,
@@ -134,25 +138,25 @@ __all__ = [
 ]
 
 _MODULES = {
-    "AclBinding": "acls",
-    "AclBindingFilter": "acls",
+    "AclBinding": "security.acls",
+    "AclBindingFilter": "security.acls",
     "AclOperation": "cluster",
-    "AclPermissionType": "acls",
-    "AclResourceType": "acls",
+    "AclPermissionType": "security.acls",
+    "AclResourceType": "security.acls",
     "ActiveProducer": "transactions",
     "Admin": "admin",
     "Append": "configs",
     "BrokerDescription": "cluster",
-    "ClientQuotaEntity": "client_quotas",
-    "ClientQuotaFilter": "client_quotas",
-    "ClientQuotaName": "client_quotas",
+    "ClientQuotaEntity": "security.client_quotas",
+    "ClientQuotaFilter": "security.client_quotas",
+    "ClientQuotaName": "security.client_quotas",
     "ClusterDescription": "cluster",
     "ConfigEntry": "configs",
     "ConfigResource": "configs",
     "ConfigSource": "configs",
     "ConfigType": "configs",
     "CreatedTopic": "topics",
-    "DelegationToken": "delegation_tokens",
+    "DelegationToken": "security.delegation_tokens",
     "ElectionType": "replicas",
     "FeatureMetadata": "cluster",
     "FeatureUpdate": "cluster",
@@ -169,15 +173,15 @@ _MODULES = {
     "PartitionDescription": "topics",
     "PartitionLag": "groups",
     "PartitionReassignment": "replicas",
-    "PatternType": "acls",
+    "PatternType": "security.acls",
     "ReplicaLog": "log_dirs",
     "ReplicaLogDirs": "log_dirs",
-    "ResourcePattern": "acls",
-    "ResourcePatternFilter": "acls",
+    "ResourcePattern": "security.acls",
+    "ResourcePatternFilter": "security.acls",
     "ResourceType": "configs",
     "Results": "results",
-    "ScramCredentialInfo": "scram_credentials",
-    "ScramMechanism": "scram_credentials",
+    "ScramCredentialInfo": "security.scram_credentials",
+    "ScramMechanism": "security.scram_credentials",
     "Subtract": "configs",
     "SupportedLevels": "cluster",
     "Synonym": "configs",
@@ -187,12 +191,22 @@ _MODULES = {
     "TransactionDescription": "transactions",
     "TransactionListing": "transactions",
     "UpgradeType": "cluster",
-    "UserScramCredentialDeletion": "scram_credentials",
-    "UserScramCredentialUpsertion": "scram_credentials",
+    "UserScramCredentialDeletion": "security.scram_credentials",
+    "UserScramCredentialUpsertion": "security.scram_credentials",
 }
 """The module of each public name. `.ci/write-names` writes it from the imports above."""
 
-for _former in ("acl_bindings", "client", "group_lag", "partitions", "transaction_descriptions"):
+for _former in (
+    "acl_bindings",
+    "acls",
+    "client",
+    "client_quotas",
+    "delegation_tokens",
+    "group_lag",
+    "partitions",
+    "scram_credentials",
+    "transaction_descriptions",
+):
     # Pickles of an earlier version name these modules.
     sys.modules[f"{__name__}.{_former}"] = sys.modules[__name__]
 

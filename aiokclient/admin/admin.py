@@ -6,9 +6,11 @@ import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Never, TypeVar, Unpack
 
-# The module of a subject is imported when one of its calls is first used: `subjects.acls` is
-# `aiokclient.admin.acls`. All modules together would double the time that importing this one takes.
+# The module of a subject is imported when one of its calls is first used: `subjects.topics` is
+# `aiokclient.admin.topics`. All modules together would double the time that importing this one
+# takes.
 import aiokclient.admin as subjects
+from aiokclient.admin import security
 from aiokclient.background import LATE_ADMIN
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle, config_of
 from aiokclient.cluster.lifecycle.parent import Parent
@@ -20,11 +22,8 @@ from aiokclient.log.foreign_names import with_foreign_names
 from aiokclient.types import public_in
 
 if TYPE_CHECKING:
-    from aiokclient.admin.acls import AclBinding, AclBindingFilter
-    from aiokclient.admin.client_quotas import ClientQuotaEntity, ClientQuotaFilter
     from aiokclient.admin.cluster import ClusterDescription, FeatureMetadata, FeatureUpdate
     from aiokclient.admin.configs import Change, ConfigEntry, ConfigResource, ResourceType
-    from aiokclient.admin.delegation_tokens import DelegationToken, TokenOrHmac
     from aiokclient.admin.group_descriptions import GroupDescription, GroupListing
     from aiokclient.admin.groups import PartitionLag
     from aiokclient.admin.hanging_transactions import HangingTransaction
@@ -37,7 +36,10 @@ if TYPE_CHECKING:
     from aiokclient.admin.replicas import ElectionType, PartitionReassignment
     from aiokclient.admin.requests import AdminRequests
     from aiokclient.admin.results import Results
-    from aiokclient.admin.scram_credentials import (
+    from aiokclient.admin.security.acls import AclBinding, AclBindingFilter
+    from aiokclient.admin.security.client_quotas import ClientQuotaEntity, ClientQuotaFilter
+    from aiokclient.admin.security.delegation_tokens import DelegationToken, TokenOrHmac
+    from aiokclient.admin.security.scram_credentials import (
         ScramCredentialInfo,
         UserScramCredentialAlteration,
     )
@@ -74,7 +76,7 @@ def hide_hmacs(owner: C) -> C:
 def _hide_hmac(call: Callable[..., Awaitable[int]]) -> Callable[..., Awaitable[int]]:
     @functools.wraps(call)
     async def hidden(self: Any, token: Any, *args: Any, **named: Any) -> int:
-        is_token = isinstance(token, subjects.delegation_tokens.DelegationToken)
+        is_token = isinstance(token, security.delegation_tokens.DelegationToken)
         token = token if is_token else Secret(token)
         return await call(self, token, *args, **named)
 
@@ -739,7 +741,7 @@ class Admin(Lifecycle):
         pattern without a name). After a cancellation, it is unknown which ACLs were created;
         repeating the call does no harm.
         """
-        return await subjects.acls.create_acls(self._requests, acls, timeout)
+        return await security.acls.create_acls(self._requests, acls, timeout)
 
     async def describe_acls(
         self, acl_filter: AclBindingFilter | None = None, *, timeout: float | None = None
@@ -749,7 +751,7 @@ class Admin(Lifecycle):
         Raises SecurityDisabledError if the brokers have no authorizer, and
         ClusterAuthorizationError.
         """
-        return await subjects.acls.describe_acls(self._requests, acl_filter, timeout)
+        return await security.acls.describe_acls(self._requests, acl_filter, timeout)
 
     async def delete_acls(
         self, filters: Iterable[AclBindingFilter], *, timeout: float | None = None
@@ -762,7 +764,7 @@ class Admin(Lifecycle):
         attempt was lost, the result lacks the ACLs that this attempt deleted. After a cancellation,
         it is unknown which ACLs were deleted.
         """
-        return await subjects.acls.delete_acls(self._requests, filters, timeout)
+        return await security.acls.delete_acls(self._requests, filters, timeout)
 
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None, *, timeout: float | None = None
@@ -773,7 +775,7 @@ class Admin(Lifecycle):
         later. Usual errors: ResourceNotFoundError (the user has no credentials),
         ClusterAuthorizationError.
         """
-        return await subjects.scram_credentials.describe_user_scram_credentials(
+        return await security.scram_credentials.describe_user_scram_credentials(
             self._requests, users, timeout
         )
 
@@ -800,7 +802,7 @@ class Admin(Lifecycle):
         of a user have the same mechanism), ClusterAuthorizationError. After a cancellation, it is
         unknown which credentials were changed.
         """
-        return await subjects.scram_credentials.alter_user_scram_credentials(
+        return await security.scram_credentials.alter_user_scram_credentials(
             self._requests, alterations, timeout
         )
 
@@ -828,7 +830,7 @@ class Admin(Lifecycle):
         there may be a token that no client has received. `describe_delegation_token` returns it
         until it expires.
         """
-        return await subjects.delegation_tokens.create_delegation_token(
+        return await security.delegation_tokens.create_delegation_token(
             self._requests, owner, renewers, max_lifetime_ms, timeout
         )
 
@@ -849,7 +851,7 @@ class Admin(Lifecycle):
         errors of `create_delegation_token`. After a cancellation, it is unknown whether the token
         was renewed.
         """
-        return await subjects.delegation_tokens.renew_delegation_token(
+        return await security.delegation_tokens.renew_delegation_token(
             self._requests, token, renew_time_period_ms, timeout
         )
 
@@ -868,7 +870,7 @@ class Admin(Lifecycle):
         but its response was lost. After a cancellation, it is unknown whether the expiry was
         changed.
         """
-        return await subjects.delegation_tokens.expire_delegation_token(
+        return await security.delegation_tokens.expire_delegation_token(
             self._requests, token, expiry_time_period_ms, timeout
         )
 
@@ -881,7 +883,7 @@ class Admin(Lifecycle):
         that it may renew, and those for which it has the permission DESCRIBE, or DESCRIBE_TOKENS on
         their owner. Raises DelegationTokenDisabledError, UnsupportedByAuthenticationError.
         """
-        return await subjects.delegation_tokens.describe_delegation_token(
+        return await security.delegation_tokens.describe_delegation_token(
             self._requests, owners, timeout
         )
 
@@ -894,7 +896,7 @@ class Admin(Lifecycle):
         ClusterAuthorizationError, and InvalidRequestError or UnsupportedVersionError for a filter
         that the brokers do not support.
         """
-        return await subjects.client_quotas.describe_client_quotas(
+        return await security.client_quotas.describe_client_quotas(
             self._requests, quota_filter, timeout
         )
 
@@ -919,7 +921,7 @@ class Admin(Lifecycle):
         ClusterAuthorizationError. After a cancellation, it is unknown which quotas were changed;
         repeating the call does no harm.
         """
-        return await subjects.client_quotas.alter_client_quotas(
+        return await security.client_quotas.alter_client_quotas(
             self._requests, changes, validate_only, timeout
         )
 
