@@ -170,17 +170,20 @@ AFTER_START = {
 SUBJECTS = {
     f"aiokclient.admin.{name}"
     for name in (
-        "acls",
-        "client_quotas",
         "cluster",
         "configs",
-        "delegation_tokens",
         "group_descriptions",
         "groups",
         "hanging_transactions",
         "log_dirs",
+        "offsets",
+        "quorum",
+        "replicas",
         "results",
-        "scram_credentials",
+        "security.acls",
+        "security.client_quotas",
+        "security.delegation_tokens",
+        "security.scram_credentials",
         "topics",
         "transactions",
     )

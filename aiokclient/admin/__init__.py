@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         TopicPartitionReplica,
     )
     from aiokclient.admin.offsets import ListedOffset, OffsetSpec
+    from aiokclient.admin.quorum import QuorumInfo, QuorumReplica, RaftVoterEndpoint
     from aiokclient.admin.replicas import ElectionType, PartitionReassignment
     from aiokclient.admin.results import Results
     from aiokclient.admin.security.acls import (
@@ -116,6 +117,9 @@ __all__ = [
     "PartitionLag",
     "PartitionReassignment",
     "PatternType",
+    "QuorumInfo",
+    "QuorumReplica",
+    "RaftVoterEndpoint",
     "ReplicaLog",
     "ReplicaLogDirs",
     "ResourcePattern",
@@ -174,6 +178,9 @@ _MODULES = {
     "PartitionLag": "groups",
     "PartitionReassignment": "replicas",
     "PatternType": "security.acls",
+    "QuorumInfo": "quorum",
+    "QuorumReplica": "quorum",
+    "RaftVoterEndpoint": "quorum",
     "ReplicaLog": "log_dirs",
     "ReplicaLogDirs": "log_dirs",
     "ResourcePattern": "security.acls",

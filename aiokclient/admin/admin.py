@@ -22,6 +22,8 @@ from aiokclient.log.foreign_names import with_foreign_names
 from aiokclient.types import public_in
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from aiokclient.admin.cluster import ClusterDescription, FeatureMetadata, FeatureUpdate
     from aiokclient.admin.configs import Change, ConfigEntry, ConfigResource, ResourceType
     from aiokclient.admin.group_descriptions import GroupDescription, GroupListing
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
         TopicPartitionReplica,
     )
     from aiokclient.admin.offsets import ListedOffset, OffsetSpec
+    from aiokclient.admin.quorum import QuorumInfo, RaftVoterEndpoint
     from aiokclient.admin.replicas import ElectionType, PartitionReassignment
     from aiokclient.admin.requests import AdminRequests
     from aiokclient.admin.results import Results
@@ -329,6 +332,92 @@ class Admin(Lifecycle):
         return await subjects.cluster.describe_cluster(
             self._requests, include_authorized_operations, include_fenced_brokers, timeout
         )
+
+    async def describe_metadata_quorum(self, *, timeout: float | None = None) -> QuorumInfo:
+        """Return the leader, the voters, and the observers of the metadata quorum (KIP-595).
+
+        The leader is the active controller. Needs brokers of version 3.3 or later in KRaft mode.
+        Raises UnsupportedVersionError with others, and ClusterAuthorizationError.
+        """
+        return await subjects.quorum.describe_metadata_quorum(self._requests, timeout)
+
+    async def add_raft_voter(
+        self,
+        voter_id: int,
+        directory_id: UUID,
+        endpoints: Iterable[RaftVoterEndpoint],
+        *,
+        cluster_id: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Make a controller a voter of the metadata quorum (KIP-853).
+
+        The controller runs already as an observer, and `directory_id` is the id of its metadata
+        directory. `endpoints` are the addresses of its listeners. With `cluster_id`, the request is
+        refused by another cluster. Needs the feature kraft.version at level 1.
+
+        Raises DuplicateVoterError (which may also mean that an earlier attempt of this call
+        succeeded but its response was lost), UnsupportedVersionError (kraft.version is 0),
+        InconsistentClusterIdError, InvalidRequestError (a listener is missing), ApiTimeoutError
+        (the quorum cannot reach the new voter), and ClusterAuthorizationError. After a
+        cancellation, it is unknown whether the voter was added.
+        """
+        await subjects.quorum.add_raft_voter(
+            self._requests, voter_id, directory_id, endpoints, cluster_id, timeout
+        )
+
+    async def remove_raft_voter(
+        self,
+        voter_id: int,
+        directory_id: UUID,
+        *,
+        cluster_id: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Remove a controller from the voters of the metadata quorum (KIP-853).
+
+        Also the leader can be removed, after which another one leads. `describe_metadata_quorum`
+        has the `directory_id` of each voter. Needs the feature kraft.version at level 1.
+
+        Raises VoterNotFoundError (also for the only voter; this may also mean that an earlier
+        attempt of this call succeeded but its response was lost), UnsupportedVersionError
+        (kraft.version is 0), InconsistentClusterIdError, and ClusterAuthorizationError. After a
+        cancellation, it is unknown whether the voter was removed.
+        """
+        await subjects.quorum.remove_raft_voter(
+            self._requests, voter_id, directory_id, cluster_id, timeout
+        )
+
+    async def unregister_broker(
+        self, broker_id: int, *, check: bool = True, timeout: float | None = None
+    ) -> None:
+        """Remove the registration of a broker that will not return (KIP-500).
+
+        Its replicas remain assigned to it, and can be moved with `alter_partition_reassignments`.
+        A broker that runs would vanish from the cluster until its next start. It raises
+        IllegalStateError, unless `check` is false. Needs brokers of version 2.8 or later in KRaft
+        mode.
+
+        Raises BrokerIdNotRegisteredError (which may also mean that an earlier attempt of this call
+        succeeded but its response was lost), and ClusterAuthorizationError. After a cancellation,
+        it is unknown whether the registration was removed.
+        """
+        await subjects.quorum.unregister_broker(self._requests, broker_id, check, timeout)
+
+    async def unregister_controller(
+        self, controller_id: int, *, check: bool = True, timeout: float | None = None
+    ) -> None:
+        """Remove the registration of a controller that will not return (KIP-1312).
+
+        A controller that is still a voter raises IllegalStateError, unless `check` is false. Needs
+        brokers of version 4.4 or later.
+
+        Raises ControllerIdNotRegisteredError (which may also mean that an earlier attempt of this
+        call succeeded but its response was lost), InvalidRequestError (the controller is the active
+        one), and ClusterAuthorizationError. After a cancellation, it is unknown whether the
+        registration was removed.
+        """
+        await subjects.quorum.unregister_controller(self._requests, controller_id, check, timeout)
 
     async def describe_configs(
         self,

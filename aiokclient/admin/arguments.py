@@ -137,4 +137,4 @@ def as_principal(given: Any) -> str:
 
 
 def _with_article(noun: str) -> str:
-    return f"an {noun}" if noun[0] in "AEIOUaeiou" else f"a {noun}"
+    return f"an {noun}" if noun[0] in "AEIOaeio" else f"a {noun}"

@@ -59,7 +59,7 @@ class EmbeddedBroker(Node):
         except BaseException:
             self._stop_listening()
             raise
-        self.alive = True
+        self.alive = self.registered = True
 
     async def accept_connections(self) -> None:
         """Accept connections, unless the broker was stopped meanwhile."""

@@ -43,6 +43,8 @@ class Node:
         self.rack = rack
         self.alive = False
         """Whether the broker listens."""
+        self.registered = True
+        """Whether the cluster knows the broker. Without that, the broker answers nevertheless."""
         self.paused = False
         self.configs = Configs(BROKER_OPTIONS, BrokerConfigSource.DYNAMIC_BROKER, defaults)
         self.sessions = FetchSessions(self.configs, rng, time)

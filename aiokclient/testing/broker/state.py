@@ -176,7 +176,17 @@ class ClusterState:
 
     @property
     def alive(self) -> dict[int, Node]:
-        return {node: broker for node, broker in self.brokers.items() if broker.alive}
+        """The registered brokers that listen, by id."""
+        return {
+            node: broker
+            for node, broker in self.brokers.items()
+            if broker.alive and broker.registered
+        }
+
+    @property
+    def registered(self) -> dict[int, Node]:
+        """The brokers that the cluster knows, by id."""
+        return {node: broker for node, broker in self.brokers.items() if broker.registered}
 
     @property
     def controller(self) -> int:
@@ -198,6 +208,11 @@ class ClusterState:
                 self.settle_partition(partition)
         self.settle_coordinators()
         self.notify_tests()
+
+    def unregister_broker(self, node_id: int) -> None:
+        """Remove a broker from the metadata, until it starts again."""
+        self.brokers[node_id].registered = False
+        self.on_broker_stopped(node_id)
 
     def settle_partition(self, partition: Partition) -> None:
         """Elect a leader if the partition needs one, and let running replicas catch up."""
@@ -267,7 +282,7 @@ class ClusterState:
 
     def check_replicas(self, assignment: Sequence[Sequence[int]]) -> None:
         for replicas in assignment:
-            known = all(each in self.brokers for each in replicas)
+            known = all(each in self.registered for each in replicas)
             if not replicas or len(dict.fromkeys(replicas)) != len(replicas) or not known:
                 raise Refused(
                     Code.INVALID_REPLICA_ASSIGNMENT, f"Replicas cannot be on {list(replicas)}."
@@ -281,7 +296,7 @@ class ClusterState:
         """
         if partitions == -1:
             partitions = self.configs.read_number("num.partitions")
-        nodes = sorted(self.brokers)
+        nodes = sorted(self.registered)
         if replication == -1:
             replication = min(self.configs.read_number("default.replication.factor"), len(nodes))
         if partitions <= 0:

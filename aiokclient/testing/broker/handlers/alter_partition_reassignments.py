@@ -95,7 +95,7 @@ def _check_replicas(call: Call, replicas: Sequence[int]) -> None:
         if list(replicas).count(broker) > 1:
             why = f"{text}the broker {broker} more than once."
             raise Refused(Code.INVALID_REPLICA_ASSIGNMENT, why)
-        if broker not in call.cluster.brokers:
+        if broker not in call.cluster.registered:
             why = f"{text}broker {broker}, but no such broker is registered."
             raise Refused(Code.INVALID_REPLICA_ASSIGNMENT, why)
 

@@ -37,7 +37,7 @@ def handle(call: Call) -> Reply:
                 rack=broker.rack,
                 is_fenced=not broker.alive and call.version >= 2,
             )
-            for broker in cluster.brokers.values()
+            for broker in cluster.registered.values()
             if broker.alive or (request.include_fenced_brokers and call.version >= 2)
         ],
     )
