@@ -12,7 +12,8 @@ With several checkouts, the table has a column for each of them, with its ratio 
 
 Time passes about fifty times more slowly for a program in valgrind, so that lingering, timers, and
 slices of the loop's time end early: the rows wait by awaiting or flushing, never by time, and none
-calls `drain`. Needs valgrind (`.ci/need-valgrind`).
+calls `drain`. Those that consume lengthen the interval after which a consumer yields to the loop.
+Needs valgrind (`.ci/need-valgrind`).
 """
 
 from __future__ import annotations
@@ -84,10 +85,12 @@ TRANSACTIONS = """for _ in range(size):
                 tx.send("produced", value)"""
 CONSUMER = """
 from aiokclient import Consumer
+from aiokclient.consumer.delivery import reader
+reader.YIELD_INTERVAL_S *= 50
 async def main():
-    async with Consumer("read", bootstrap_servers=servers, enable_metrics_push=False,
+    async with Consumer("{topic}", bootstrap_servers=servers, enable_metrics_push=False,
                         auto_offset_reset="earliest") as consumer:
-        count = 0
+        count = length = 0
         {loop}
             if count >= size:
                 break
@@ -98,6 +101,13 @@ LISTS = """async for records in consumer.batches():
                 count += 1"""
 EACH = """async for record in consumer:
             count += 1"""
+LENGTHS = """async for record in consumer:
+            count += 1
+            length += len(record.value)"""
+POLLED = """while True:
+            for record in await consumer.poll():
+                count += 1
+                length += len(record.value)"""
 IMPORT = """
 if size:
     from aiokclient import {name}
@@ -134,6 +144,10 @@ def produce(body: str, size: int = 100, options: str = "", warm: str = WARM) -> 
     return PRODUCER.format(body=body, bytes=size, options=options, warm=warm)
 
 
+def consume(loop: str, topic: str = "read") -> str:
+    return CONSUMER.format(loop=loop, topic=topic)
+
+
 ROWS = {
     "produce 100 B, gather": Row(produce(GATHER), 20_000, 60_000),
     "produce 100 B, flush, await each": Row(produce(FLUSH), 20_000, 60_000),
@@ -147,8 +161,12 @@ ROWS = {
         100,
         300,
     ),
-    "consume 100 B, lists": Row(CONSUMER.format(loop=LISTS), 20_000, 60_000),
-    "consume 100 B, async for": Row(CONSUMER.format(loop=EACH), 20_000, 60_000),
+    "consume 100 B, lists": Row(consume(LISTS), 20_000, 60_000),
+    "consume 100 B, async for": Row(consume(EACH), 20_000, 60_000),
+    "consume 1 KB, poll": Row(consume(POLLED, "read-1k"), 4_000, 12_000),
+    "consume 1 KB, async for": Row(consume(LENGTHS, "read-1k"), 4_000, 12_000),
+    "consume 1 KB lz4, poll": Row(consume(POLLED, "read-1k-lz4"), 4_000, 12_000),
+    "consume 1 KB lz4, async for": Row(consume(LENGTHS, "read-1k-lz4"), 4_000, 12_000),
     "import asyncio": Row("if size:\n    import asyncio\n", 0, 1, False),
     "import Producer": Row(IMPORT.format(name="Producer"), 0, 1, False),
     "import Consumer": Row(IMPORT.format(name="Consumer"), 0, 1, False),
@@ -158,10 +176,18 @@ ROWS = {
     "import and first admin call": Row(FIRST.format(name="Admin", body=FIRST_CALL), 0, 1),
 }
 BROKERS = """
-import sys
+import random, sys
 from aiokclient.testing import EmbeddedCluster
-with EmbeddedCluster(brokers=1, topics={"produced": 1, "read": 1}) as cluster:
-    cluster.produce("read", [b"x" * 100] * 61_000)
+sys.path.append("benchmarks")
+from measuring.payloads import text
+names = "produced", "read", "read-1k", "read-1k-lz4"
+with EmbeddedCluster(brokers=1, topics=dict.fromkeys(names, 1)) as cluster:
+    for _ in range(70):  # Each is one batch of about the size that producers make.
+        cluster.produce("read", [b"x" * 100] * 1000)
+    values = [text(random.Random(index), 1000) for index in range(100)]
+    for _ in range(130):
+        cluster.produce("read-1k", values)
+        cluster.produce("read-1k-lz4", values, compression="lz4")
     print(cluster.bootstrap_servers, flush=True)
     sys.stdin.read()
 """
