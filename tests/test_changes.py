@@ -225,7 +225,7 @@ class ServerNull:
     def __init__(self, accounts):
         pass
 
-    def step(self, message):
+    def answer_message(self, message):
         if message != b"alice":
             raise Refused(Code.SASL_AUTHENTICATION_FAILED, "This is not Alice.")
         return Challenge(b"welcome", done=True)
