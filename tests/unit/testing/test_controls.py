@@ -10,6 +10,7 @@ from aiokclient.protocol import ApiKey, messages
 from aiokclient.protocol.api import request_class
 from aiokclient.protocol.messages import (
     alter_client_quotas,
+    alter_replica_log_dirs,
     alter_user_scram_credentials,
     create_acls,
     delete_acls,
@@ -30,6 +31,17 @@ ITEMS = {
     ApiKey.DESCRIBE_PRODUCERS: (
         "topics",
         [describe_producers.TopicRequest(name="orders", partition_indexes=[0])],
+    ),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (
+        "dirs",
+        [
+            alter_replica_log_dirs.AlterReplicaLogDir(
+                path="/",
+                topics=[
+                    alter_replica_log_dirs.AlterReplicaLogDirTopic(name="orders", partitions=[0])
+                ],
+            )
+        ],
     ),
     ApiKey.DESCRIBE_TRANSACTIONS: ("transactional_ids", ["t"]),
     ApiKey.OFFSET_FETCH: ("groups", [offset_fetch.OffsetFetchRequestGroup(group_id="g")]),
@@ -76,7 +88,9 @@ def sample(api):
         setattr(request, *ITEMS[api])
     elif topics is not None:
         (item,) = [fields[topics].element()]
-        name = next(each for each in ("name", "topic", "resource_name") if hasattr(item, each))
+        name = next(
+            each for each in ("name", "topic", "topic_name", "resource_name") if hasattr(item, each)
+        )
         setattr(item, name, "orders")
         for partitions in ("partitions", "partition_data"):
             if hasattr(item, partitions):
