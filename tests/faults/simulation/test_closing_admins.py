@@ -45,7 +45,6 @@ CALLS: Mapping[str, Callable[[Admin], Coroutine[Any, Any, Any]]] = {
     "describe_replica_log_dirs": lambda a: a.describe_replica_log_dirs([R0]),
     "alter_replica_log_dirs": lambda a: a.alter_replica_log_dirs({R0: "/embedded/broker-1"}),
     "describe_metadata_quorum": lambda a: a.describe_metadata_quorum(),
-    "unregister_broker": lambda a: a.unregister_broker(77),
     "list_config_resources": lambda a: a.list_config_resources(),
     "describe_features": lambda a: a.describe_features(),
     "update_features": lambda a: a.update_features({"transaction.version": 2}),
