@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, Final
 
@@ -144,8 +144,7 @@ def _as_timestamp(spec: Any, check: bool) -> int:
             f"{spec!r} is not an offset to list. Pass an OffsetSpec, or a time in milliseconds "
             "since the epoch."
         )
-    known: Iterable[int] = OffsetSpec
-    if check and spec < 0 and spec not in known:
+    if check and spec < 0 and spec not in set(OffsetSpec):
         raise ArgumentValueError(
             f"{spec} is not a time. Pass milliseconds since the epoch, which are not negative, or "
             "an OffsetSpec."
