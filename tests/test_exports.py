@@ -184,6 +184,7 @@ SUBJECTS = {
         "security.client_quotas",
         "security.delegation_tokens",
         "security.scram_credentials",
+        "share_groups",
         "topics",
         "transactions",
     )

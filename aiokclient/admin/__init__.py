@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         UserScramCredentialDeletion,
         UserScramCredentialUpsertion,
     )
+    from aiokclient.admin.share_groups import SharePartitionOffset
     from aiokclient.admin.topics import (
         CreatedTopic,
         NewPartitions,
@@ -128,6 +129,7 @@ __all__ = [
     "Results",
     "ScramCredentialInfo",
     "ScramMechanism",
+    "SharePartitionOffset",
     "Subtract",
     "SupportedLevels",
     "Synonym",
@@ -189,6 +191,7 @@ _MODULES = {
     "Results": "results",
     "ScramCredentialInfo": "security.scram_credentials",
     "ScramMechanism": "security.scram_credentials",
+    "SharePartitionOffset": "share_groups",
     "Subtract": "configs",
     "SupportedLevels": "cluster",
     "Synonym": "configs",

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         ScramCredentialInfo,
         UserScramCredentialAlteration,
     )
+    from aiokclient.admin.share_groups import SharePartitionOffset
     from aiokclient.admin.topics import (
         CreatedTopic,
         NewPartitions,
@@ -621,6 +622,63 @@ class Admin(Lifecycle):
         """
         return await subjects.groups.delete_consumer_group_offsets(
             self._requests, group, tps, timeout
+        )
+
+    async def list_share_group_offsets(
+        self,
+        groups: Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
+        *,
+        check: bool = True,
+        timeout: float | None = None,
+    ) -> Results[str, dict[TopicPartition, SharePartitionOffset | None]]:
+        """Return the start offsets of share groups and their lags (KIP-932, KIP-1226).
+
+        A mapping selects the partitions that are returned for each group; its value None means all
+        that the group knows. The offset is None if no member has read the partition yet. Needs
+        brokers of version 4.1 or later.
+
+        A group or a partition that does not exist is not sent, because brokers answer such requests
+        late or without an error; with `check=False` they are sent as they are. Usual errors:
+        GroupIdNotFoundError, UnknownTopicOrPartitionError, GroupAuthorizationError.
+        """
+        return await subjects.share_groups.list_share_group_offsets(
+            self._requests, groups, check, timeout
+        )
+
+    async def alter_share_group_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        check: bool = True,
+        timeout: float | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Set the start offsets of a share group that has no members (KIP-932).
+
+        A group that does not exist is created. Needs brokers of version 4.1 or later. A negative
+        offset raises ArgumentValueError, and one outside of its partition is not sent: its error is
+        OffsetOutOfRangeError. With `check=False`, offsets are sent as they are, and the brokers
+        accept them. Usual errors: GroupNotEmptyError, UnknownTopicOrPartitionError,
+        GroupAuthorizationError, TopicAuthorizationError. After a cancellation, it is unknown which
+        offsets were set; repeating the call does no harm.
+        """
+        return await subjects.share_groups.alter_share_group_offsets(
+            self._requests, group, offsets, check, timeout
+        )
+
+    async def delete_share_group_offsets(
+        self, group: str, topics: Iterable[str], *, timeout: float | None = None
+    ) -> Results[str, None]:
+        """Delete the offsets of topics in a share group that has no members (KIP-932).
+
+        Needs brokers of version 4.1 or later. Usual errors: GroupNotEmptyError,
+        GroupIdNotFoundError, UnknownTopicOrPartitionError (the group has no offsets of the topic;
+        this may also mean that an earlier attempt of this call succeeded but its response was
+        lost), GroupAuthorizationError, TopicAuthorizationError. After a cancellation, it is unknown
+        which offsets were deleted.
+        """
+        return await subjects.share_groups.delete_share_group_offsets(
+            self._requests, group, topics, timeout
         )
 
     async def group_lag(
