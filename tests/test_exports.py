@@ -185,6 +185,7 @@ SUBJECTS = {
         "security.delegation_tokens",
         "security.scram_credentials",
         "share_groups",
+        "streams_groups",
         "topics",
         "transactions",
     )

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         UserScramCredentialAlteration,
     )
     from aiokclient.admin.share_groups import SharePartitionOffset
+    from aiokclient.admin.streams_groups import StreamsGroupDescription
     from aiokclient.admin.topics import (
         CreatedTopic,
         NewPartitions,
@@ -541,6 +542,30 @@ class Admin(Lifecycle):
         """
         return await subjects.groups.describe_groups(
             self._requests, groups, include_authorized_operations, timeout
+        )
+
+    async def describe_streams_groups(
+        self,
+        groups: Iterable[str],
+        *,
+        include_authorized_operations: bool = False,
+        include_topology_description: bool = False,
+        timeout: float | None = None,
+    ) -> Results[str, StreamsGroupDescription]:
+        """Return the state, the topology, and the members of groups of Kafka Streams (KIP-1071).
+
+        Their offsets are those of `list_consumer_group_offsets`, `alter_consumer_group_offsets`,
+        and `delete_consumer_group_offsets`. Needs brokers of version 4.1 or later, and for the
+        nodes of the topology 4.4 with a plugin that stores them (KIP-1331). Usual errors:
+        GroupIdNotFoundError (also for groups of another type), GroupAuthorizationError,
+        UnsupportedVersionError.
+        """
+        return await subjects.streams_groups.describe_streams_groups(
+            self._requests,
+            groups,
+            include_authorized_operations,
+            include_topology_description,
+            timeout,
         )
 
     async def delete_groups(
