@@ -444,6 +444,7 @@ class Admin(Lifecycle):
         changes: Mapping[ConfigResource, Mapping[str, Change]],
         *,
         validate_only: bool = False,
+        check: bool = True,
         timeout: float | None = None,
     ) -> Results[ConfigResource, None]:
         """Change the named options of resources and leave all other options as they are.
@@ -452,8 +453,14 @@ class Admin(Lifecycle):
         lists. Needs brokers of version 2.3 or later. Usual errors: InvalidConfigError,
         UnknownTopicOrPartitionError, PolicyViolationError, authorization errors. After a
         cancellation, it is unknown which options were changed.
+
+        Brokers accept an unknown option of a broker, the removal of an unknown option of a topic,
+        and an empty `cleanup.policy`. Such changes of a resource are not sent: its error is
+        InvalidConfigError. With `check=False`, all changes are sent as they are.
         """
-        return await subjects.configs.alter_configs(self._requests, changes, validate_only, timeout)
+        return await subjects.configs.alter_configs(
+            self._requests, changes, validate_only, check, timeout
+        )
 
     async def list_config_resources(
         self,
@@ -624,16 +631,20 @@ class Admin(Lifecycle):
         group: str,
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
         *,
+        check: bool = True,
         timeout: float | None = None,
     ) -> Results[TopicPartition, None]:
         """Set committed offsets of a group that has no members.
 
-        A group that does not exist is created. Usual errors: UnknownMemberIdError (the group has
-        members: call `rewind_group` of one of them instead), UnknownTopicOrPartitionError,
-        GroupAuthorizationError. After a cancellation, the offsets may have been set or not.
+        A group that does not exist is created. A negative offset raises ArgumentValueError, and one
+        outside of its partition is not sent: its error is OffsetOutOfRangeError. With
+        `check=False`, offsets are sent as they are, and the brokers accept them. Usual errors:
+        UnknownMemberIdError (the group has members: call `rewind_group` of one of them instead),
+        UnknownTopicOrPartitionError, GroupAuthorizationError. After a cancellation, the offsets may
+        have been set or not.
         """
         return await subjects.groups.alter_consumer_group_offsets(
-            self._requests, group, offsets, timeout
+            self._requests, group, offsets, check, timeout
         )
 
     async def delete_consumer_group_offsets(

@@ -115,6 +115,15 @@ def require_integer(given: Any, what: str) -> None:
         raise ArgumentTypeError(f"{given!r} is not {what}. Pass an int.")
 
 
+def require_offset(given: int) -> None:
+    """Raise ArgumentValueError if the argument cannot be an offset of a record or of an end."""
+    if given < 0:
+        raise ArgumentValueError(
+            f"{given} is not an offset. Offsets are not negative. Pass check=False to set it "
+            "nevertheless."
+        )
+
+
 def as_kind(given: Any, kind: type[T]) -> T:
     """Return the argument; raise ArgumentTypeError if it is not of the given kind."""
     if not isinstance(given, kind):

@@ -20,10 +20,17 @@ from aiokclient.admin.arguments import (
     as_resources,
     as_text,
 )
-from aiokclient.admin.requests import AdminRequests, Answers, Ask, ask_targets, failure
+from aiokclient.admin.requests import (
+    AdminRequests,
+    Answers,
+    Ask,
+    ask_targets,
+    compute_check_s,
+    failure,
+)
 from aiokclient.admin.results import OpenEnum, Results
 from aiokclient.cluster.targets import AnyBroker, Broker, Target
-from aiokclient.errors import KafkaError, UnsupportedVersionError
+from aiokclient.errors import InvalidConfigError, KafkaError, UnsupportedVersionError
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
 from aiokclient.protocol.messages import ListConfigResourcesRequest
 from aiokclient.protocol.messages.describe_configs import (
@@ -241,6 +248,7 @@ async def alter_configs(
     requests: AdminRequests,
     changes: Mapping[ConfigResource, Mapping[str, Change]],
     validate_only: bool,
+    check: bool,
     timeout: float | None,
 ) -> Results[ConfigResource, None]:
     """See `Admin.alter_configs`."""
@@ -248,6 +256,11 @@ async def alter_configs(
     for resource, change in changes.items():
         _checked(resource)
         _check_changes(change)
+    requests.require_open()
+    deadline = requests.compute_deadline(timeout)
+    refused: dict[ConfigResource, KafkaError] = {}
+    if check:
+        refused = await _find_mistakes(requests, changes, requests.compute_remaining_s(deadline))
 
     async def ask_broker(
         items: dict[ConfigResource, Mapping[str, Change]], to: Target, remaining: float
@@ -262,7 +275,62 @@ async def alter_configs(
             for result in response.responses
         }
 
-    return await requests.ask_items(changes, _by_broker(requests, ask_broker), timeout)
+    left = {each: change for each, change in changes.items() if each not in refused}
+    results = await requests.ask_items(
+        left, _by_broker(requests, ask_broker), requests.compute_remaining_s(deadline)
+    )
+    return requests.join_results(changes, results, refused)
+
+
+async def _find_mistakes(
+    requests: AdminRequests,
+    changes: Mapping[ConfigResource, Mapping[str, Change]],
+    timeout: float,
+) -> dict[ConfigResource, KafkaError]:
+    """Return errors for resources with changes that brokers accept although they have no effect.
+
+    The options of resources that cannot be described are not checked.
+    """
+    suspects = {each: names for each, made in changes.items() if (names := _suspects(each, made))}
+    wanted = {each: _described_instead(requests, each) for each in suspects}
+    described = await describe_configs(
+        requests, set(wanted.values()), False, False, compute_check_s(timeout)
+    )
+    mistakes: dict[ConfigResource, KafkaError] = {}
+    for resource, names in suspects.items():
+        known = described.succeeded.get(wanted[resource])
+        unknown = [name for name in names if known is not None and name not in known]
+        if unknown:
+            mistakes[resource] = _make_mistake(resource, f"There is no option {unknown[0]!r}.")
+    for resource, made in changes.items():
+        if resource.type is ResourceType.TOPIC and made.get("cleanup.policy") == "":
+            mistakes[resource] = _make_mistake(resource, "The option cleanup.policy is empty.")
+    return mistakes
+
+
+def _suspects(resource: ConfigResource, made: Mapping[str, Change]) -> list[str]:
+    """Return the options that the brokers would accept even if they do not exist."""
+    if resource.type is ResourceType.BROKER:
+        # The options of single listeners are described only if they are set.
+        return [name for name in made if not name.startswith("listener.name.")]
+    if resource.type is ResourceType.TOPIC:
+        return [name for name, change in made.items() if change is None]
+    return []
+
+
+def _described_instead(requests: AdminRequests, resource: ConfigResource) -> ConfigResource:
+    """Return the resource whose description has all options that this one can have."""
+    brokers = requests.cluster.metadata.brokers
+    if resource == ConfigResource.broker() and brokers:
+        # The description of the defaults has only what is set.
+        return ConfigResource.broker(min(brokers))
+    return resource
+
+
+def _make_mistake(resource: ConfigResource, why: str) -> KafkaError:
+    error = InvalidConfigError(api=API, resource=str(resource))
+    error.what, error.hint = why, "Pass check=False to send the change nevertheless."
+    return error
 
 
 def _by_broker(
@@ -443,7 +511,7 @@ async def delete_client_metrics(
     }
     changes = {resource: change for resource, change in changes.items() if change}
     remaining = requests.compute_remaining_s(deadline)
-    altered = await alter_configs(requests, changes, False, remaining)
+    altered = await alter_configs(requests, changes, False, False, remaining)
     errors: dict[ConfigResource, KafkaError] = described.errors | altered.errors
     results = {name: errors.get(resource) for name, resource in resources.items()}
     return Results(results, requests.cluster.make_log("admin"))

@@ -15,6 +15,7 @@ from aiokclient.admin.arguments import (
     as_partitions,
     as_text,
     require_integer,
+    require_offset,
 )
 from aiokclient.admin.cluster import BrokerDescription, described_broker
 from aiokclient.admin.group_descriptions import (
@@ -24,7 +25,13 @@ from aiokclient.admin.group_descriptions import (
     classic_group,
     epoch_group,
 )
-from aiokclient.admin.offsets import LIST_OFFSETS, OffsetSpec, ask_leader, isolation_number
+from aiokclient.admin.offsets import (
+    LIST_OFFSETS,
+    OffsetSpec,
+    ask_leader,
+    find_out_of_range,
+    isolation_number,
+)
 from aiokclient.admin.requests import (
     AdminRequests,
     Answers,
@@ -338,6 +345,7 @@ async def alter_consumer_group_offsets(
     requests: AdminRequests,
     group: str,
     offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+    check: bool,
     timeout: float | None,
 ) -> Results[TopicPartition, None]:
     """See `Admin.alter_consumer_group_offsets`."""
@@ -351,6 +359,14 @@ async def alter_consumer_group_offsets(
     for offset in wanted.values():
         require_integer(offset.offset, "an offset")
         as_text(offset.metadata, "the metadata of an offset")
+        if check:
+            require_offset(offset.offset)
+    requests.require_open()
+    deadline = requests.compute_deadline(timeout)
+    refused: dict[TopicPartition, KafkaError] = {}
+    if check:
+        numbers = {tp: offset.offset for tp, offset in wanted.items()}
+        refused = await find_out_of_range(requests, numbers, requests.compute_remaining_s(deadline))
 
     async def ask(
         items: dict[TopicPartition, OffsetAndMetadata], remaining: float
@@ -379,7 +395,9 @@ async def alter_consumer_group_offsets(
                 answers[tp] = error
         return answers
 
-    return await requests.ask_items(wanted, ask, timeout)
+    left = {tp: offset for tp, offset in wanted.items() if tp not in refused}
+    results = await requests.ask_items(left, ask, requests.compute_remaining_s(deadline))
+    return requests.join_results(wanted, results, refused)
 
 
 async def delete_consumer_group_offsets(

@@ -12,11 +12,17 @@ from aiokclient.admin.requests import (
     Answers,
     by_partition,
     by_topic,
+    compute_check_s,
     leader_failure,
 )
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import Leader
-from aiokclient.errors import KafkaError, UnsupportedVersionError
+from aiokclient.errors import (
+    KafkaError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
 from aiokclient.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -91,6 +97,43 @@ async def list_offsets(
         }
 
     return await requests.ask_leaders(wanted, ask, LIST_OFFSETS, timeout)
+
+
+async def find_out_of_range(
+    requests: AdminRequests,
+    offsets: Mapping[TopicPartition, int],
+    timeout: float,
+) -> dict[TopicPartition, KafkaError]:
+    """Return an error for each offset outside of its partition, or whose partition is unknown.
+
+    The end of a partition is not outside. An offset whose partition cannot be asked is not in the
+    result: the brokers then decide.
+    """
+    deadline = requests.compute_deadline(compute_check_s(timeout))
+    found: dict[TopicPartition, KafkaError] = {}
+    bounds: list[dict[TopicPartition, ListedOffset]] = []
+    for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST):
+        listed = await list_offsets(
+            requests,
+            {tp: spec for tp in offsets if tp not in found},
+            ISOLATION_LEVELS[0],
+            True,
+            requests.compute_remaining_s(deadline),
+        )
+        bounds.append({tp: each for tp, each in listed.succeeded.items() if each is not None})
+        for tp, error in listed.errors.items():
+            if error.code == UnknownTopicOrPartitionError.code:
+                found[tp] = error
+    first, last = bounds
+    for tp, offset in offsets.items():
+        if tp in first and tp in last and not first[tp].offset <= offset <= last[tp].offset:
+            error = found[tp] = OffsetOutOfRangeError(api=LIST_OFFSETS, topic_partition=tp)
+            error.what = (
+                f"Offset {offset} is not from {first[tp].offset}, the start of the partition, to "
+                f"{last[tp].offset}, its end."
+            )
+            error.hint = "Pass check=False to set it nevertheless."
+    return found
 
 
 async def ask_leader(

@@ -51,6 +51,18 @@ AskOne: TypeAlias = Callable[[dict[K, Item], T], Awaitable[Answers[K, V]]]
 """A function that sends one request for items to one target, and returns their results."""
 
 
+LONGEST_CHECK_S = 5.0
+
+
+def compute_check_s(timeout: float) -> float:
+    """Return the seconds that a call may wait for what it checks before it sends its requests.
+
+    A partition may have no leader, and a broker may not answer. The call then sends its requests
+    without the check.
+    """
+    return min(timeout / 2, LONGEST_CHECK_S)
+
+
 class AdminRequests:
     """The requests of one admin client. It holds only a weak reference to the client."""
 
@@ -138,6 +150,15 @@ class AdminRequests:
                 {key: _latest(error, refused.get(key, results[key])) for key in loop.remaining}
             )
         return Results(results, self.cluster.make_log("admin"))
+
+    def join_results(
+        self, keys: Iterable[K], results: Results[K, V], refused: Mapping[K, KafkaError]
+    ) -> Results[K, V]:
+        """Return the results of items, with the errors of those that were not sent, in order."""
+        if not refused:
+            return results
+        found: dict[K, V | KafkaError] = {**results.succeeded, **results.errors, **refused}
+        return Results({key: found[key] for key in keys}, self.cluster.make_log("admin"))
 
     def _request_metadata(self, key: object, error: KafkaError) -> bool:
         self.cluster.updater.request_update()

@@ -12,19 +12,18 @@ from aiokclient.admin.arguments import (
     as_partition,
     as_partitions,
     require_integer,
+    require_offset,
 )
-from aiokclient.admin.offsets import OffsetSpec, list_offsets
+from aiokclient.admin.offsets import find_out_of_range
 from aiokclient.admin.requests import AdminRequests, Answers, by_topic, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata.snapshot import BrokerInfo, ClusterMetadata
 from aiokclient.cluster.targets import Broker, Coordinator
 from aiokclient.errors import (
     KafkaError,
-    OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
     error_for,
 )
-from aiokclient.errors.local import ArgumentValueError
 from aiokclient.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -177,8 +176,8 @@ async def alter_share_group_offsets(
     wanted = {as_partition(tp): o for tp, o in as_mapping(offsets, "partitions").items()}
     for offset in wanted.values():
         require_integer(offset, "an offset")
-        if check and offset < 0:
-            raise ArgumentValueError(f"{offset} is not an offset. Offsets are not negative.")
+        if check:
+            require_offset(offset)
     requests.require_open()
     deadline = requests.compute_deadline(timeout)
     refused: dict[TopicPartition, KafkaError] = {}
@@ -212,38 +211,7 @@ async def alter_share_group_offsets(
 
     left = {tp: offset for tp, offset in wanted.items() if tp not in refused}
     results = await requests.ask_items(left, ask, requests.compute_remaining_s(deadline))
-    both = {**results.succeeded, **results.errors, **refused}
-    return Results({tp: both[tp] for tp in wanted}, requests.cluster.make_log("admin"))
-
-
-async def find_out_of_range(
-    requests: AdminRequests, offsets: Mapping[TopicPartition, int], timeout: float
-) -> dict[TopicPartition, KafkaError]:
-    """Return an error for each offset that is not in its partition, or whose partition is unknown.
-
-    The end of a partition is in it.
-    """
-    deadline = requests.compute_deadline(timeout)
-    found: dict[TopicPartition, KafkaError] = {}
-    bounds: list[dict[TopicPartition, int]] = []
-    for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST):
-        specs = {tp: spec for tp in offsets if tp not in found}
-        listed = await list_offsets(
-            requests,
-            specs,
-            "read_uncommitted",
-            True,
-            requests.compute_remaining_s(deadline),
-        )
-        found.update(listed.errors)
-        bounds.append({tp: each.offset for tp, each in listed.succeeded.items() if each})
-    first, last = bounds
-    for tp, offset in offsets.items():
-        if tp not in found and not first[tp] <= offset <= last[tp]:
-            found[tp] = OffsetOutOfRangeError(
-                f"Offset {offset} is not from {first[tp]} to {last[tp]}.", topic_partition=tp
-            )
-    return found
+    return requests.join_results(wanted, results, refused)
 
 
 async def delete_share_group_offsets(

@@ -172,7 +172,9 @@ class StreamCluster:
 
         async def ask(client: Client) -> None:
             async with Admin(client=client) as admin:
-                results = await admin.alter_consumer_group_offsets(group, dict(offsets))
+                results = await admin.alter_consumer_group_offsets(
+                    group, dict(offsets), check=False
+                )
                 results.raise_for_errors()
 
         try:

@@ -14,7 +14,7 @@ CALLS: dict[str, Callable[[Any, Any], Awaitable[Any]]] = {
     "list_groups": lambda admin, consumer: admin.list_groups(),
     "delete_records": lambda admin, consumer: admin.delete_records({T0: 0}),
     "alter_consumer_group_offsets": lambda admin, consumer: admin.alter_consumer_group_offsets(
-        "g", {T0: 1}
+        "g", {T0: 0}
     ),
     "partitions_for": lambda admin, consumer: consumer.partitions_for("t"),
 }

@@ -308,7 +308,7 @@ ADMINS = {
         "list_consumer_group_offsets", ["g"], api=ApiKey.OFFSET_FETCH, refusal=LOADING
     ),
     "alter offsets": of_admin(
-        "alter_consumer_group_offsets", "g", {TP: 1}, api=ApiKey.OFFSET_COMMIT, refusal=LOADING
+        "alter_consumer_group_offsets", "g", {TP: 0}, api=ApiKey.OFFSET_COMMIT, refusal=LOADING
     ),
     "describe groups": of_admin(
         "describe_groups", ["g"], api=ApiKey.DESCRIBE_GROUPS, refusal=LOADING
