@@ -140,6 +140,7 @@ class Admin(Lifecycle):
         topics: Iterable[NewTopic],
         *,
         validate_only: bool = False,
+        retry_on_quota_violation: bool = True,
         timeout: float | None = None,
     ) -> Results[str, CreatedTopic]:
         """Create topics, or with `validate_only` only check whether they can be created.
@@ -147,23 +148,34 @@ class Admin(Lifecycle):
         The call returns when the controller has created the topics. Other brokers may learn of
         them a moment later. Usual errors: TopicExistsError, InvalidReplicationFactorError,
         InvalidConfigError, PolicyViolationError, TopicAuthorizationError. TopicExistsError may
-        also mean that an earlier attempt of this call succeeded but its response was lost. After
-        a cancellation, it is unknown which topics were created.
+        also mean that an earlier attempt of this call succeeded but its response was lost. Topics
+        that a quota on changes has refused are created until the timeout, as the quota permits
+        (KIP-599). With `retry_on_quota_violation=False`, their error is
+        ThrottlingQuotaExceededError; `validate_only` counts, too. After a cancellation, it is
+        unknown which topics were created.
         """
-        return await subjects.topics.create_topics(self._requests, topics, validate_only, timeout)
+        return await subjects.topics.create_topics(
+            self._requests, topics, validate_only, retry_on_quota_violation, timeout
+        )
 
     async def delete_topics(
-        self, topics: Iterable[Topic], *, timeout: float | None = None
+        self,
+        topics: Iterable[Topic],
+        *,
+        retry_on_quota_violation: bool = True,
+        timeout: float | None = None,
     ) -> Results[Topic, None]:
         """Delete topics and all their records, by topic name or by topic id.
 
         Topic ids need brokers of version 2.8 or later. Usual errors:
         UnknownTopicOrPartitionError, UnknownTopicIdError, TopicAuthorizationError,
         TopicDeletionDisabledError. The first two may also mean that an earlier attempt of this
-        call succeeded but its response was lost. After a cancellation, it is unknown which topics
-        were deleted.
+        call succeeded but its response was lost. `retry_on_quota_violation` is that of
+        `create_topics`. After a cancellation, it is unknown which topics were deleted.
         """
-        return await subjects.topics.delete_topics(self._requests, topics, timeout)
+        return await subjects.topics.delete_topics(
+            self._requests, topics, retry_on_quota_violation, timeout
+        )
 
     async def describe_topics(
         self,
@@ -196,6 +208,7 @@ class Admin(Lifecycle):
         totals: Mapping[str, int | NewPartitions],
         *,
         validate_only: bool = False,
+        retry_on_quota_violation: bool = True,
         timeout: float | None = None,
     ) -> Results[str, None]:
         """Add partitions to topics until each one has the given total number of partitions.
@@ -203,11 +216,11 @@ class Admin(Lifecycle):
         With `validate_only`, the brokers only check whether that is possible. After partitions were
         added, new records with a known key may go to another partition than the older records with
         that key. Usual errors: UnknownTopicOrPartitionError, InvalidPartitionsError,
-        InvalidReplicaAssignmentError, ReassignmentInProgressError. After a cancellation, it is
-        unknown which partitions were added.
+        InvalidReplicaAssignmentError, ReassignmentInProgressError. `retry_on_quota_violation` is
+        that of `create_topics`. After a cancellation, it is unknown which partitions were added.
         """
         return await subjects.topics.create_partitions(
-            self._requests, totals, validate_only, timeout
+            self._requests, totals, validate_only, retry_on_quota_violation, timeout
         )
 
     async def delete_records(

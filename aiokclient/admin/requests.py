@@ -28,6 +28,7 @@ from aiokclient.errors import (
     NotLeaderOrFollowerError,
     ProtocolError,
     RefreshRetriableError,
+    ThrottlingQuotaExceededError,
     UnknownTopicOrPartitionError,
     UsageError,
     error_for,
@@ -117,9 +118,17 @@ class AdminRequests:
         )
 
     async def ask_items(
-        self, items: Mapping[K, Item], ask: Ask[K, Item, V], timeout: float | None
+        self,
+        items: Mapping[K, Item],
+        ask: Ask[K, Item, V],
+        timeout: float | None,
+        *,
+        retry_on_quota_violation: bool = True,
     ) -> Results[K, V]:
-        """Request all items, and repeat those with a retriable error until the timeout."""
+        """Request all items, and repeat those with a retriable error until the timeout.
+
+        If `retry_on_quota_violation` is false, those that a quota has refused are not repeated.
+        """
         self.require_open()
         retry = Retry(self.compute_deadline(timeout), self._backoff, self.cluster.clock)
         results: dict[K, Any] = dict.fromkeys(items)
@@ -132,6 +141,9 @@ class AdminRequests:
                 results[key] = _latest(answer, results[key])
             errors = {key: each for key in left if isinstance(each := results[key], KafkaError)}
             refused.update({key: each for key, each in errors.items() if is_refusal(each)})
+            if not retry_on_quota_violation:
+                quota = ThrottlingQuotaExceededError.code
+                errors = {key: each for key, each in errors.items() if each.code != quota}
             return errors
 
         def refuse(key: K, error: KafkaError) -> None:

@@ -142,7 +142,11 @@ class TopicListing:
 
 
 async def create_topics(
-    requests: AdminRequests, topics: Iterable[NewTopic], validate_only: bool, timeout: float | None
+    requests: AdminRequests,
+    topics: Iterable[NewTopic],
+    validate_only: bool,
+    retry_on_quota_violation: bool,
+    timeout: float | None,
 ) -> Results[str, CreatedTopic]:
     """See `Admin.create_topics`."""
     wanted = _once(
@@ -161,11 +165,16 @@ async def create_topics(
             for result in response.topics
         }
 
-    return await requests.ask_items(wanted, ask, timeout)
+    return await requests.ask_items(
+        wanted, ask, timeout, retry_on_quota_violation=retry_on_quota_violation
+    )
 
 
 async def delete_topics(
-    requests: AdminRequests, topics: Iterable[Topic], timeout: float | None
+    requests: AdminRequests,
+    topics: Iterable[Topic],
+    retry_on_quota_violation: bool,
+    timeout: float | None,
 ) -> Results[Topic, None]:
     """See `Admin.delete_topics`."""
     wanted = _as_topics(topics)
@@ -190,7 +199,9 @@ async def delete_topics(
             if (key := _asked(result, items)) is not None
         }
 
-    return await requests.ask_items(wanted, ask, timeout)
+    return await requests.ask_items(
+        wanted, ask, timeout, retry_on_quota_violation=retry_on_quota_violation
+    )
 
 
 async def describe_topics(
@@ -345,6 +356,7 @@ async def create_partitions(
     requests: AdminRequests,
     totals: Mapping[str, int | NewPartitions],
     validate_only: bool,
+    retry_on_quota_violation: bool,
     timeout: float | None,
 ) -> Results[str, None]:
     """See `Admin.create_partitions`."""
@@ -363,7 +375,9 @@ async def create_partitions(
             for result in response.results
         }
 
-    return await requests.ask_items(wanted, ask, timeout)
+    return await requests.ask_items(
+        wanted, ask, timeout, retry_on_quota_violation=retry_on_quota_violation
+    )
 
 
 def _partitions_topic(name: str, total: int | NewPartitions) -> CreatePartitionsTopic:

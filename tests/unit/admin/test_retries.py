@@ -79,6 +79,34 @@ def test_the_last_error_is_the_cause_when_an_admin_call_times_out() -> None:
     simulate(scenario, brokers=3, topics={"orders": 3, "bills": 3})
 
 
+@pytest.mark.parametrize("retry", [True, False])
+@pytest.mark.parametrize(
+    ("api", "call"),
+    [
+        (
+            ApiKey.CREATE_TOPICS,
+            lambda admin, **o: admin.create_topics([NewTopic("a", 1), NewTopic("b", 1)], **o),
+        ),
+        (ApiKey.DELETE_TOPICS, lambda admin, **o: admin.delete_topics(["orders", "bills"], **o)),
+        (
+            ApiKey.CREATE_PARTITIONS,
+            lambda admin, **o: admin.create_partitions({"orders": 4, "bills": 4}, **o),
+        ),
+    ],
+    ids=["create", "delete", "grow"],
+)
+async def test_what_a_quota_refuses_is_repeated_unless_the_call_says_otherwise(
+    cluster: EmbeddedCluster, admin: Admin, api: ApiKey, call: Any, retry: bool
+) -> None:
+    topic = "b" if api is ApiKey.CREATE_TOPICS else "bills"
+    with cluster.fail(api, ThrottlingQuotaExceededError, times=1, topic=topic):
+        results = await call(admin, retry_on_quota_violation=retry)
+    assert len(asked(cluster, api)) == 1 + retry
+    errors = {each: type(error) for each, error in results.errors.items()}
+    assert errors == ({} if retry else {topic: ThrottlingQuotaExceededError})
+    assert len(results) == 2
+
+
 async def test_a_lost_connection_is_made_again(cluster: EmbeddedCluster, admin: Admin) -> None:
     with cluster.drop(ApiKey.DESCRIBE_CONFIGS, times=2):
         results = await admin.describe_configs([ConfigResource.topic("orders")])
