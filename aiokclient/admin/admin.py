@@ -182,6 +182,7 @@ class Admin(Lifecycle):
         topics: Iterable[Topic],
         *,
         include_authorized_operations: bool = False,
+        partitions_per_response: int | None = None,
         timeout: float | None = None,
     ) -> Results[Topic, TopicDescription]:
         """Return the partitions, leaders, and replicas of topics, by topic name or by topic id.
@@ -189,9 +190,14 @@ class Admin(Lifecycle):
         Topic ids need brokers of version 3.1 or later. Usual errors:
         UnknownTopicOrPartitionError (also for a moment after a topic was created),
         UnknownTopicIdError, InvalidTopicError, TopicAuthorizationError.
+
+        With `partitions_per_response`, topics that are given by name are read in pages of at most
+        as many partitions, one after the other, with their eligible leader replicas (KIP-966). A
+        topic may change between two pages. Brokers limit pages, too, usually to 2,000 partitions.
+        Brokers before version 3.8 have no pages: they describe all partitions at once.
         """
         return await subjects.topics.describe_topics(
-            self._requests, topics, include_authorized_operations, timeout
+            self._requests, topics, include_authorized_operations, partitions_per_response, timeout
         )
 
     async def list_topics(

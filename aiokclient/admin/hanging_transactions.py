@@ -114,7 +114,7 @@ async def _list_partitions(
     partitions: list[TopicPartition] = []
     for step in _in_steps(names):
         remaining = requests.compute_remaining_s(deadline)
-        results = await describe_topics(requests, step, False, remaining)
+        results = await describe_topics(requests, step, False, None, remaining)
         if topic is not None:
             results.raise_for_errors()
         partitions += [

@@ -22,7 +22,13 @@ from aiokclient.admin.requests import AdminRequests, Answers, by_partition, by_t
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata.listing import by_name, listed
 from aiokclient.cluster.targets import AnyBroker, Controller, Leader
-from aiokclient.errors import IllegalStateError, UnsupportedVersionError, error_for
+from aiokclient.errors import (
+    IllegalStateError,
+    ProtocolError,
+    UnsupportedVersionError,
+    error_for,
+)
+from aiokclient.errors.local import ArgumentValueError
 from aiokclient.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -45,6 +51,13 @@ from aiokclient.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
+from aiokclient.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
+)
 from aiokclient.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -56,6 +69,8 @@ from aiokclient.types import TopicPartition, public_in
 Topic: TypeAlias = str | UUID
 NO_ID = UUID(int=0)
 DELETE_RECORDS = "DeleteRecords"
+PAGES = "DescribeTopicPartitions"
+LARGEST_LIMIT = (1 << 31) - 1
 
 
 @public_in("aiokclient.admin")
@@ -106,7 +121,11 @@ class NewPartitions:
 @public_in("aiokclient.admin")
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """A partition and the ids of its brokers. `leader` is None if there is no leader."""
+    """A partition and the ids of its brokers. `leader` is None if there is no leader.
+
+    `eligible_leader_replicas` are not in sync but have all committed records, and
+    `last_known_elr` were the last of these (KIP-966). Both are None unless the call reads pages.
+    """
 
     index: int
     leader: int | None
@@ -114,6 +133,14 @@ class PartitionDescription:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline: tuple[int, ...]
+    eligible_leader_replicas: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
+
+    def __setstate__(self, state: Sequence[object]) -> None:
+        # Pickles of an earlier version lack the last fields.
+        missing = [None] * (len(self.__slots__) - len(state))
+        for name, value in zip(self.__slots__, [*state, *missing], strict=True):
+            object.__setattr__(self, name, value)
 
 
 @public_in("aiokclient.admin")
@@ -208,29 +235,101 @@ async def describe_topics(
     requests: AdminRequests,
     topics: Iterable[Topic],
     include_authorized_operations: bool,
+    partitions_per_response: int | None,
     timeout: float | None,
 ) -> Results[Topic, TopicDescription]:
     """See `Admin.describe_topics`."""
     wanted = _as_topics(topics)
+    limit = partitions_per_response
+    if limit is not None:
+        require_integer(limit, "a number of partitions")
+        if limit <= 0:
+            raise ArgumentValueError(f"partitions_per_response must be above 0, not {limit}.")
 
     async def ask(items: dict[Topic, Topic], remaining: float) -> Answers[Topic, TopicDescription]:
-        request = MetadataRequest(
-            topics=[_metadata_topic(topic) for topic in items],
-            allow_auto_topic_creation=False,
-            include_topic_authorized_operations=include_authorized_operations,
-        )
-        response = await requests.send_request(request, AnyBroker(), remaining)
-
-        def described(topic: MetadataResponseTopic) -> tuple[Topic, Any] | None:
-            key = _asked(topic, items)
-            if key is None:
-                return None
-            error = error_for(topic.error_code, api="Metadata", resource=f"topic {key}")
-            return key, error or _described(topic, include_authorized_operations)
-
-        return await listed(response.topics, described)
+        deadline = requests.compute_deadline(remaining)
+        answers: dict[Topic, Any] = {}
+        names = sorted(topic for topic in items if isinstance(topic, str))
+        if limit is not None and names:
+            try:
+                answers = await _read_pages(
+                    requests, names, limit, include_authorized_operations, deadline
+                )
+            except UnsupportedVersionError:
+                pass  # Brokers before 3.8 have no pages.
+        left = {topic: topic for topic in items if topic not in answers}
+        if left:
+            answers.update(
+                await _ask_metadata(requests, left, include_authorized_operations, deadline)
+            )
+        return answers
 
     return await requests.ask_items(wanted, ask, timeout)
+
+
+async def _ask_metadata(
+    requests: AdminRequests, items: Mapping[Topic, Topic], authorized: bool, deadline: float
+) -> Answers[Topic, TopicDescription]:
+    request = MetadataRequest(
+        topics=[_metadata_topic(topic) for topic in items],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=authorized,
+    )
+    response = await requests.send_request(
+        request, AnyBroker(), requests.compute_remaining_s(deadline)
+    )
+
+    def described(topic: MetadataResponseTopic) -> tuple[Topic, Any] | None:
+        key = _asked(topic, items)
+        if key is None:
+            return None
+        error = error_for(topic.error_code, api="Metadata", resource=f"topic {key}")
+        return key, error or _described(topic, authorized)
+
+    return await listed(response.topics, described)
+
+
+async def _read_pages(
+    requests: AdminRequests, names: Sequence[str], limit: int, authorized: bool, deadline: float
+) -> dict[Topic, Any]:
+    """Return the results for topics, from responses with a limited number of partitions."""
+    topics = [TopicRequest(name=name) for name in names]
+    found: dict[str, DescribeTopicPartitionsResponseTopic] = {}
+    partitions: dict[str, list[PartitionDescription]] = {name: [] for name in names}
+    cursor: Cursor | None = None
+    while True:
+        # The topics before the cursor are skipped, but its topic must be among the topics.
+        request = DescribeTopicPartitionsRequest(
+            topics=topics, response_partition_limit=min(limit, LARGEST_LIMIT), cursor=cursor
+        )
+        response = await requests.send_request(
+            request, AnyBroker(), requests.compute_remaining_s(deadline)
+        )
+        for topic in response.topics:
+            name = topic.name or ""
+            # The last page counts: the topic may have been deleted since the page before.
+            found[name] = topic
+            partitions.setdefault(name, []).extend(map(_partition, topic.partitions))
+        before, cursor = cursor, response.next_cursor
+        if cursor is None:
+            break
+        if before is not None and _position(cursor) <= _position(before):
+            raise ProtocolError(f"The broker repeats its description of topic {cursor.topic_name}.")
+    return {
+        name: error_for(topic.error_code, api=PAGES, resource=f"topic {name}")
+        or TopicDescription(
+            name,
+            _id(topic.topic_id),
+            topic.is_internal,
+            tuple(partitions[name]),
+            operations(topic.topic_authorized_operations) if authorized else None,
+        )
+        for name, topic in found.items()
+    }
+
+
+def _position(cursor: Cursor) -> tuple[str, int]:
+    return cursor.topic_name, cursor.partition_index
 
 
 async def list_topics(
@@ -337,7 +436,13 @@ def _described(topic: MetadataResponseTopic, authorized: bool) -> TopicDescripti
     )
 
 
-def _partition(partition: MetadataResponsePartition) -> PartitionDescription:
+def _partition(
+    partition: MetadataResponsePartition | DescribeTopicPartitionsResponsePartition,
+) -> PartitionDescription:
+    eligible, last_known = (
+        None if (ids := getattr(partition, name, None)) is None else tuple(ids)
+        for name in ("eligible_leader_replicas", "last_known_elr")
+    )
     return PartitionDescription(
         partition.partition_index,
         None if partition.leader_id < 0 else partition.leader_id,
@@ -345,6 +450,8 @@ def _partition(partition: MetadataResponsePartition) -> PartitionDescription:
         tuple(partition.replica_nodes),
         tuple(partition.isr_nodes),
         tuple(partition.offline_replicas),
+        eligible,
+        last_known,
     )
 
 
