@@ -44,6 +44,14 @@ CALLS: dict[str, Callable[[Admin], Awaitable[Any]]] = {
         [], timeout=TIMEOUT_S
     ),
     "alter_replica_log_dirs": lambda admin: admin.alter_replica_log_dirs({}, timeout=TIMEOUT_S),
+    "list_share_group_offsets": lambda admin: admin.list_share_group_offsets({}, timeout=TIMEOUT_S),
+    "alter_share_group_offsets": lambda admin: admin.alter_share_group_offsets(
+        "g", {}, timeout=TIMEOUT_S
+    ),
+    "delete_share_group_offsets": lambda admin: admin.delete_share_group_offsets(
+        "g", [], timeout=TIMEOUT_S
+    ),
+    "describe_streams_groups": lambda admin: admin.describe_streams_groups([], timeout=TIMEOUT_S),
     "list_config_resources": lambda admin: admin.list_config_resources([], timeout=TIMEOUT_S),
     "update_features": lambda admin: admin.update_features({}, timeout=TIMEOUT_S),
     "group_lag": lambda admin: admin.group_lag([], timeout=TIMEOUT_S),

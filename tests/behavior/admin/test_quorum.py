@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 import pytest
 
 from aiokclient import Admin
-from aiokclient.admin import RaftVoterEndpoint
+from aiokclient.admin import NewTopic, RaftVoterEndpoint
 from aiokclient.errors import (
     BrokerIdNotRegisteredError,
     ControllerIdNotRegisteredError,
     IllegalStateError,
     InconsistentClusterIdError,
+    InvalidReplicationFactorError,
     InvalidRequestError,
     UnsupportedVersionError,
 )
@@ -82,3 +84,33 @@ async def test_what_is_in_use_is_not_unregistered(admin: Admin) -> None:
         await admin.unregister_controller(leader, check=False)
     with pytest.raises(ArgumentTypeError, match="is not the id of a broker"):
         await admin.unregister_broker("1")  # type: ignore[arg-type]
+
+
+async def test_a_broker_that_does_not_run_is_unregistered_until_it_starts(brokers: Any) -> None:
+    async with Admin(bootstrap_servers=brokers.servers) as admin:
+
+        async def list_ids(fenced: bool) -> set[int]:
+            cluster = await admin.describe_cluster(include_fenced_brokers=fenced)
+            return {each.node_id for each in cluster.brokers}
+
+        brokers.stop(3)
+        try:
+            async with asyncio.timeout(30):
+                while 3 in await list_ids(fenced=False):
+                    pass
+            assert 3 in await list_ids(fenced=True)
+            await admin.unregister_broker(3)
+            async with asyncio.timeout(30):
+                while 3 in await list_ids(fenced=True):
+                    pass
+            with pytest.raises(BrokerIdNotRegisteredError):
+                await admin.unregister_broker(3)
+            topic = NewTopic(f"few-{uuid.uuid4().hex[:12]}", 1, 3)
+            created = await admin.create_topics([topic])
+            assert isinstance(created[topic.name], InvalidReplicationFactorError)
+        finally:
+            brokers.start(3)
+        async with asyncio.timeout(30):
+            while 3 not in await list_ids(fenced=False):
+                pass
+        (await admin.create_topics([topic])).raise_for_errors()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -29,33 +29,10 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokclient.errors.local import ArgumentTypeError
-from aiokclient.testing import EmbeddedCluster
-
-
-class Brokers:
-    """The brokers 1 to 3 of a cluster, which a test may stop."""
-
-    def __init__(self, servers: str, stop: Callable[[int], Any], start: Callable[[int], Any]):
-        self.servers, self.stop, self.start = servers, stop, start
-
-
-@pytest.fixture(scope="module")
-def embedded() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(brokers=3) as cluster:
-        yield cluster
-
-
-@pytest.fixture(params=["embedded", "kafka3"])
-def brokers(request: pytest.FixtureRequest) -> Iterator[Brokers]:
-    cluster = request.getfixturevalue(request.param)
-    if request.param == "kafka3":
-        yield Brokers(cluster.bootstrap, cluster.kill, cluster.start)
-    else:
-        yield Brokers(cluster.bootstrap_servers, cluster.stop, cluster.start)
 
 
 @pytest.fixture
-async def admin(brokers: Brokers) -> AsyncIterator[Admin]:
+async def admin(brokers: Any) -> AsyncIterator[Admin]:
     async with Admin(bootstrap_servers=brokers.servers) as admin:
         yield admin
 
@@ -87,7 +64,7 @@ async def move(admin: Admin, tp: TopicPartition, replicas: Sequence[int] | None)
     (await admin.alter_partition_reassignments({tp: replicas})).raise_for_errors()
 
 
-async def test_a_partition_moves_to_other_brokers(brokers: Brokers, admin: Admin) -> None:
+async def test_a_partition_moves_to_other_brokers(brokers: Any, admin: Admin) -> None:
     tp = await create(admin, 1)
     async with Producer(bootstrap_servers=brokers.servers) as producer:
         await producer.send(tp.topic, b"v")
@@ -169,7 +146,7 @@ async def test_replicas_that_are_not_possible_are_refused(admin: Admin) -> None:
 
 
 async def test_a_reassignment_waits_for_a_broker_and_can_be_cancelled(
-    brokers: Brokers, admin: Admin
+    brokers: Any, admin: Admin
 ) -> None:
     tp = await create(admin, 1, 2)
     brokers.stop(3)
@@ -197,7 +174,7 @@ async def test_a_reassignment_waits_for_a_broker_and_can_be_cancelled(
     assert found.isr == (3,)
 
 
-async def test_an_unclean_election_needs_a_running_replica(brokers: Brokers, admin: Admin) -> None:
+async def test_an_unclean_election_needs_a_running_replica(brokers: Any, admin: Admin) -> None:
     tp = await create(admin, 3, 2)
     brokers.stop(2)
     brokers_running = [3]

@@ -112,6 +112,19 @@ ADMIN: Mapping[str, Callable[[Admin, str], Any]] = {
     "alter_replica_log_dirs to a path": lambda a, bad: a.alter_replica_log_dirs(
         {TopicPartitionReplica("t", 0, 1): bad}
     ),
+    "list_share_group_offsets": lambda a, bad: a.list_share_group_offsets([bad]),
+    "list_share_group_offsets of a partition": lambda a, bad: a.list_share_group_offsets(
+        {"g": [tp(bad)]}
+    ),
+    "alter_share_group_offsets": lambda a, bad: a.alter_share_group_offsets("g", {tp(bad): 0}),
+    "alter_share_group_offsets of a group": lambda a, bad: a.alter_share_group_offsets(
+        bad, {tp("t"): 0}
+    ),
+    "delete_share_group_offsets": lambda a, bad: a.delete_share_group_offsets("g", [bad]),
+    "delete_share_group_offsets of a group": lambda a, bad: a.delete_share_group_offsets(
+        bad, ["t"]
+    ),
+    "describe_streams_groups": lambda a, bad: a.describe_streams_groups([bad]),
     "update_features": lambda a, bad: a.update_features({bad: 1}),
     "list_groups by state": lambda a, bad: a.list_groups(states=[bad]),
     "list_groups by type": lambda a, bad: a.list_groups(types=[bad]),

@@ -32,6 +32,10 @@ WRONG: dict[str, Callable[[Admin], Any]] = {
     "alter_replica_log_dirs": lambda admin: admin.alter_replica_log_dirs(
         {TopicPartitionReplica("orders", 0, 1): 1}  # type: ignore[dict-item]
     ),
+    "list_share_group_offsets": lambda admin: admin.list_share_group_offsets("g"),
+    "alter_share_group_offsets": lambda admin: admin.alter_share_group_offsets("g", []),  # type: ignore[arg-type]
+    "delete_share_group_offsets": lambda admin: admin.delete_share_group_offsets("g", "orders"),
+    "describe_streams_groups": lambda admin: admin.describe_streams_groups("g"),
     "update_features": lambda admin: admin.update_features([]),  # type: ignore[arg-type]
     "describe_features of a name": lambda admin: admin.describe_features(node_id="1"),  # type: ignore[arg-type]
     "group_lag": lambda admin: admin.group_lag("g"),
