@@ -561,8 +561,9 @@ class Admin(Lifecycle):
         include_authorized_operations: bool = False,
         timeout: float | None = None,
     ) -> Results[str, GroupDescription]:
-        """Return the state, protocol, coordinator, and members of groups of any type.
+        """Return the state, protocol, coordinator, and members of groups.
 
+        Groups may be of any type except streams, for which there is `describe_streams_groups`.
         Usual errors: GroupIdNotFoundError (also for groups of a type that this client does not
         know), GroupAuthorizationError.
         """
