@@ -68,7 +68,7 @@ async def test_offsets_outside_of_a_partition_are_refused_or_sent_as_they_are(
         UnknownTopicOrPartitionError,
         OffsetOutOfRangeError,
     ]
-    assert "Offset 6 is not from 0 to 5" in str(results[tp])
+    assert "Offset 6 is not from 0, the start of the partition, to 5, its end" in str(results[tp])
     assert group not in await admin.list_groups()
     results = await admin.alter_share_group_offsets(group, {beyond: 0, tp: 6}, check=False)
     assert isinstance(results[beyond], UnknownTopicOrPartitionError)
