@@ -31,6 +31,13 @@ async def test_a_streams_group_is_described_with_its_tasks(kafka: Any) -> None:
     )
     async with Client(bootstrap_servers=kafka.bootstrap) as client, Admin(client=client) as admin:
         answer = await client.request(join, Coordinator("group", group))
+        # The coordinator assigns the tasks of a new group after a delay of some seconds.
+        while not answer.active_tasks:
+            await asyncio.sleep(0.1)
+            heartbeat = StreamsGroupHeartbeatRequest(
+                group_id=group, member_id=member, member_epoch=answer.member_epoch
+            )
+            answer = await client.request(heartbeat, Coordinator("group", group))
         described = await admin.describe_streams_groups(
             [group, f"{group}-absent"], include_topology_description=True
         )
