@@ -153,7 +153,6 @@ UNUSED = {
     "anyio._backends._asyncio",
     "opentelemetry",
     "prometheus_client",
-    "typer",
 }
 """The modules that a client without SASL and TLS uses only after its start, or never."""
 

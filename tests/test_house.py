@@ -220,7 +220,7 @@ def test_no_vague_module() -> None:
 
 
 def test_import_is_light() -> None:
-    heavy = ["pyarrow", "numpy", "pandas", "rich", "typer", "opentelemetry", "google.protobuf"]
+    heavy = ["pyarrow", "numpy", "pandas", "rich", "opentelemetry", "google.protobuf"]
     heavy += ["cramjam", "lz4", "zstandard", "importlib.metadata", "argparse", "uvloop", "pytest"]
     heavy += ["aiokclient.testing"]
     for line, more in (

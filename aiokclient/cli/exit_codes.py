@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from enum import IntEnum
-from typing import Protocol, runtime_checkable
 
-from aiokclient.cli.output import OutputError
-from aiokclient.errors import ConfigError, KafkaError
+from aiokclient.cli.grammar import WrongUseError
+
+
+class OutputError(Exception):
+    """An error raised if standard output cannot be written.
+
+    `is_pipe` is whether the reason is that its reader has ended.
+    """
+
+    def __init__(self, message: str, is_pipe: bool = False) -> None:
+        super().__init__(message)
+        self.is_pipe = is_pipe
 
 
 class ExitCode(IntEnum):
@@ -14,40 +25,73 @@ class ExitCode(IntEnum):
 
     SUCCESS = 0
     FAILED = 1
-    """The cluster refused the request, or could not be reached."""
+    """The cluster refused the request or was not reached, or some items failed."""
     WRONG_USE = 2
-    """The arguments or the properties file are wrong. Nothing was sent to a broker."""
+    """The arguments, the profile, or the properties file are wrong. Nothing was sent."""
+    NOT_FOUND = 3
+    """A named thing does not exist."""
+    UNKNOWN = 4
+    """The time ran out, and it is unknown whether the cluster did what was asked."""
     INTERRUPTED = 130
     """The user interrupted the command. Shells use the same code."""
+    CLOSED_PIPE = 141
+    """The reader of standard output has ended. Shells use the same code."""
 
 
-class WrongUseError(Exception):
-    """An error raised if arguments do not belong together, or if one is missing."""
+ABSENT = (
+    "UnknownTopicOrPartitionError",
+    "UnknownTopicIdError",
+    "GroupIdNotFoundError",
+    "TransactionalIdNotFoundError",
+    "BrokerIdNotRegisteredError",
+    "ControllerIdNotRegisteredError",
+    "VoterNotFoundError",
+    "LogDirNotFoundError",
+    "DelegationTokenNotFoundError",
+    "ResourceNotFoundError",
+    "UnknownMemberIdError",
+)
+"""The errors for a thing that does not exist, by the name of their class."""
 
 
-@runtime_checkable
-class ParserError(Protocol):
-    """An error of the argument parser.
+def is_library_error(error: BaseException, *names: str) -> bool:
+    """Return whether an error is of a class of the library that has one of the names.
 
-    This is a protocol, because some versions of typer have their own copy of click's class.
+    The library is not imported for that: without it, there is no such error.
     """
-
-    exit_code: int
-
-    def format_message(self) -> str: ...
+    errors = sys.modules.get("aiokclient.errors")
+    return errors is not None and isinstance(error, tuple(getattr(errors, n) for n in names))
 
 
-def exit_code_of(error: Exception) -> ExitCode:
-    """Return the exit code for an error that `one_line` knows."""
-    wrong_use = isinstance(error, ConfigError | WrongUseError | ParserError)
-    return ExitCode.WRONG_USE if wrong_use else ExitCode.FAILED
+def exit_code_of(error: BaseException, changes: bool = False) -> ExitCode:
+    """Return the exit code for an error that `one_line` knows.
+
+    `changes` says whether the command may have changed something.
+    """
+    if isinstance(error, WrongUseError) or is_library_error(error, "ConfigError"):
+        return ExitCode.WRONG_USE
+    if isinstance(error, OutputError):
+        return ExitCode.CLOSED_PIPE if error.is_pipe else ExitCode.FAILED
+    if is_library_error(error, *ABSENT):
+        return ExitCode.NOT_FOUND
+    if is_library_error(error, "BootstrapError"):
+        return ExitCode.FAILED
+    if changes and is_library_error(error, "KafkaTimeoutError"):
+        return ExitCode.UNKNOWN
+    return ExitCode.FAILED
 
 
-def one_line(error: Exception) -> str | None:
+def exit_code_of_all(errors: Iterable[BaseException], changes: bool = False) -> ExitCode:
+    """Return the exit code for the errors of several items, of which others may have succeeded."""
+    codes = {exit_code_of(error, changes) for error in errors}
+    if not codes:
+        return ExitCode.SUCCESS
+    return codes.pop() if len(codes) == 1 else ExitCode.FAILED
+
+
+def one_line(error: BaseException) -> str | None:
     """Return the text of an error for the user, without line breaks; None for a bug."""
-    if isinstance(error, ParserError):
-        text = error.format_message()
-    elif isinstance(error, KafkaError | WrongUseError):
+    if isinstance(error, WrongUseError) or is_library_error(error, "KafkaError"):
         text = str(error)
     elif isinstance(error, OSError | OutputError):
         # Only the output can fail with an OSError: files and brokers have errors of the library.

@@ -1,7 +1,8 @@
-"""Results as text or JSON, on standard output.
+"""Results as tables, lines, or documents, on standard output.
 
-A text is for people. Its lines are the same on a terminal and in a pipe, except that some of them
-have styles on a terminal.
+A terminal gets tables, and a pipe gets lines of values that are separated by tabs, with one line of
+names before them. The other formats have the field names of the library's results. Values of bytes
+are texts if they are UTF-8, and otherwise `{"base64": "..."}`.
 """
 
 from __future__ import annotations
@@ -9,67 +10,313 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
+from aiokclient.cli.exit_codes import OutputError, exit_code_of_all, one_line
+from aiokclient.cli.grammar import NAME, WrongUseError
 
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print the result as one JSON document instead of text.")
-]
+if TYPE_CHECKING:
+    import argparse
+    from uuid import UUID
+
+Row = Mapping[str, Any]
+FORMATS = ("json", "jsonl", "yaml", "csv")
 
 
-class OutputError(Exception):
-    """An error raised if standard output cannot be written."""
+class Table(NamedTuple):
+    """Rows of values. Each column is the name of a field; the first one is the name of the row."""
 
-
-class Line(NamedTuple):
-    """One line of text. `style` is a style of the package rich, such as "bold" or "dim"."""
-
-    text: str
-    style: str = ""
+    columns: Sequence[str]
+    rows: Sequence[Row]
+    title: str = ""
 
 
 class Result(NamedTuple):
-    """The result of a command: the same content as text and as data for JSON."""
+    """The result of a command, as data and as tables.
 
-    lines: Sequence[Line]
+    `failures` are the items that failed, with their errors. `notes` are sentences for the user,
+    which are written to standard error.
+    """
+
     data: Any
+    tables: Sequence[Table]
+    failures: Mapping[str, Exception] = {}
+    notes: Sequence[str] = ()
 
 
-def write(result: Result, as_json: bool) -> None:
-    """Write a result to standard output. Raises OutputError if that is not possible."""
+def rows_result(
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    failures: Mapping[str, Exception] | None = None,
+    notes: Sequence[str] = (),
+) -> Result:
+    """Return a result whose data are the rows of its only table.
+
+    The rows may have more fields than the table has columns: the documents have all of them, and
+    `--columns` can name them.
+    """
+    return Result(list(rows), [Table(columns, rows)], failures or {}, notes)
+
+
+def write_result(result: Result, given: argparse.Namespace) -> int:
+    """Write a result in the format that was asked for, and return the exit code.
+
+    Each item that failed is a line on standard error. Raises OutputError.
+    """
+    formats = [each for each in FORMATS if getattr(given, each, False)]
+    if len(formats) > 1:
+        raise WrongUseError(f"Give only one of {', '.join(f'--{each}' for each in FORMATS)}.")
+    write_text(_formatted(result, formats[0] if formats else "", given))
+    for note in result.notes:
+        write_error(note)
+    for item, error in result.failures.items():
+        write_error(f"{item}: {one_line(error) or repr(error)}")
+    # With --dry-run, a command changes nothing, whatever it is for.
+    changes = not getattr(given, "dry_run", True)
+    return exit_code_of_all(result.failures.values(), changes)
+
+
+def _formatted(result: Result, name: str, given: argparse.Namespace) -> str:
+    chosen = [each for each in (given.columns or "").split(",") if each]
+    tables = [_with_columns(each, chosen) for each in result.tables] if chosen else result.tables
+    if given.quiet:
+        names = dict.fromkeys(
+            shown(row.get(table.columns[0])) for table in tables for row in table.rows
+        )
+        return "".join(f"{each}\n" for each in names)
+    data = result.data
+    if chosen and isinstance(data, list):
+        data = [{name: row.get(name) for name in chosen} for row in data]
+    data = as_json(data)
+    if name == "json":
+        return f"{json.dumps(data, indent=2)}\n"
+    if name == "jsonl":
+        items = data if isinstance(data, list) else [data]
+        return "".join(f"{json.dumps(each)}\n" for each in items)
+    if name == "yaml":
+        return "".join(f"{line}\n" for line in yaml_lines(data))
+    if name == "csv":
+        return _csv(tables)
+    if sys.stdout is not None and sys.stdout.isatty():
+        return _drawn(tables)
+    return "\n".join(_tab_separated(each) for each in tables)
+
+
+def _with_columns(table: Table, chosen: Sequence[str]) -> Table:
+    known = {name: None for row in table.rows for name in row} | dict.fromkeys(table.columns)
+    if unknown := [name for name in chosen if name not in known]:
+        raise WrongUseError(
+            f"There is no column {', '.join(unknown)}. There are {', '.join(known)}."
+        )
+    return table._replace(columns=chosen)
+
+
+def as_json(value: Any) -> Any:
+    """Return a value of the library in the form that JSON has for it.
+
+    Named tuples and dataclasses become objects with their fields, enumerations their names in
+    lower case, times milliseconds since the epoch, and ids Kafka's notation.
+    """
+    if isinstance(value, bytes | bytearray | memoryview):
+        return as_text_or_base64(bytes(value))
+    if value is None or isinstance(value, bool | str) or type(value) in (int, float):
+        return value
+    if isinstance(value, datetime):
+        return round(value.timestamp() * 1000)
+    if isinstance(value, Mapping):
+        return {_as_key(key): as_json(each) for key, each in value.items()}
+    fields = getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", None)
+    if fields is not None and not isinstance(value, type):
+        return {name: as_json(getattr(value, name)) for name in fields}
+    if isinstance(value, Sequence | set | frozenset):
+        return [as_json(each) for each in value]
+    if hasattr(value, "hex") and hasattr(value, "bytes"):
+        return as_kafka_id(value)
+    name = getattr(value, "name", None)
+    return name.lower() if isinstance(name, str) else str(value)
+
+
+def as_kafka_id(value: UUID) -> str:
+    """Return a UUID in Kafka's notation, 22 characters."""
+    from base64 import urlsafe_b64encode
+
+    return urlsafe_b64encode(value.bytes).decode().rstrip("=")
+
+
+def _as_key(key: Any) -> str:
+    if isinstance(key, tuple) and hasattr(key, "topic"):
+        return f"{key[0]}-{key[1]}"
+    return key if isinstance(key, str) else shown(key)
+
+
+def as_text_or_base64(value: bytes) -> Any:
+    """Return bytes as a text if they are UTF-8, and as an object with their base64 otherwise."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        from base64 import b64encode
+
+        return {"base64": b64encode(value).decode()}
+
+
+def iso_time(milliseconds: int | None) -> str | None:
+    """Return a time in milliseconds since the epoch as ISO 8601 in UTC, or None if there is none.
+
+    Kafka has -1 for no time. A time that has no date, because it is too far away, is None, too.
+    """
+    if milliseconds is None or milliseconds < 0:
+        return None
+    try:
+        moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def shown(value: Any) -> str:
+    """Return a value as the text of one cell, without line breaks and tabs."""
+    value = as_json(value)
+    if value is None:
+        text = "-"
+    elif isinstance(value, bool):
+        text = "true" if value else "false"
+    elif isinstance(value, list):
+        text = ",".join(map(shown, value)) if value else "-"
+    elif isinstance(value, dict):
+        text = ",".join(f"{key}={shown(each)}" for key, each in value.items()) or "-"
+    else:
+        text = str(value)
+    return text.replace("\\", "\\\\").translate(_ESCAPED) if _SPECIAL.search(text) else text
+
+
+_SPECIAL = re.compile(r"[\t\r\n\x00-\x1f\x7f]")
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | {
+    9: "\\t",
+    10: "\\n",
+    13: "\\r",
+}
+
+
+def _tab_separated(table: Table) -> str:
+    lines = ["\t".join(table.columns)]
+    lines += ["\t".join(shown(row.get(name)) for name in table.columns) for row in table.rows]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _csv(tables: Sequence[Table]) -> str:
+    import csv
+    import io
+
+    text = io.StringIO()
+    for table in tables:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(table.columns)
+        for row in table.rows:
+            values = [as_json(row.get(name)) for name in table.columns]
+            writer.writerow(["" if each is None else shown(each) for each in values])
+    return text.getvalue()
+
+
+def _drawn(tables: Sequence[Table]) -> str:
+    """Return tables for a terminal, or lines with tabs if the package rich is not installed."""
+    try:
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table as Drawn
+        from rich.text import Text
+    except ModuleNotFoundError:
+        return "\n".join(_tab_separated(each) for each in tables)
+    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    parts = []
+    for table in tables:
+        drawn = Drawn(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, title=None)
+        for name in table.columns:
+            number = all(_is_number(row.get(name)) for row in table.rows) and table.rows
+            # Names must be complete, so a long value continues on the next line.
+            drawn.add_column(
+                Text(name.replace("_", " ")),
+                justify="right" if number else "left",
+                overflow="fold",
+            )
+        for row in table.rows:
+            drawn.add_row(*(Text(encodable(shown(row.get(name)))) for name in table.columns))
+        with console.capture() as captured:
+            if table.title:
+                console.print(Text(table.title, style="bold"))
+            console.print(drawn)
+        lines = [line.rstrip() for line in captured.get().splitlines()]
+        parts.append("".join(f"{line}\n" for line in lines))
+    return "\n".join(parts)
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+_PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./@+-]*")
+_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n", "."}
+
+
+def yaml_lines(data: Any, indent: str = "") -> Iterator[str]:
+    """Yield the lines of a YAML document."""
+    if isinstance(data, dict) and data:
+        for key, value in data.items():
+            yield from _yaml_item(f"{indent}{_yaml_scalar(key)}:", value, f"{indent}  ")
+    elif isinstance(data, list) and data:
+        for value in data:
+            inner = list(yaml_lines(value, f"{indent}  "))
+            yield f"{indent}- {inner[0].lstrip()}"
+            yield from inner[1:]
+    else:
+        yield f"{indent}{_yaml_scalar(data)}"
+
+
+def _yaml_item(start: str, value: Any, indent: str) -> Iterator[str]:
+    if isinstance(value, dict | list) and value:
+        yield start
+        yield from yaml_lines(value, indent)
+    else:
+        yield f"{start} {_yaml_scalar(value)}"
+
+
+def _yaml_scalar(value: Any) -> str:
+    is_plain = isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS
+    # JSON is YAML, so whatever is not plain is written as JSON.
+    return str(value) if is_plain else json.dumps(value)
+
+
+def write_text(text: str) -> None:
+    """Write a text to standard output. Raises OutputError if that is not possible."""
     if sys.stdout is None:
         raise OutputError("standard output is closed")
     try:
-        if as_json:
-            sys.stdout.write(f"{json.dumps(result.data, indent=2)}\n")
-        elif sys.stdout.isatty():
-            _write_styled(result.lines)
-        else:
-            sys.stdout.writelines(f"{_encodable(line.text)}\n" for line in result.lines)
+        sys.stdout.write(encodable(text))
         # If the output cannot be written, the error occurs here, not at the end of the process.
         sys.stdout.flush()
     except OSError as error:
-        raise OutputError(error.strerror or str(error)) from error
+        is_pipe = isinstance(error, BrokenPipeError)
+        raise OutputError(error.strerror or str(error), is_pipe) from error
 
 
-def _encodable(text: str) -> str:
+def write_error(text: str) -> None:
+    """Write a line to standard error, if it is open."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"{NAME}: {' '.join(text.split())}\n")
+            sys.stderr.flush()
+
+
+def encodable(text: str) -> str:
     """Return the text with escapes for characters outside the encoding of standard output."""
-    encoding = sys.stdout.encoding or "utf-8"
+    encoding = (sys.stdout.encoding if sys.stdout is not None else None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
-def _write_styled(lines: Sequence[Line]) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
-    for line in lines:
-        console.print(_encodable(line.text), style=line.style or None)
-
-
-def discard() -> None:
+def discard_output() -> None:
     """Let the rest of standard output vanish, so that the interpreter's end does not fail."""
     if sys.stdout is not None:
         with contextlib.suppress(OSError, ValueError):

@@ -1,75 +1,160 @@
-"""The list of commands, and running one of them."""
+"""The list of nouns, and running one command."""
 
 from __future__ import annotations
 
-import contextlib
+import argparse
+import difflib
 import logging
 import sys
 from collections.abc import Sequence
-from typing import Annotated
-
-import typer
+from importlib import import_module
 
 from aiokclient import __version__
-from aiokclient.cli.client_metrics import client_metrics
-from aiokclient.cli.exit_codes import ExitCode, exit_code_of, one_line
-from aiokclient.cli.output import Line, OutputError, Result, discard, write
+from aiokclient.cli.exit_codes import ExitCode, OutputError, exit_code_of, one_line
+from aiokclient.cli.grammar import (
+    HELP,
+    NAME,
+    Command,
+    Words,
+    WrongUseError,
+    find_noun,
+    find_verb,
+    make_parser,
+    parse_words,
+)
+from aiokclient.cli.output import discard_output, write_error, write_text
 
-NAME = "aiokclient"
-
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
-app.command("client-metrics")(client_metrics)
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        write(Result([Line(f"{NAME} {__version__}")], None), as_json=False)
-        raise typer.Exit
+NOUNS = {
+    "topics": "List, describe, create, change, trim, and delete topics.",
+}
+"""The nouns, each with a line of help."""
+FOLDERS: dict[str, str] = {}
+"""The folders of the nouns whose module is not in `nouns`."""
 
 
-@app.callback()
-def program(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
-        ),
-    ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="Write the log of the library to standard error.")
-    ] = False,
-) -> None:
-    """Commands for Apache Kafka.
+def run_words(words: Sequence[str]) -> int:
+    """Run the command that was typed, and return its exit code.
 
-    The exit code is 0 for success, 1 if the cluster refused the request or could not be
-    reached, and 2 for wrong arguments or a wrong properties file.
+    An error is one line on standard error.
     """
-    log = logging.getLogger(NAME)
-    # On a terminal, the log shows what the command waits for. For a script, standard error must
-    # have only the error. Without any handler, Python would write warnings to it.
-    shown = sys.stderr is not None and (verbose or sys.stderr.isatty())
-    log.addHandler(logging.StreamHandler() if shown else logging.NullHandler())
-    if verbose:
-        log.setLevel(logging.INFO)
-
-
-def run(arguments: Sequence[str]) -> int:
-    """Run a command, and return its exit code. An error is one line on standard error."""
-    command = typer.main.get_command(app)
+    command: type[Command] | None = None
+    given: argparse.Namespace | None = None
     try:
-        # The options --help and --version end the program early, and return their own exit code.
-        code = command.main(list(arguments), prog_name=NAME, standalone_mode=False)
-    except typer.Abort:
-        return ExitCode.INTERRUPTED
+        typed = find_noun(words)
+        if typed.noun is None:
+            return _run_without_noun(typed.others)
+        commands = load_commands(typed.noun)
+        typed = find_verb(typed, commands)
+        command = _find_command(typed, commands)
+        if command is None:
+            return _show_verbs(typed, commands)
+        if any(word in HELP for word in _before_dashes(typed.others)):
+            write_text(make_parser(typed.noun or "", command).format_help())
+            return ExitCode.SUCCESS
+        given = parse_words(typed.noun or "", command, typed.others)
+        _log_to_stderr(getattr(given, "verbose", False))
+        return command().run(given)
     except Exception as error:
         text = one_line(error)
         if text is None:
             raise
+        changes = command is not None and (command.changes or command.destroys)
+        code = exit_code_of(error, changes and not getattr(given, "dry_run", False))
         if isinstance(error, OSError | OutputError):
-            discard()
-        if sys.stderr is not None:
-            with contextlib.suppress(OSError):
-                sys.stderr.write(f"{NAME}: {text}\n")
-                sys.stderr.flush()
-        return exit_code_of(error)
-    return code if isinstance(code, int) else ExitCode.SUCCESS
+            discard_output()
+        if code != ExitCode.CLOSED_PIPE:  # The reader has had enough, which is no error.
+            write_error(text)
+        return code
+
+
+def load_commands(noun: str) -> Sequence[type[Command]]:
+    """Import the commands of a noun. Raises WrongUseError if there is no such noun."""
+    if noun not in NOUNS:
+        raise WrongUseError(_unknown("command", noun, NOUNS))
+    folder = FOLDERS.get(noun, "nouns")
+    module = import_module(f"aiokclient.cli.{folder}.{noun.replace('-', '_')}")
+    commands: Sequence[type[Command]] = module.COMMANDS
+    return commands
+
+
+def _before_dashes(words: Sequence[str]) -> Sequence[str]:
+    return words[: words.index("--")] if "--" in words else words
+
+
+def _find_command(typed: Words, commands: Sequence[type[Command]]) -> type[Command] | None:
+    """Return the command of the verb, or None without a verb. Raises WrongUseError."""
+    if typed.verb is None and commands[0].verb:
+        return None
+    for command in commands:
+        if command.verb == (typed.verb or ""):
+            return command
+    verbs = [each.verb for each in commands if not each.is_hidden]
+    raise WrongUseError(_unknown(f"verb of {typed.noun}", typed.verb or "", verbs))
+
+
+def _unknown(subject: str, word: str, known: Sequence[str] | dict[str, str]) -> str:
+    near = difflib.get_close_matches(word, known, 1)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    return f"There is no {subject} {word!r}. {hint}There are {', '.join(known)}."
+
+
+def _run_without_noun(words: Sequence[str]) -> int:
+    if "--version" in words:
+        write_text(f"{NAME} {__version__}\n")
+        return ExitCode.SUCCESS
+    if any(word in HELP for word in words):
+        write_text(_help())
+        return ExitCode.SUCCESS
+    if words:
+        raise WrongUseError(f"A command is missing after {words[0]}. Try '{NAME} --help'.")
+    raise WrongUseError(f"A command is missing. Try '{NAME} --help'.")
+
+
+def _help() -> str:
+    width = max(map(len, NOUNS))
+    lines = [f"  {noun:{width}}  {summary}" for noun, summary in NOUNS.items()]
+    return "\n".join(
+        [
+            f"usage: {NAME} NOUN VERB [ARGUMENTS] [OPTIONS]",
+            "",
+            "Commands for Apache Kafka.",
+            "",
+            *lines,
+            "",
+            f"'{NAME} NOUN --help' lists the verbs, and '{NAME} NOUN VERB --help' the options.",
+            "",
+            "exit codes: 0 done; 1 the cluster refused or was not reached, or some items failed;",
+            "2 wrong use, nothing was sent; 3 a named thing does not exist; 4 timed out with",
+            "unknown outcome; 130 interrupted; 141 the reader of the pipe ended",
+            "",
+        ]
+    )
+
+
+def _show_verbs(typed: Words, commands: Sequence[type[Command]]) -> int:
+    """Write the verbs of a noun if help was asked for. Otherwise raise WrongUseError."""
+    shown = [each for each in commands if not each.is_hidden]
+    if not any(word in HELP for word in typed.others):
+        verbs = ", ".join(each.verb for each in shown)
+        raise WrongUseError(f"{NAME} {typed.noun} needs a verb: {verbs}.")
+    width = max(len(each.verb) for each in shown)
+    lines = [f"  {each.verb:{width}}  {_summary(each)}" for each in shown]
+    start = [f"usage: {NAME} {typed.noun} VERB [ARGUMENTS] [OPTIONS]", "", NOUNS[typed.noun or ""]]
+    end = [f"'{NAME} {typed.noun} VERB --help' lists the arguments and the options of a verb."]
+    write_text("\n".join([*start, "", *lines, "", *end, ""]))
+    return ExitCode.SUCCESS
+
+
+def _summary(command: type[Command]) -> str:
+    """Return the first paragraph of a command's help in one line."""
+    return " ".join((command.__doc__ or "").partition("\n\n")[0].split())
+
+
+def _log_to_stderr(is_verbose: bool) -> None:
+    log = logging.getLogger(NAME)
+    # On a terminal, the log shows what the command waits for. For a script, standard error must
+    # have only the error. Without any handler, Python would write warnings to it.
+    shown = sys.stderr is not None and (is_verbose or sys.stderr.isatty())
+    log.addHandler(logging.StreamHandler() if shown else logging.NullHandler())
+    if is_verbose:
+        log.setLevel(logging.INFO)

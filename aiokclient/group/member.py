@@ -7,13 +7,13 @@ candidates for a single writer (`aiokclient.patterns`).
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, ClassVar, Self, Unpack
 
 import anyio
 
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle, config_of
+from aiokclient.config.client import Properties
 from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.cluster.lifecycle.public_calls import count_cancelled, watch_calls
@@ -203,7 +203,7 @@ class GroupMember(MemberLifecycle):
     @classmethod
     def from_properties(
         cls,
-        source: Mapping[str, Any] | str | os.PathLike[str],
+        source: Properties,
         *,
         client: Parent | None = None,
         **options: Any,

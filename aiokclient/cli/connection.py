@@ -1,0 +1,153 @@
+"""The options of a client, from the arguments, the environment, and a profile.
+
+Arguments win over the environment, and the environment wins over the profile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiokclient.cli.asking import confirm_profile
+from aiokclient.cli.grammar import AdminCommand, Command, WrongUseError
+from aiokclient.cli.output import Result, write_error
+from aiokclient.cli.profiles import Profile, read_profile
+
+if TYPE_CHECKING:
+    import argparse
+
+    from aiokclient import Admin, Consumer, Producer
+
+    C = TypeVar("C", Admin, Producer[Any, Any], Consumer[Any, Any])
+
+NOTICE_S = 1.0
+"""Seconds without a connection after which a line says which brokers are tried."""
+PREFIX = "AIOKCLIENT_"
+"""The prefix of environment variables that are options of a client."""
+SERVERS = "bootstrap.servers"
+CONTROLLERS = "bootstrap.controllers"
+
+
+def call_admin(command: AdminCommand, given: argparse.Namespace) -> Result:
+    """Connect an admin client, and return the result of the command."""
+    from aiokclient import Admin
+
+    admin_class = Admin
+    return asyncio.run(_call_admin(admin_class, command, given))
+
+
+async def _call_admin(
+    admin_class: type[Admin], command: AdminCommand, given: argparse.Namespace
+) -> Result:
+    admin = make_client(admin_class, command, given)
+    notice = schedule_notice(given)
+    try:
+        async with admin:
+            notice.cancel()
+            return await command.ask(admin, given)
+    finally:
+        notice.cancel()
+
+
+def schedule_notice(given: argparse.Namespace) -> asyncio.TimerHandle:
+    """Say whom the command tries to reach, after a second, unless the timer is cancelled."""
+    text = f"Connecting to {servers_of(given)}."
+    return asyncio.get_running_loop().call_later(NOTICE_S, write_error, text)
+
+
+def servers_of(given: argparse.Namespace) -> str:
+    """Return the servers of a command for a message, as they were typed or configured."""
+    typed = getattr(given, "bootstrap_controller", None) or given.bootstrap_server
+    configured = os.environ.get(f"{PREFIX}BOOTSTRAP_SERVERS")
+    return typed or configured or "the servers of the profile or the properties file"
+
+
+def make_client(
+    client_class: type[C],
+    command: Command,
+    given: argparse.Namespace,
+    arguments: tuple[Any, ...] = (),
+    **options: Any,
+) -> C:
+    """Return a client that is not started yet.
+
+    `options` are those that the command needs. They count less than what the user gives. Raises
+    ConfigError or WrongUseError.
+    """
+    profile = read_profile(given.profile)
+    sources: list[Mapping[str, Any] | str] = [
+        {dotted(name): value for name, value in options.items()},
+        profile.properties,
+        environment_of(client_class),
+        *given.config,
+        typed_properties(client_class, given),
+    ]
+    refuse_no_servers(sources)
+    if command.changes or command.destroys:
+        refuse_protected(profile, given)
+    # A command ends too soon to push metrics.
+    return client_class.from_properties(sources, enable_metrics_push=False)
+
+
+def dotted(name: str) -> str:
+    """Return the name of an option in Kafka's form."""
+    return name.replace("_", ".")
+
+
+def environment_of(client_class: type[C]) -> dict[str, str]:
+    """Return the options of a client that environment variables have."""
+    names = client_class.config_type.declarations
+    found = {}
+    for name, value in os.environ.items():
+        option = name.removeprefix(PREFIX).lower()
+        if name.startswith(PREFIX) and option in names:
+            found[dotted(option)] = value
+    return found
+
+
+def typed_properties(client_class: type[C], given: argparse.Namespace) -> dict[str, str]:
+    """Return the options of a client that the arguments have. Raises WrongUseError for a secret."""
+    declarations = client_class.config_type.declarations
+    found = {}
+    for text in given.X:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise WrongUseError(f"-X needs NAME=VALUE, such as request.timeout.ms=5000: {text!r}.")
+        declaration = declarations.get(name.replace(".", "_"))
+        if declaration is not None and declaration.secret:
+            variable = f"{PREFIX}{declaration.name.upper()}"
+            raise WrongUseError(
+                f"-X {name}: A secret is no argument, because others can see it. Give it by "
+                f"--config, by the environment variable {variable}, or in a profile."
+            )
+        found[dotted(name)] = value
+    if given.timeout is not None:
+        if not given.timeout > 0:
+            raise WrongUseError("--timeout needs a number of seconds above 0.")
+        milliseconds = max(1, round(given.timeout * 1000))
+        found["default.api.timeout.ms"] = str(milliseconds)
+        found["request.timeout.ms"] = str(min(30_000, milliseconds))
+    if given.bootstrap_server is not None:
+        found[SERVERS] = given.bootstrap_server
+    if getattr(given, "bootstrap_controller", None) is not None:
+        found[CONTROLLERS] = given.bootstrap_controller
+    return found
+
+
+def refuse_no_servers(sources: list[Mapping[str, Any] | str]) -> None:
+    """Raise WrongUseError if no source can name servers. The library reads properties files."""
+    for source in sources:
+        if isinstance(source, str) or SERVERS in source or CONTROLLERS in source:
+            return
+    raise WrongUseError(
+        "No servers are known. Give --bootstrap-server HOST:PORT, set the environment variable "
+        "AIOKCLIENT_BOOTSTRAP_SERVERS, or choose a profile with --profile."
+    )
+
+
+def refuse_protected(profile: Profile, given: argparse.Namespace) -> None:
+    """Ask before a command changes the cluster of a protected profile."""
+    if profile.is_protected:
+        confirm_profile(given, profile.name)

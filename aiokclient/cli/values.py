@@ -1,0 +1,125 @@
+"""The values that users type: topics with partitions, positions in a log, times, and settings.
+
+A time is a date or a date and time of ISO 8601, which is in UTC unless it names another zone, `@`
+with milliseconds since the epoch, or relative to now: `-1h`, `+5m`, `-PT10M`. The units are ms, s,
+m, h, d, and w.
+
+Each class is the type of an option or of an argument: it is called with the text.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from argparse import ArgumentTypeError
+from datetime import UTC, datetime
+from enum import Enum
+
+UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_UNIT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_PERIOD = re.compile(
+    r"P(?=.)(?:(\d+)W)?(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?"
+)
+_PERIOD_UNITS = ("w", "d", "h", "m", "s")
+
+
+class TopicPartitions:
+    """A topic, and the partitions that are meant: TOPIC or TOPIC:PARTITION[,...].
+
+    `partitions` is None for all of them.
+    """
+
+    def __init__(self, text: str) -> None:
+        topic, colon, numbers = text.rpartition(":")
+        self.topic = topic if colon else text
+        self.partitions: tuple[int, ...] | None = None
+        if colon:
+            try:
+                self.partitions = tuple(int(each) for each in numbers.split(","))
+            except ValueError:
+                raise ArgumentTypeError(
+                    f"{text!r} is not TOPIC or TOPIC:PARTITION[,...], such as orders:0,1"
+                ) from None
+
+
+class Duration:
+    """A time span such as 10m, 1.5h, or PT10M, in milliseconds. It has no sign."""
+
+    def __init__(self, text: str) -> None:
+        milliseconds = duration_ms(text)
+        if milliseconds is None:
+            raise ArgumentTypeError(f"{text!r} is no time span, such as 30s, 10m, 1h, or PT10M")
+        self.milliseconds = milliseconds
+
+
+class PlaceType(Enum):
+    """The ways to name a position in a log."""
+
+    START = "start"
+    END = "end"
+    COMMITTED = "committed"
+    """The offset that the group has committed."""
+    OFFSET = "offset"
+    LAST = "last"
+    """A number of records before the end."""
+    TIME = "time"
+
+
+class Place:
+    """A position in a log: start, end, committed, an offset, -N before the end, or a time.
+
+    `value` is the offset, the number of records, or the milliseconds since the epoch. Relative
+    times are relative to the moment at which the value is made.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.value = 0
+        word = {"beginning": "start", "earliest": "start", "latest": "end", "current": "committed"}
+        if (name := word.get(text, text)) in ("start", "end", "committed"):
+            self.type = PlaceType(name)
+        elif text.isascii() and text.isdecimal():
+            self.type, self.value = PlaceType.OFFSET, int(text)
+        elif text[:1] == "-" and text[1:].isascii() and text[1:].isdecimal():
+            self.type, self.value = PlaceType.LAST, int(text[1:])
+        else:
+            self.type, self.value = PlaceType.TIME, time_ms(text)
+
+    def __repr__(self) -> str:
+        return f"Place({self.text!r})"
+
+
+class Setting:
+    """A name and a value: NAME=VALUE. The value may be empty."""
+
+    def __init__(self, text: str) -> None:
+        self.name, equals, self.value = text.partition("=")
+        if not equals or not self.name:
+            raise ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+
+
+def time_ms(text: str) -> int:
+    """Return a time in milliseconds since the epoch. Raises ArgumentTypeError."""
+    if text.startswith("@") and text[1:].isascii() and text[1:].isdecimal():
+        return int(text[1:])
+    if text[:1] in ("-", "+") and (span := duration_ms(text[1:])) is not None:
+        return round(time.time() * 1000) + (span if text[0] == "+" else -span)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ArgumentTypeError(
+            f"{text!r} is no time. Times are 2026-01-31, 2026-01-31T12:00 (UTC), "
+            "2026-01-31T12:00+01:00, -1h, +5m, or @ and milliseconds since the epoch"
+        ) from None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def duration_ms(text: str) -> int | None:
+    """Return a time span in milliseconds, or None if the text is none."""
+    if match := _UNIT.fullmatch(text):
+        return round(float(match[1]) * UNITS_MS[match[2]])
+    if match := _PERIOD.fullmatch(text):
+        parts = zip(match.groups(), _PERIOD_UNITS, strict=True)
+        return round(sum(float(n) * UNITS_MS[unit] for n, unit in parts if n))
+    return None
