@@ -30,9 +30,9 @@ class Option(NamedTuple):
     """An option of a command. Without `metavar` it is a flag.
 
     `names` has the short name first and the long one last. `type` is a class that is called with
-    the text, and raises `argparse.ArgumentTypeError` or ValueError for a wrong one. An option that is `repeated` has a list as its
-    value. `completes` is what a shell offers for the value: "topics", "groups", "configs",
-    "brokers", "files", or words separated by spaces.
+    the text, and raises `argparse.ArgumentTypeError` or ValueError for a wrong one. An option that
+    is `repeated` has a list as its value. `completes` is what a shell offers for the value:
+    "topics", "groups", "configs", "brokers", "files", or words separated by spaces.
     """
 
     names: tuple[str, ...]
@@ -49,13 +49,13 @@ class Option(NamedTuple):
 class Argument(NamedTuple):
     """A positional argument of a command.
 
-    `count` is "" for exactly one, "?" for one or none, "*" for any number, and "+" for at least
+    `repeats` is "" for exactly one, "?" for one or none, "*" for any number, and "+" for at least
     one. If it is "*" or "+", the word `-` stands for the lines of standard input.
     """
 
     name: str
     help: str
-    count: str = ""
+    repeats: str = ""
     type: type = str
     completes: str = ""
 
@@ -222,7 +222,7 @@ def make_parser(noun: str, command: type[Command]) -> Parser:
             metavar=argument.name,
             help=argument.help,
             type=argument.type,
-            **({"nargs": argument.count} if argument.count else {}),
+            nargs=argument.repeats or None,
         )
     common = parser.add_argument_group("options of all commands")
     shared = {name for each in (*COMMON, *OUTPUT, CONTROLLERS) for name in each.names}
@@ -264,9 +264,9 @@ def parse_words(noun: str, command: type[Command], words: Sequence[str]) -> argp
     given = make_parser(noun, command).parse_intermixed_args(joined)
     for argument in command.arguments:
         dest = argument.name.lower().replace("-", "_")
-        if argument.count in ("*", "+"):
+        if argument.repeats in ("*", "+"):
             typed = _with_lines(getattr(given, dest), argument)
-            if argument.count == "+" and not typed:
+            if argument.repeats == "+" and not typed:
                 raise WrongUseError(f"{NAME} {noun} {command.verb} needs {argument.name}.")
             setattr(given, dest, typed)
     return given

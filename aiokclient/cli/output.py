@@ -212,7 +212,8 @@ def _csv(tables: Sequence[Table]) -> str:
     import io
 
     text = io.StringIO()
-    for table in tables:
+    for number, table in enumerate(tables):
+        text.write("\n" if number else "")
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(table.columns)
         for row in table.rows:

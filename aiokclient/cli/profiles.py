@@ -114,7 +114,9 @@ def read_secret(subject: str, source: Mapping[str, Any]) -> str:
     `subject` says what it is, for messages. Raises WrongUseError, never with the secret.
     """
     if len(source) != 1 or next(iter(source)) not in SOURCES:
-        raise WrongUseError(f"{subject} needs one of {', '.join(SOURCES)}, not {', '.join(source)}.")
+        raise WrongUseError(
+            f"{subject} needs one of {', '.join(SOURCES)}, not {', '.join(source)}."
+        )
     ((how, value),) = source.items()
     if how == "command":
         return _run_command(subject, value)

@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Self, Unpack
 import anyio
 
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle, config_of
-from aiokclient.config.client import Properties
 from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.cluster.lifecycle.public_calls import count_cancelled, watch_calls
 from aiokclient.cluster.targets import Coordinator
+from aiokclient.config.client import Properties
 from aiokclient.errors import ConfigError, IllegalStateError
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
 from aiokclient.group.engine import GroupEngine

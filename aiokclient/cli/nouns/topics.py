@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from aiokclient import Admin
     from aiokclient.admin import PartitionDescription, TopicDescription
 
-NAMES = Argument("NAME", "Names of topics; - reads them from standard input.", "+", completes="topics")
+NAMES = Argument(
+    "NAME", "Names of topics; - reads them from standard input.", "+", completes="topics"
+)
 INTERNAL = Option(("--internal",), "Include Kafka's internal topics.")
 REGEX = Option(("--regex",), "The names are regular expressions that match whole names.")
 ONLY = ("under-replicated", "under-min-isr", "at-min-isr", "offline", "overrides")
