@@ -123,6 +123,8 @@ class Command:
     """Whether the command changes the cluster, and so has --dry-run."""
     destroys: ClassVar[bool] = False
     is_hidden: ClassVar[bool] = False
+    former_verbs: ClassVar[tuple[str, ...]] = ()
+    """The options that took the place of the verb in an earlier release, such as --list."""
 
     def run(self, given: argparse.Namespace) -> int:
         """Run the command, and return its exit code."""
@@ -166,9 +168,15 @@ def find_noun(words: Sequence[str]) -> Words:
 
 
 def find_verb(words: Words, commands: Sequence[type[Command]]) -> Words:
-    """Return the words with the verb taken out, if the commands have verbs."""
+    """Return the words with the verb taken out, if the commands have verbs.
+
+    The verb is "" for a command in the form of an earlier release.
+    """
     if not commands[0].verb:
         return words
+    former = {option for each in commands for option in each.former_verbs}
+    if not former.isdisjoint(words.others):
+        return words._replace(verb="")
     verb, _, others = find_noun(words.others)
     return Words(words.noun, verb, others)
 

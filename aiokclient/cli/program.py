@@ -26,6 +26,7 @@ from aiokclient.cli.output import discard_output, write_error, write_text
 
 NOUNS = {
     "topics": "List, describe, create, change, trim, and delete topics.",
+    "client-metrics": "Manage subscriptions to the metrics of clients.",
 }
 """The nouns, each with a line of help."""
 FOLDERS: dict[str, str] = {}

@@ -1,0 +1,50 @@
+"""The command line in this process, on the embedded cluster and on a real Kafka."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from aiokclient.cli import main
+
+
+class Ended(NamedTuple):
+    """What a command has left: its exit code, and what it has written."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+def run_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[[str], Run]:
+    """Return a function that makes `run` for the servers of a cluster."""
+
+    def make(servers: str) -> Run:
+        def run(*words: str, typed: str = "") -> Ended:
+            """Type a command, and `typed` on standard input."""
+            monkeypatch.setenv("AIOKCLIENT_BOOTSTRAP_SERVERS", servers)
+            monkeypatch.setenv("AIOKCLIENT_PROFILES", str(tmp_path / "profiles.toml"))
+            monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+            capsys.readouterr()
+            code = main(words)
+            return Ended(code, *capsys.readouterr())
+
+        return run
+
+    return make
+
+
+@pytest.fixture
+def run(cluster_servers: Any, run_on: Callable[[str], Run]) -> Run:
+    """Type a command for the embedded cluster, and in another test for a real Kafka."""
+    return run_on(cluster_servers.bootstrap)
