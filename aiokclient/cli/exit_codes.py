@@ -9,6 +9,10 @@ from enum import IntEnum
 from aiokclient.cli.grammar import WrongUseError
 
 
+class NotFoundError(Exception):
+    """An error raised, or kept for an item, if a named thing does not exist."""
+
+
 class OutputError(Exception):
     """An error raised if standard output cannot be written.
 
@@ -72,7 +76,7 @@ def exit_code_of(error: BaseException, changes: bool = False) -> ExitCode:
         return ExitCode.WRONG_USE
     if isinstance(error, OutputError):
         return ExitCode.CLOSED_PIPE if error.is_pipe else ExitCode.FAILED
-    if is_library_error(error, *ABSENT):
+    if isinstance(error, NotFoundError) or is_library_error(error, *ABSENT):
         return ExitCode.NOT_FOUND
     if is_library_error(error, "BootstrapError"):
         return ExitCode.FAILED
@@ -91,7 +95,7 @@ def exit_code_of_all(errors: Iterable[BaseException], changes: bool = False) -> 
 
 def one_line(error: BaseException) -> str | None:
     """Return the text of an error for the user, without line breaks; None for a bug."""
-    if isinstance(error, WrongUseError) or is_library_error(error, "KafkaError"):
+    if isinstance(error, WrongUseError | NotFoundError) or is_library_error(error, "KafkaError"):
         text = str(error)
     elif isinstance(error, OSError | OutputError):
         # Only the output can fail with an OSError: files and brokers have errors of the library.

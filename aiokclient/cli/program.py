@@ -41,6 +41,7 @@ def run_words(words: Sequence[str]) -> int:
     command: type[Command] | None = None
     given: argparse.Namespace | None = None
     try:
+        _refuse_surrogates(words)
         typed = find_noun(words)
         if typed.noun is None:
             return _run_without_noun(typed.others)
@@ -66,6 +67,13 @@ def run_words(words: Sequence[str]) -> int:
         if code != ExitCode.CLOSED_PIPE:  # The reader has had enough, which is no error.
             write_error(text)
         return code
+
+
+def _refuse_surrogates(words: Sequence[str]) -> None:
+    """Raise WrongUseError for a word with bytes that are not UTF-8. Kafka's texts are UTF-8."""
+    for word in words:
+        if any("\ud800" <= character <= "\udfff" for character in word):
+            raise WrongUseError(f"{word!r} is not UTF-8, but has surrogates for its bytes.")
 
 
 def load_commands(noun: str) -> Sequence[type[Command]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
 from aiokclient.cli.asking import confirm
+from aiokclient.cli.exit_codes import NotFoundError
 from aiokclient.cli.grammar import (
     OUTPUT,
     AdminCommand,
@@ -304,14 +305,10 @@ async def choose_subscriptions(
     For a subscription that does not exist, brokers would describe the default values, and accept
     that it is deleted.
     """
-    from aiokclient.errors import ResourceNotFoundError
-
     names = await admin.list_client_metrics()
     chosen = [name for name in dict.fromkeys(typed or names) if name in names]
     failures: dict[str, Exception] = {
-        name: ResourceNotFoundError("There is no such subscription.")
-        for name in typed
-        if name not in names
+        name: NotFoundError("There is no such subscription.") for name in typed if name not in names
     }
     return chosen, failures
 

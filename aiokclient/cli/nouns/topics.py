@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from aiokclient.cli.asking import confirm
+from aiokclient.cli.exit_codes import NotFoundError
 from aiokclient.cli.grammar import (
     AdminCommand,
     Argument,
@@ -222,8 +223,6 @@ def choose_names(
     An error stands for each name that is not known, and for each pattern that matches no name.
     Raises WrongUseError for a pattern that is not valid.
     """
-    from aiokclient.errors import UnknownTopicOrPartitionError
-
     if not typed:
         return sorted(known), {}
     names = sorted(known)
@@ -234,7 +233,7 @@ def choose_names(
         found = [name for name in found if name in set(names)]
         chosen.update(dict.fromkeys(found))
         if not found:
-            failures[each] = UnknownTopicOrPartitionError(
+            failures[each] = NotFoundError(
                 "No topic has a name that matches." if are_patterns else "There is no such topic."
             )
     return list(chosen), failures
