@@ -27,8 +27,12 @@ BROKER_ERRORS = {
 }
 """The classes of the error codes, and the categories from which they derive."""
 CODE_NAMES = {"code", "error_code", "errorcode"}
-FREE = {PACKAGE / "errors", PACKAGE / "testing", PACKAGE / "policy.py"}
-"""The modules that need not follow the rule: error classes, embedded cluster, and policy."""
+FREE = {PACKAGE / "errors", PACKAGE / "testing", PACKAGE / "policy.py", PACKAGE / "cli"}
+"""The modules that need not follow the rule: error classes, embedded cluster, policy, command line.
+
+The command line is a program that uses the library: it tells its user what an error means, and
+leaves it to the library what to try again.
+"""
 
 RAISED_HERE = {"CorruptRecordError", "UnsupportedVersionError"}
 """Errors that the decoder of records and the negotiation of versions raise.
