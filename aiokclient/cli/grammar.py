@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def make_parser(noun: str, command: type[Command]) -> Parser:
             argument.name.lower().replace("-", "_"),
             metavar=argument.name,
             help=argument.help,
-            type=argument.type,
+            type=_type_of(argument),
             nargs=argument.repeats or None,
         )
     common = parser.add_argument_group("options of all commands")
@@ -238,6 +238,18 @@ def make_parser(noun: str, command: type[Command]) -> Parser:
         group = common if shared.issuperset(option.names) else parser
         _add_option(group, option)
     return parser
+
+
+def _type_of(argument: Argument) -> Callable[[str], Any]:
+    """Return the type of an argument, which leaves the word for standard input as it is."""
+    if argument.repeats not in ("*", "+"):
+        return argument.type
+
+    def convert(text: str) -> Any:
+        return text if text == "-" else argument.type(text)
+
+    convert.__name__ = argument.type.__name__  # argparse names it in the error for a wrong value.
+    return convert
 
 
 def _add_option(group: Any, option: Option) -> None:
@@ -307,8 +319,14 @@ def _joined(words: Sequence[str], options: Mapping[str, Option]) -> Iterator[str
 
 
 def _with_lines(typed: Sequence[Any], argument: Argument) -> list[Any]:
-    """Return the arguments with the lines of standard input instead of the word `-`."""
+    """Return the arguments with the lines of standard input instead of the word `-`.
+
+    Raises WrongUseError for a line that is no such argument.
+    """
     if "-" not in typed:
         return list(typed)
-    lines = [argument.type(line.strip()) for line in sys.stdin if line.strip()]
+    try:
+        lines = [argument.type(line.strip()) for line in sys.stdin if line.strip()]
+    except (argparse.ArgumentTypeError, ValueError) as error:
+        raise WrongUseError(f"{argument.name} in standard input: {error}.") from None
     return [part for each in typed for part in (lines if each == "-" else [each])]
