@@ -18,9 +18,9 @@ from aiokclient.cli.profiles import Profile, read_profile
 if TYPE_CHECKING:
     import argparse
 
-    from aiokclient import Admin, Consumer, Producer
+    from aiokclient import Admin, Client, Consumer, Producer
 
-    C = TypeVar("C", Admin, Producer[Any, Any], Consumer[Any, Any])
+    C = TypeVar("C", Admin, Client, Producer[Any, Any], Consumer[Any, Any])
 
 NOTICE_S = 1.0
 """Seconds without a connection after which a line says which brokers are tried."""

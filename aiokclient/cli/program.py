@@ -26,6 +26,12 @@ from aiokclient.cli.output import discard_output, write_error, write_text
 
 NOUNS = {
     "topics": "List, describe, create, change, trim, and delete topics.",
+    "features": "Describe features, and change their levels.",
+    "quorum": "Describe the metadata quorum, and change its voters.",
+    "brokers": "List brokers and their versions, and take brokers out of a cluster.",
+    "elect": "Elect the leaders of partitions.",
+    "transactions": "List, describe, and end transactions.",
+    "cluster": "Describe the cluster.",
     "client-metrics": "Manage subscriptions to the metrics of clients.",
 }
 """The nouns, each with a line of help."""

@@ -9,11 +9,15 @@ Each class is the type of an option or of an argument: it is called with the tex
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 import time
 from argparse import ArgumentTypeError
 from datetime import UTC, datetime
 from enum import Enum
+from pathlib import Path
+from typing import Any
 
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _UNIT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
@@ -21,6 +25,9 @@ _PERIOD = re.compile(
     r"P(?=.)(?:(\d+)W)?(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?"
 )
 _PERIOD_UNITS = ("w", "d", "h", "m", "s")
+_BYTES = re.compile(r"(\d+(?:\.\d+)?) ?((?:[kmgt]i?)?b?)", re.IGNORECASE)
+_BYTE_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BYTE_UNITS |= {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
 
 
 class TopicPartitions:
@@ -96,6 +103,55 @@ class Setting:
         self.name, equals, self.value = text.partition("=")
         if not equals or not self.name:
             raise ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+
+
+class Numbers:
+    """Whole numbers with commas between them, such as the brokers 1,2,3."""
+
+    def __init__(self, text: str) -> None:
+        try:
+            self.values = tuple(int(each) for each in text.split(","))
+        except ValueError:
+            raise ArgumentTypeError(f"{text!r} is not numbers, such as 1,2,3") from None
+
+
+class ByteCount:
+    """A number of bytes such as 1000, 50MB, or 1GiB. A rate may end in /s."""
+
+    def __init__(self, text: str) -> None:
+        match = _BYTES.fullmatch(text.removesuffix("/s"))
+        if match is None:
+            raise ArgumentTypeError(f"{text!r} is no number of bytes, such as 1000, 50MB, or 1GiB")
+        self.bytes = round(float(match[1]) * _BYTE_UNITS[match[2].lower().removesuffix("b")])
+
+
+class KafkaId:
+    """An id in Kafka's notation, which has 22 characters, or in that of UUIDs."""
+
+    def __init__(self, text: str) -> None:
+        from base64 import urlsafe_b64decode
+        from uuid import UUID
+
+        try:
+            is_short = len(text) == 22
+            self.uuid = UUID(bytes=urlsafe_b64decode(f"{text}==")) if is_short else UUID(text)
+        except ValueError:
+            raise ArgumentTypeError(f"{text!r} is no id of Kafka") from None
+
+
+class JsonFile:
+    """The content of a JSON file, or of standard input if the name is `-`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = "standard input" if name == "-" else name
+        try:
+            text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+            self.data: Any = json.loads(text)
+        except OSError as error:
+            raise ArgumentTypeError(f"{name} cannot be read: {error.strerror}") from None
+        except (ValueError, RecursionError) as error:
+            raise ArgumentTypeError(f"{self.name} is not JSON: {error}") from None
+        self.text = text
 
 
 def time_ms(text: str) -> int:
