@@ -29,6 +29,7 @@ NOUNS = {
     "features": "Describe features, and change their levels.",
     "quorum": "Describe the metadata quorum, and change its voters.",
     "brokers": "List brokers and their versions, and take brokers out of a cluster.",
+    "log-dirs": "Describe the log directories of brokers, move replicas, and cordon directories.",
     "elect": "Elect the leaders of partitions.",
     "transactions": "List, describe, and end transactions.",
     "cluster": "Describe the cluster.",
