@@ -67,6 +67,7 @@ COROUTINES: dict[type, str] = {
     "create_partitions delete_records describe_cluster describe_configs alter_configs "
     "list_groups describe_groups delete_groups remove_members list_consumer_group_offsets "
     "alter_consumer_group_offsets delete_consumer_group_offsets group_lag "
+    "reset_offsets copy_offsets ensure_topics "
     "list_transactions describe_transactions describe_producers fence_producers "
     "force_terminate_transaction find_hanging_transactions abort_transaction "
     "create_acls describe_acls delete_acls "

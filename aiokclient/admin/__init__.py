@@ -41,6 +41,9 @@ if TYPE_CHECKING:
         TopicPartitionReplica,
     )
     from aiokclient.admin.offsets import ListedOffset, OffsetSpec
+    from aiokclient.admin.plans.offset_changes import OffsetChange
+    from aiokclient.admin.plans.offset_resets import Shift
+    from aiokclient.admin.plans.topic_checks import EnsuredTopic, TopicDifference
     from aiokclient.admin.quorum import QuorumInfo, QuorumReplica, RaftVoterEndpoint
     from aiokclient.admin.replicas import ElectionType, PartitionReassignment
     from aiokclient.admin.results import Results
@@ -113,6 +116,7 @@ __all__ = [
     "CreatedTopic",
     "DelegationToken",
     "ElectionType",
+    "EnsuredTopic",
     "FeatureMetadata",
     "FeatureUpdate",
     "FencedProducer",
@@ -124,6 +128,7 @@ __all__ = [
     "LogDirDescription",
     "NewPartitions",
     "NewTopic",
+    "OffsetChange",
     "OffsetSpec",
     "PartitionDescription",
     "PartitionLag",
@@ -141,6 +146,7 @@ __all__ = [
     "ScramCredentialInfo",
     "ScramMechanism",
     "SharePartitionOffset",
+    "Shift",
     "StreamsGroupDescription",
     "StreamsMemberDescription",
     "StreamsNode",
@@ -153,6 +159,7 @@ __all__ = [
     "SupportedLevels",
     "Synonym",
     "TopicDescription",
+    "TopicDifference",
     "TopicListing",
     "TopicPartitionReplica",
     "TopologyDescriptionStatus",
@@ -184,6 +191,7 @@ _MODULES = {
     "CreatedTopic": "topics",
     "DelegationToken": "security.delegation_tokens",
     "ElectionType": "replicas",
+    "EnsuredTopic": "plans.topic_checks",
     "FeatureMetadata": "cluster",
     "FeatureUpdate": "cluster",
     "FencedProducer": "transactions",
@@ -195,6 +203,7 @@ _MODULES = {
     "LogDirDescription": "log_dirs",
     "NewPartitions": "topics",
     "NewTopic": "topics",
+    "OffsetChange": "plans.offset_changes",
     "OffsetSpec": "offsets",
     "PartitionDescription": "topics",
     "PartitionLag": "groups",
@@ -212,6 +221,7 @@ _MODULES = {
     "ScramCredentialInfo": "security.scram_credentials",
     "ScramMechanism": "security.scram_credentials",
     "SharePartitionOffset": "share_groups",
+    "Shift": "plans.offset_resets",
     "StreamsGroupDescription": "streams_groups",
     "StreamsMemberDescription": "streams_groups",
     "StreamsNode": "streams_groups",
@@ -224,6 +234,7 @@ _MODULES = {
     "SupportedLevels": "cluster",
     "Synonym": "configs",
     "TopicDescription": "topics",
+    "TopicDifference": "plans.topic_checks",
     "TopicListing": "topics",
     "TopicPartitionReplica": "log_dirs",
     "TopologyDescriptionStatus": "streams_groups",

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
         TopicPartitionReplica,
     )
     from aiokclient.admin.offsets import ListedOffset, OffsetSpec
+    from aiokclient.admin.plans.offset_changes import OffsetChange
+    from aiokclient.admin.plans.offset_resets import OffsetTarget
+    from aiokclient.admin.plans.topic_checks import EnsuredTopic
     from aiokclient.admin.quorum import QuorumInfo, RaftVoterEndpoint
     from aiokclient.admin.replicas import ElectionType, PartitionReassignment
     from aiokclient.admin.requests import AdminRequests
@@ -157,6 +160,34 @@ class Admin(Lifecycle):
         return await subjects.topics.create_topics(
             self._requests, topics, validate_only, retry_on_quota_violation, timeout
         )
+
+    async def ensure_topics(
+        self, topics: Iterable[NewTopic], *, dry_run: bool = False, timeout: float | None = None
+    ) -> Results[str, EnsuredTopic]:
+        """Create those of the topics that do not exist, and compare the others.
+
+            ensured = await admin.ensure_topics([NewTopic("orders", 6), NewTopic("refunds", 3)])
+            for name, topic in ensured.raise_for_errors().items():
+                for setting, expected, actual in topic.differences:
+                    print(f"{name}: {setting} is {actual}, not {expected}")
+
+        An existing topic is not changed. Its `differences` are the partitions, the replication
+        factor, the assignments, and the options of the `NewTopic` that it does not have. What the
+        `NewTopic` leaves to the defaults of the cluster is not compared. While replicas are being
+        moved, the old and the new ones count. A topic that something else creates during the call
+        is compared, too.
+
+        With `dry_run`, the brokers only check whether they can create the missing topics. This
+        counts towards a quota on changes, by which both forms of the call wait (KIP-599).
+
+        Usual errors: those of `create_topics` except TopicExistsError, and InvalidConfigError (also
+        for an option that does not exist). `created` is false for a topic that an earlier attempt
+        of this call created, but its response was lost. After a cancellation, it is unknown which
+        topics were created; repeating the call does no harm.
+        """
+        from aiokclient.admin.plans.topic_checks import ensure_topics  # a late module
+
+        return await ensure_topics(self._requests, topics, dry_run, timeout)
 
     async def delete_topics(
         self,
@@ -753,6 +784,93 @@ class Admin(Lifecycle):
         timeout).
         """
         return await subjects.groups.group_lag(self._requests, groups, isolation_level, timeout)
+
+    async def reset_offsets(
+        self,
+        group: str,
+        to: OffsetTarget,
+        *,
+        topics: Iterable[str | TopicPartition] | None = None,
+        dry_run: bool = False,
+        check: bool = True,
+        timeout: float | None = None,
+    ) -> Results[TopicPartition, OffsetChange]:
+        """Set the committed offsets of a group to a time or another target, or plan that.
+
+            plan = await admin.reset_offsets("billing", timedelta(hours=1), dry_run=True)
+            for tp, change in plan.succeeded.items():
+                print(tp, change.before, change.after)
+
+        The target `to` is one of:
+
+        - an `OffsetSpec`, or its name in lower case, such as "earliest";
+        - an aware datetime: the first record that is not older;
+        - a timedelta: the first record that is not older than so long before now, by the clock of
+          this machine;
+        - an int: this offset in each partition;
+        - a `Shift`: so many offsets after the committed one, or before it;
+        - "current": the committed offset, or the end if there is none. With `dry_run`, this
+          exports what is committed;
+        - a mapping from partitions to offsets, or to `OffsetAndMetadata`.
+
+        If no record is as new as the time, the partition is reset to its end. An offset outside of
+        the log is moved to the nearest end of the log, and is the `requested` one of the change.
+        With `check=False`, ints and mappings are not moved, and the brokers accept them. A negative
+        offset raises ArgumentValueError, unless `check` is false.
+
+        `topics` has names of topics, which stand for all their partitions, and partitions. By
+        default, the partitions with a committed offset are reset. The error of a topic that cannot
+        be described has the key `TopicPartition(topic, -1)`.
+
+        The group may be of any type, and must have no members: otherwise the call raises
+        GroupNotEmptyError, which names their client ids and hosts, and nothing is changed. A group
+        that does not exist is created if `topics` or a mapping is given, as `created_group` of the
+        changes says; otherwise the call raises GroupIdNotFoundError. In a share group, the
+        offset is the start of what the group has in progress, without metadata (KIP-932). With
+        `dry_run`, the result is the plan, and nothing is changed.
+
+        Raises ConfigError for a datetime that has no time zone or is before 1970, and for a
+        negative timedelta; and the error of the group, such as GroupAuthorizationError. Usual
+        errors of partitions: UnknownTopicOrPartitionError, NoOffsetError (there is no committed
+        offset to shift), LeaderNotAvailableError and ApiTimeoutError (the partition had no leader;
+        half of the timeout is for looking up offsets), OffsetOutOfRangeError (nothing is in remote
+        storage), UnknownMemberIdError (a member has joined meanwhile). After a cancellation, the
+        offsets of some or all partitions may have been set; repeating the call does no harm, except
+        with a `Shift`.
+        """
+        from aiokclient.admin.plans.offset_resets import reset_offsets  # a late module
+
+        return await reset_offsets(self._requests, group, to, topics, dry_run, check, timeout)
+
+    async def copy_offsets(
+        self,
+        source: str,
+        target: str,
+        *,
+        topics: Iterable[str | TopicPartition] | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> Results[TopicPartition, OffsetChange]:
+        """Commit the offsets of a group for another group, with metadata and leader epochs.
+
+        The source may have members. Its offsets are those at the time of the call, without those
+        of open transactions. The target must have no members: otherwise the call raises
+        GroupNotEmptyError, which names their client ids and hosts. If the target does not exist, it
+        is created, as `created_group` of the changes says. Offsets of the target in other
+        partitions remain. `topics` selects topics by name, and partitions. With `dry_run`, the
+        result is the plan, and nothing is changed. The offsets of a share group are the starts of
+        what it has in progress; a share group has no metadata (KIP-932).
+
+        Raises GroupIdNotFoundError if the source does not exist, and the errors of both groups,
+        such as GroupAuthorizationError. Usual errors of partitions: NoOffsetError (the source has
+        committed no offset of a selected partition, or of a topic, whose key is then
+        `TopicPartition(topic, -1)`), UnknownTopicOrPartitionError (the topic was deleted),
+        UnknownMemberIdError (a member has joined meanwhile). After a cancellation, some or all
+        offsets may have been copied; repeating the call does no harm.
+        """
+        from aiokclient.admin.plans.offset_changes import copy_offsets  # a late module
+
+        return await copy_offsets(self._requests, source, target, topics, dry_run, timeout)
 
     async def list_transactions(
         self,

@@ -366,6 +366,18 @@ def _once(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
     return items
 
 
+def as_new_topics(topics: Iterable[NewTopic]) -> dict[str, NewTopic]:
+    """Return the topics of a collection by name.
+
+    Raises IllegalStateError for repeated names, and the errors of `create_topics` for topics that
+    no request could contain.
+    """
+    given = as_list(topics, "NewTopic", NewTopic)
+    for topic in given:
+        _creatable(topic)
+    return _once((topic.name, topic) for topic in given)
+
+
 def _creatable(topic: NewTopic) -> CreatableTopic:
     placed = bool(topic.assignments)
     as_name(topic.name, TOPIC)

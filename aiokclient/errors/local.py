@@ -354,7 +354,11 @@ class ResponseTooLargeError(KafkaError):
 
 
 class NoOffsetError(InvalidOffsetError):
-    """An error raised when there is no initial offset and `auto_offset_reset` is "none"."""
+    """An error raised when there is no initial offset and `auto_offset_reset` is "none".
+
+    It is also the error of a partition whose committed offset a call of `Admin` needs, but the
+    group has none.
+    """
 
     what = "The partition has no committed offset, and auto_offset_reset is 'none'."
     hint = "Seek to an initial offset, or set auto_offset_reset."

@@ -55,6 +55,11 @@ CALLS: dict[str, Callable[[Admin], Awaitable[Any]]] = {
     "list_config_resources": lambda admin: admin.list_config_resources([], timeout=TIMEOUT_S),
     "update_features": lambda admin: admin.update_features({}, timeout=TIMEOUT_S),
     "group_lag": lambda admin: admin.group_lag([], timeout=TIMEOUT_S),
+    "reset_offsets": lambda admin: admin.reset_offsets("g", {}, timeout=TIMEOUT_S),
+    "reset_offsets of no topics": lambda admin: admin.reset_offsets(
+        "g", "latest", topics=[], timeout=TIMEOUT_S
+    ),
+    "ensure_topics": lambda admin: admin.ensure_topics([], timeout=TIMEOUT_S),
     "describe_transactions": lambda admin: admin.describe_transactions([], timeout=TIMEOUT_S),
     "describe_log_dirs of no brokers": lambda admin: admin.describe_log_dirs([], timeout=TIMEOUT_S),
     "describe_log_dirs of nothing": lambda admin: admin.describe_log_dirs(

@@ -26,6 +26,12 @@ T0 = TopicPartition("t", 0)
 R0 = TopicPartitionReplica("t", 0, 1)
 MOMENTS = 14
 
+
+async def copy_offsets(admin: Admin) -> Any:
+    (await admin.alter_consumer_group_offsets("g", {T0: 0}, check=False)).raise_for_errors()
+    return await admin.copy_offsets("g", "h")
+
+
 CALLS: Mapping[str, Callable[[Admin], Coroutine[Any, Any, Any]]] = {
     "create_topics": lambda a: a.create_topics([NewTopic("new", 1, 1)]),
     "delete_topics": lambda a: a.delete_topics(["t"]),
@@ -56,6 +62,9 @@ CALLS: Mapping[str, Callable[[Admin], Coroutine[Any, Any, Any]]] = {
     "alter_consumer_group_offsets": lambda a: a.alter_consumer_group_offsets("g", {T0: 0}),
     "delete_consumer_group_offsets": lambda a: a.delete_consumer_group_offsets("g", [T0]),
     "group_lag": lambda a: a.group_lag(["g"]),
+    "reset_offsets": lambda a: a.reset_offsets("g", "latest", topics=["t"]),
+    "copy_offsets": copy_offsets,
+    "ensure_topics": lambda a: a.ensure_topics([NewTopic("t", 1), NewTopic("new", 1, 1)]),
     "list_transactions": lambda a: a.list_transactions(),
     "describe_transactions": lambda a: a.describe_transactions(["x"]),
     "describe_log_dirs": lambda a: a.describe_log_dirs(topics=["t"]),

@@ -314,6 +314,19 @@ ADMINS = {
         "describe_groups", ["g"], api=ApiKey.DESCRIBE_GROUPS, refusal=LOADING
     ),
     "group lag": of_admin("group_lag", ["g"], api=ApiKey.FIND_COORDINATOR, refusal=UNKNOWN),
+    "reset offsets": of_admin(
+        "reset_offsets", "g", {TP: 1}, api=ApiKey.OFFSET_COMMIT, refusal=LOADING
+    ),
+    "reset offsets, group": of_admin(
+        "reset_offsets", "g", {TP: 1}, api=ApiKey.DESCRIBE_GROUPS, refusal=LOADING
+    ),
+    "reset offsets, ends": of_admin(
+        "reset_offsets", "g", {TP: 1}, api=ApiKey.LIST_OFFSETS, refusal=MOVED
+    ),
+    "copy offsets": of_admin("copy_offsets", "g", "h", api=ApiKey.DESCRIBE_GROUPS, refusal=LOADING),
+    "ensure topics": of_admin(
+        "ensure_topics", [NewTopic("n", 1)], api=ApiKey.CREATE_TOPICS, refusal=ELSEWHERE
+    ),
     "list offsets": of_admin("list_offsets", {TP: 0}, api=ApiKey.LIST_OFFSETS, refusal=MOVED),
     "delete records": of_admin("delete_records", {TP: 1}, api=ApiKey.DELETE_RECORDS, refusal=MOVED),
     "describe producers": of_admin(

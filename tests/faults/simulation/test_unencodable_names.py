@@ -134,6 +134,19 @@ ADMIN: Mapping[str, Callable[[Admin, str], Any]] = {
     "remove_members of a group": lambda a, bad: a.remove_members(bad, ["m"]),
     "remove_members with a reason": lambda a, bad: a.remove_members("g", ["m"], reason=bad),
     "group_lag": lambda a, bad: a.group_lag([bad]),
+    "reset_offsets": lambda a, bad: a.reset_offsets(bad, 0),
+    "reset_offsets of a topic": lambda a, bad: a.reset_offsets("g", 0, topics=[bad]),
+    "reset_offsets of a partition": lambda a, bad: a.reset_offsets("g", 0, topics=[tp(bad)]),
+    "reset_offsets with metadata": lambda a, bad: a.reset_offsets(
+        "g", {tp("t"): OffsetAndMetadata(0, bad)}
+    ),
+    "copy_offsets from a group": lambda a, bad: a.copy_offsets(bad, "g"),
+    "copy_offsets to a group": lambda a, bad: a.copy_offsets("g", bad),
+    "copy_offsets of a topic": lambda a, bad: a.copy_offsets("g", "h", topics=[bad]),
+    "ensure_topics": lambda a, bad: a.ensure_topics([NewTopic(bad, 1, 1)]),
+    "ensure_topics with a value": lambda a, bad: a.ensure_topics(
+        [NewTopic("t", 1, 1, {"cleanup.policy": bad})]
+    ),
     "list_consumer_group_offsets": lambda a, bad: a.list_consumer_group_offsets([bad]),
     "alter_consumer_group_offsets": lambda a, bad: a.alter_consumer_group_offsets(
         "g", {tp(bad): 0}

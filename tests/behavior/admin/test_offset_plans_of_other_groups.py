@@ -1,0 +1,138 @@
+"""Resets and copies of offsets of share and streams groups, which only a real Kafka has."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from aiokclient import Admin, Client, Coordinator, Producer, TopicPartition
+from aiokclient.admin import OffsetChange, OffsetSpec, Shift
+from aiokclient.errors import GroupNotEmptyError
+from aiokclient.protocol.messages import ShareGroupHeartbeatRequest, StreamsGroupHeartbeatRequest
+from aiokclient.protocol.messages import streams_group_heartbeat as parts
+
+T0 = 1_700_000_000_000
+
+
+@pytest.fixture
+async def client(kafka: Any) -> AsyncIterator[Client]:
+    async with Client(bootstrap_servers=kafka.bootstrap, client_id="worker-3") as client:
+        yield client
+
+
+@pytest.fixture
+async def admin(client: Client) -> AsyncIterator[Admin]:
+    async with Admin(client=client) as admin:
+        yield admin
+
+
+@pytest.fixture
+async def tp(kafka: Any, client: Client) -> TopicPartition:
+    topic = await asyncio.to_thread(kafka.create_topic, None, 1, 1, {"retention.ms": -1})
+    async with Producer(client=client) as producer:
+        for n in range(5):
+            await producer.send(topic, b"v", partition=0, timestamp=T0 + n)
+    return TopicPartition(topic, 0)
+
+
+@pytest.fixture
+def group() -> str:
+    return f"other-{uuid.uuid4().hex[:12]}"
+
+
+async def start_of(admin: Admin, group: str, tp: TopicPartition) -> int:
+    found = (await admin.list_share_group_offsets([group])).raise_for_errors()[group][tp]
+    assert found is not None
+    return found.start_offset
+
+
+async def test_a_share_group_is_reset_to_each_target(
+    admin: Admin, tp: TopicPartition, group: str
+) -> None:
+    (await admin.alter_share_group_offsets(group, {tp: 1})).raise_for_errors()
+    before = 1
+    targets: list[Any] = [OffsetSpec.EARLIEST, "latest", Shift(-1), 2, timedelta(0), {tp: 1}, 9]
+    times = [datetime.fromtimestamp(T0 / 1000, UTC) + timedelta(milliseconds=3)]
+    for target, after in zip(
+        [*targets, *times, "current"], (0, 5, 4, 2, 5, 1, 5, 3, 3), strict=True
+    ):
+        plan = (await admin.reset_offsets(group, target, dry_run=True)).raise_for_errors()
+        assert await start_of(admin, group, tp) == before
+        assert (plan[tp].before, plan[tp].after) == (before, after)
+        assert (await admin.reset_offsets(group, target)).raise_for_errors() == plan
+        assert await start_of(admin, group, tp) == after
+        before = after
+    changes = await admin.reset_offsets(group, "earliest", topics=[tp.topic])
+    assert changes == {tp: OffsetChange(3, 0)}
+
+
+async def test_a_share_group_is_copied_to_a_share_group_or_to_another_group(
+    admin: Admin, tp: TopicPartition, group: str
+) -> None:
+    (await admin.alter_share_group_offsets(group, {tp: 2})).raise_for_errors()
+    share, classic = f"{group}-share", f"{group}-classic"
+    changes = (await admin.copy_offsets(group, share)).raise_for_errors()
+    assert changes == {tp: OffsetChange(None, 2, created_group=True)}
+    assert await start_of(admin, share, tp) == 2
+    (await admin.reset_offsets(classic, 4, topics=[tp])).raise_for_errors()
+    changes = (await admin.copy_offsets(classic, share)).raise_for_errors()
+    assert changes == {tp: OffsetChange(2, 4)}
+    assert await start_of(admin, share, tp) == 4
+    changes = (await admin.copy_offsets(group, classic)).raise_for_errors()
+    assert changes == {tp: OffsetChange(4, 2)}
+    listed = (await admin.list_consumer_group_offsets([classic])).raise_for_errors()[classic]
+    assert listed[tp].offset == 2
+
+
+async def test_a_share_group_with_members_is_refused(
+    client: Client, admin: Admin, tp: TopicPartition, group: str
+) -> None:
+    member = uuid.uuid4().hex
+    join = ShareGroupHeartbeatRequest(
+        group_id=group, member_id=member, member_epoch=0, subscribed_topic_names=[tp.topic]
+    )
+    assert (await client.request(join, Coordinator("group", group))).error_code == 0
+    with pytest.raises(GroupNotEmptyError, match="worker-3 on ") as raised:
+        await admin.reset_offsets(group, "earliest", topics=[tp])
+    assert "rewind_group" not in str(raised.value)
+    leave = ShareGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=-1)
+    await client.request(leave, Coordinator("group", group))
+    changes = (await admin.reset_offsets(group, "latest", topics=[tp])).raise_for_errors()
+    assert (changes[tp].after, changes[tp].created_group) == (5, False)
+    assert await start_of(admin, group, tp) == 5
+
+
+async def test_a_streams_group_is_reset_once_it_has_no_members(
+    client: Client, admin: Admin, tp: TopicPartition, group: str
+) -> None:
+    member = uuid.uuid4().hex
+    subtopology = parts.Subtopology(subtopology_id="0", source_topics=[tp.topic])
+    join = StreamsGroupHeartbeatRequest(
+        group_id=group,
+        member_id=member,
+        member_epoch=0,
+        rebalance_timeout_ms=10_000,
+        topology=parts.Topology(epoch=1, subtopologies=[subtopology]),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+        process_id="process",
+        client_tags=[],
+    )
+    assert (await client.request(join, Coordinator("group", group))).error_code == 0
+    for dry_run in (True, False):
+        with pytest.raises(GroupNotEmptyError, match="worker-3 on "):
+            await admin.reset_offsets(group, "earliest", topics=[tp], dry_run=dry_run)
+    leave = StreamsGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=-1)
+    await client.request(leave, Coordinator("group", group))
+    changes = (await admin.reset_offsets(group, 3, topics=[tp])).raise_for_errors()
+    assert changes == {tp: OffsetChange(None, 3)}
+    changes = (await admin.reset_offsets(group, Shift(1))).raise_for_errors()
+    assert changes == {tp: OffsetChange(3, 4)}
+    copied = (await admin.copy_offsets(group, f"{group}-copy")).raise_for_errors()
+    assert copied == {tp: OffsetChange(None, 4, created_group=True)}
