@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from aiokclient.cli.asking import confirm_profile
+from aiokclient.cli.exit_codes import one_line
 from aiokclient.cli.grammar import AdminCommand, Command, WrongUseError
-from aiokclient.cli.output import Result, write_error
+from aiokclient.cli.output import Result, redraw_result, write_error
 from aiokclient.cli.profiles import Profile, read_profile
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ CONTROLLERS = "bootstrap.controllers"
 
 def call_admin(command: AdminCommand, given: argparse.Namespace) -> Result:
     """Connect an admin client, and return the result of the command."""
+    if (interval := getattr(given, "watch", None)) is not None and not interval > 0:
+        raise WrongUseError("--watch needs a number of seconds above 0.")
     from aiokclient import Admin
 
     admin_class = Admin
@@ -46,9 +49,29 @@ async def _call_admin(
     try:
         async with admin:
             notice.cancel()
+            if getattr(given, "watch", None) is not None:
+                await _watch_result(command, admin, given)
             return await command.ask(admin, given)
     finally:
         notice.cancel()
+
+
+async def _watch_result(command: AdminCommand, admin: Admin, given: argparse.Namespace) -> NoReturn:
+    """Show the result of a command again and again, until the user interrupts it."""
+    from aiokclient.errors import KafkaError
+
+    result: Result | None = None
+    while True:
+        try:
+            result = await command.ask(admin, given)
+        except KafkaError as error:
+            # The brokers may be what is watched. They are asked until they answer again.
+            if result is None or not error.retriable:
+                raise
+            write_error(one_line(error) or repr(error))
+        else:
+            redraw_result(result, given)
+        await asyncio.sleep(given.watch)
 
 
 def schedule_notice(given: argparse.Namespace) -> asyncio.TimerHandle:

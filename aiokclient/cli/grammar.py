@@ -32,7 +32,9 @@ class Option(NamedTuple):
     `names` has the short name first and the long one last. `type` is a class that is called with
     the text, and raises `argparse.ArgumentTypeError` or ValueError for a wrong one. An option that
     is `repeated` has a list as its value. `completes` is what a shell offers for the value:
-    "topics", "groups", "configs", "brokers", "files", or words separated by spaces.
+    "topics", "groups", "configs", "brokers", "files", or words separated by spaces. An option that
+    is `implied` may stand without a value, and then has this one: the word after it is its value
+    only if `type` accepts it.
     """
 
     names: tuple[str, ...]
@@ -44,6 +46,7 @@ class Option(NamedTuple):
     choices: tuple[str, ...] = ()
     completes: str = ""
     hidden: bool = False
+    implied: str = ""
 
 
 class Argument(NamedTuple):
@@ -102,6 +105,13 @@ OUTPUT = (
 DRY_RUN = Option(("--dry-run",), "Print what would be changed, and change nothing.")
 NO_CHECK = Option(("--no-check",), "Send the values as given, without a check.")
 YES = Option(("-y", "--yes"), "Do not ask whether to go on.")
+WATCH = Option(
+    ("--watch",),
+    "Show the result again every S seconds (2 without a number), until Ctrl-C.",
+    "[S]",
+    type=float,
+    implied="2",
+)
 
 
 class Command:
@@ -119,6 +129,8 @@ class Command:
     connects: ClassVar[bool] = True
     """Whether the command has the options for connecting to a cluster."""
     accepts_controllers: ClassVar[bool] = False
+    watches: ClassVar[bool] = False
+    """Whether the command has --watch, which shows its result again and again."""
     changes: ClassVar[bool] = False
     """Whether the command changes the cluster, and so has --dry-run."""
     destroys: ClassVar[bool] = False
@@ -193,6 +205,7 @@ def options_of(command: type[Command]) -> tuple[Option, ...]:
     parts: list[Option] = list(command.options)
     parts += [DRY_RUN] if command.changes else []
     parts += [YES] if command.changes or command.destroys else []
+    parts += [WATCH] if command.watches else []
     parts += OUTPUT if command.prints_result else []
     parts += COMMON if command.connects else COMMON[-1:]
     parts += [CONTROLLERS] if command.accepts_controllers else []
@@ -307,7 +320,12 @@ def _joined(words: Sequence[str], options: Mapping[str, Option]) -> Iterator[str
         option = options.get(word)
         following = words[index + 1] if index + 1 < len(words) else None
         takes = option is not None and option.metavar is not None
-        if takes and following is not None and following.startswith("-") and len(following) > 1:
+        if option is not None and option.implied:
+            is_value = following is not None and _is_accepted(option, following)
+            yield f"{option.names[-1]}={following if is_value else option.implied}"
+            if is_value:
+                next(rest)
+        elif takes and following is not None and following.startswith("-") and len(following) > 1:
             if following in options or following in (*HELP, "--"):
                 raise WrongUseError(f"{word} needs a value.")
             assert option is not None
@@ -316,6 +334,14 @@ def _joined(words: Sequence[str], options: Mapping[str, Option]) -> Iterator[str
             next(rest)
         else:
             yield word
+
+
+def _is_accepted(option: Option, word: str) -> bool:
+    try:
+        option.type(word)
+    except (ValueError, argparse.ArgumentTypeError):
+        return False
+    return True
 
 
 def _with_lines(typed: Sequence[Any], argument: Argument) -> list[Any]:

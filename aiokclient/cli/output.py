@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 FORMATS = ("json", "jsonl", "yaml", "csv")
+_HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 class Table(NamedTuple):
@@ -67,10 +68,7 @@ def write_result(result: Result, given: argparse.Namespace) -> int:
 
     Each item that failed is a line on standard error. Raises OutputError.
     """
-    formats = [each for each in FORMATS if getattr(given, each, False)]
-    if len(formats) > 1:
-        raise WrongUseError(f"Give only one of {', '.join(f'--{each}' for each in FORMATS)}.")
-    write_text(_formatted(result, formats[0] if formats else "", given))
+    write_text(_formatted(result, _format_of(given), given))
     for note in result.notes:
         write_error(note)
     for item, error in result.failures.items():
@@ -78,6 +76,40 @@ def write_result(result: Result, given: argparse.Namespace) -> int:
     # With --dry-run, a command changes nothing, whatever it is for.
     changes = not getattr(given, "dry_run", True)
     return exit_code_of_all(result.failures.values(), changes)
+
+
+def redraw_result(result: Result, given: argparse.Namespace) -> None:
+    """Write the next result of a command that is watched.
+
+    It replaces the one before on a terminal, and follows it in a pipe. Raises OutputError.
+    """
+    if sys.stdout is None or not sys.stdout.isatty():
+        write_result(result, given)
+        return
+    from shutil import get_terminal_size
+
+    now = datetime.now(UTC).isoformat(" ", "seconds").replace("+00:00", " UTC")
+    lines = [f"Every {given.watch:g} s, {now}", ""]
+    lines += _formatted(result, _format_of(given), given).splitlines()
+    lines += result.notes
+    lines += [
+        f"{item}: {one_line(error) or repr(error)}" for item, error in result.failures.items()
+    ]
+    height = get_terminal_size().lines - 1
+    if len(lines) > height:
+        lines[height - 1 :] = [f"... and {len(lines) - height + 1} more lines"]
+    # What is left of each old line, and of the old screen, is cleared after the new text is
+    # written: a screen that is cleared first flickers.
+    text = "".join(f"{line}{_CLEAR_LINE}\n" for line in lines)
+    write_text(f"{_HOME}{text}{_CLEAR_BELOW}")
+
+
+def _format_of(given: argparse.Namespace) -> str:
+    """Return the format that was asked for, or an empty text. Raises WrongUseError for several."""
+    formats = [each for each in FORMATS if getattr(given, each, False)]
+    if len(formats) > 1:
+        raise WrongUseError(f"Give only one of {', '.join(f'--{each}' for each in FORMATS)}.")
+    return formats[0] if formats else ""
 
 
 def _formatted(result: Result, name: str, given: argparse.Namespace) -> str:
