@@ -26,14 +26,16 @@ from aiokclient.cli.output import discard_output, write_error, write_text
 
 NOUNS = {
     "topics": "List, describe, create, change, trim, and delete topics.",
+    "groups": "List, describe, and delete groups, their offsets, and their members.",
+    "offsets": "List the offsets of partitions: their ends, or those of a time.",
     "features": "Describe features, and change their levels.",
     "quorum": "Describe the metadata quorum, and change its voters.",
     "brokers": "List brokers and their versions, and take brokers out of a cluster.",
     "log-dirs": "Describe the log directories of brokers, move replicas, and cordon directories.",
     "elect": "Elect the leaders of partitions.",
     "transactions": "List, describe, and end transactions.",
-    "cluster": "Describe the cluster.",
     "client-metrics": "Manage subscriptions to the metrics of clients.",
+    "cluster": "Describe the cluster.",
 }
 """The nouns, each with a line of help."""
 FOLDERS: dict[str, str] = {}

@@ -14,9 +14,9 @@ import re
 import sys
 import time
 from argparse import ArgumentTypeError
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -38,6 +38,8 @@ class TopicPartitions:
 
     def __init__(self, text: str) -> None:
         topic, colon, numbers = text.rpartition(":")
+        # The colon of a group in a regular expression, (?:a|b), comes before no partition.
+        colon = "" if topic.endswith("(?") else colon
         self.topic = topic if colon else text
         self.partitions: tuple[int, ...] | None = None
         if colon:
@@ -47,6 +49,26 @@ class TopicPartitions:
                 raise ArgumentTypeError(
                     f"{text!r} is not TOPIC or TOPIC:PARTITION[,...], such as orders:0,1"
                 ) from None
+
+    def select(self, count: int) -> Sequence[int]:
+        """Return the partitions that are meant of a topic that has `count` partitions."""
+        return range(count) if self.partitions is None else self.partitions
+
+
+class TextFile:
+    """The text of a file, or of standard input if the path is `-`."""
+
+    def __init__(self, path: str) -> None:
+        self.name = "standard input" if path == "-" else path
+        try:
+            if path == "-":
+                self.text = sys.stdin.read() if sys.stdin is not None else ""
+            else:
+                with open(path, encoding="utf-8") as file:
+                    self.text = file.read()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ArgumentTypeError(f"{self.name} cannot be read: {reason}") from None
 
 
 class Duration:
@@ -139,19 +161,15 @@ class KafkaId:
             raise ArgumentTypeError(f"{text!r} is no id of Kafka") from None
 
 
-class JsonFile:
-    """The content of a JSON file, or of standard input if the name is `-`."""
+class JsonFile(TextFile):
+    """The content of a JSON file, or of standard input if the path is `-`."""
 
-    def __init__(self, name: str) -> None:
-        self.name = "standard input" if name == "-" else name
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
         try:
-            text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-            self.data: Any = json.loads(text)
-        except OSError as error:
-            raise ArgumentTypeError(f"{name} cannot be read: {error.strerror}") from None
+            self.data: Any = json.loads(self.text)
         except (ValueError, RecursionError) as error:
             raise ArgumentTypeError(f"{self.name} is not JSON: {error}") from None
-        self.text = text
 
 
 def time_ms(text: str) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from aiokclient.cli.asking import confirm
-from aiokclient.cli.exit_codes import NotFoundError
+from aiokclient.cli.exit_codes import ExitCode, NotFoundError, exit_code_of
 from aiokclient.cli.grammar import (
     AdminCommand,
     Argument,
@@ -18,18 +18,31 @@ from aiokclient.cli.grammar import (
     WrongUseError,
 )
 from aiokclient.cli.output import Result, Row, Table, as_json, rows_result
-from aiokclient.cli.values import Setting
+from aiokclient.cli.values import JsonFile, Place, PlaceType, Setting, TopicPartitions
 
 if TYPE_CHECKING:
-    from aiokclient import Admin
-    from aiokclient.admin import PartitionDescription, TopicDescription
+    from aiokclient import Admin, TopicPartition
+    from aiokclient.admin import (
+        ConfigEntry,
+        PartitionDescription,
+        PartitionReassignment,
+        TopicDescription,
+    )
+
+    Moves = Mapping[TopicPartition, PartitionReassignment]
 
 NAMES = Argument(
     "NAME", "Names of topics; - reads them from standard input.", "+", completes="topics"
 )
 INTERNAL = Option(("--internal",), "Include Kafka's internal topics.")
 REGEX = Option(("--regex",), "The names are regular expressions that match whole names.")
+IF_EXISTS = Option(("--if-exists",), "Ignore topics that do not exist.")
+ASSIGNED = "1:2,2:3"
 ONLY = ("under-replicated", "under-min-isr", "at-min-isr", "offline", "overrides")
+HIGH_WATERMARK = -1
+"""The offset that stands for the end of a partition in a file of kafka-delete-records."""
+PAGE = 2000
+"""Partitions in one response to a description, the limit of brokers by default."""
 
 
 class Assignment:
@@ -53,8 +66,8 @@ class ListTopics(AdminCommand):
 
     async def ask(self, admin: Admin, given: Namespace) -> Result:
         """Return a row for each topic."""
-        # A topic that is named is meant, whether it is internal or not.
-        listed = await admin.list_topics(internal=given.internal or bool(given.name))
+        # A topic that is named is meant, whether it is internal or not. A pattern is less clear.
+        listed = await admin.list_topics(internal=given.internal or is_named(given))
         chosen, failures = choose_names(listed, given.name, given.regex)
         return rows_result(["name"], [as_json(listed[name]) for name in chosen], failures)
 
@@ -63,11 +76,13 @@ class DescribeTopics(AdminCommand):
     """Describe topics, their partitions, and their configs that are not defaults.
 
     With --only, there are only the partitions that are under-replicated (fewer replicas are in
-    sync than there are), under-min-isr (fewer are in sync than min.insync.replicas), at-min-isr,
-    or offline (without a leader), or only the topics with overrides of configs.
+    sync than there are, without those that a reassignment adds), under-min-isr (fewer are in sync
+    than min.insync.replicas), at-min-isr, or offline (without a leader), or only the topics with
+    overrides of configs.
     """
 
     verb = "describe"
+    watches = True
     arguments = (
         Argument("NAME", "Names, or id:TOPIC_ID; all topics without any.", "*", completes="topics"),
     )
@@ -75,28 +90,38 @@ class DescribeTopics(AdminCommand):
         INTERNAL,
         REGEX,
         Option(("--only",), f"Only what is {', '.join(ONLY)}.", "STATE", choices=ONLY),
-        Option(("--if-exists",), "Ignore topics that do not exist."),
+        IF_EXISTS,
     )
 
     async def ask(self, admin: Admin, given: Namespace) -> Result:
         """Return the topics, a table of them, and one of their partitions."""
+        from aiokclient import TopicPartition
+
         described, failures = await describe_chosen(admin, given)
         configs = await read_configs(admin, [each.name for each in described])
+        moves = await read_moves(admin)
         topics: list[Row] = []
         partitions: list[Row] = []
         for topic in described:
             values, overrides = configs[topic.name]
-            kept = [each for each in topic.partitions if is_wanted(each, given.only, values)]
-            if (given.only and not kept) or (given.only == "overrides" and not overrides):
+            found = [
+                (each, moves.get(TopicPartition(topic.name, each.index)))
+                for each in topic.partitions
+            ]
+            rows = [
+                partition_row(topic.name, each, move)
+                for each, move in found
+                if is_wanted(each, given.only, values, move)
+            ]
+            if (given.only and not rows) or (given.only == "overrides" and not overrides):
                 continue
-            rows = [{"topic": topic.name, **as_json(each)} for each in kept]
             partitions += rows
             topics.append(
                 {
                     "name": topic.name,
                     "topic_id": as_json(topic.topic_id),
                     "internal": topic.internal,
-                    "partitions": [as_json(each) for each in kept],
+                    "partitions": [{k: v for k, v in row.items() if k != "topic"} for row in rows],
                     "partition_count": len(topic.partitions),
                     "replication_factor": max(
                         (len(each.replicas) for each in topic.partitions), default=0
@@ -107,7 +132,9 @@ class DescribeTopics(AdminCommand):
         columns = ["name", "topic_id", "partition_count", "replication_factor", "configs"]
         inner = ["topic", "index", "leader", "leader_epoch", "replicas", "isr", "offline"]
         tables = [Table(columns, topics), Table(inner, partitions)]
-        return Result(topics, tables[1:] if given.only else tables, failures)
+        if given.only:
+            tables = tables[:1] if given.only == "overrides" else tables[1:]
+        return Result(topics, tables, failures)
 
 
 class CreateTopics(AdminCommand):
@@ -129,7 +156,7 @@ class CreateTopics(AdminCommand):
             repeated=True,
             completes="topic-configs",
         ),
-        Option(("--assign",), "The brokers of each partition.", "1:2,2:3", type=Assignment),
+        Option(("--assign",), "The brokers of each partition.", ASSIGNED, type=Assignment),
         Option(("--if-not-exists",), "Ignore topics that exist."),
     )
 
@@ -155,7 +182,7 @@ class CreateTopics(AdminCommand):
         failures = {
             name: error
             for name, error in created.errors.items()
-            if not (given.if_not_exists and isinstance(error, TopicExistsError))
+            if not (given.if_not_exists and error.code == TopicExistsError.code)
         }
         rows = [as_json(each) for each in created.succeeded.values()]
         columns = ["name", "topic_id", "partitions", "replication_factor"]
@@ -169,11 +196,11 @@ class DeleteTopics(AdminCommand):
     changes = True
     destroys = True
     arguments = (NAMES,)
-    options = (REGEX, Option(("--if-exists",), "Ignore topics that do not exist."))
+    options = (REGEX, IF_EXISTS)
 
     async def ask(self, admin: Admin, given: Namespace) -> Result:
         """Return a row for each topic that was deleted."""
-        listed = await admin.list_topics(internal=True)
+        listed = await admin.list_topics(internal=is_named(given))
         chosen, failures = choose_names(listed, given.name, given.regex)
         if chosen:
             confirm(given, f"Delete {count_of(chosen, 'topic')} and all records?")
@@ -182,12 +209,12 @@ class DeleteTopics(AdminCommand):
             deleted = await admin.delete_topics(chosen)
             failures |= {str(name): error for name, error in deleted.errors.items()}
             rows = [{"name": name} for name in deleted.succeeded]
-        kept = {} if given.if_exists else failures
+        kept = without_absent(failures) if given.if_exists else failures
         return rows_result(["name"], rows, kept, dry_run_notes(given))
 
 
 class SetPartitions(AdminCommand):
-    """Add partitions to a topic until it has a total number.
+    """Add partitions to topics until each one has a total number.
 
     Records with a key may go to another partition afterwards than before.
     """
@@ -199,24 +226,175 @@ class SetPartitions(AdminCommand):
         Argument("TOTAL", "The number of partitions that the topic will have.", type=int),
     )
     options = (
-        Option(("--assign",), "The brokers of each new partition.", "1:2,2:3", type=Assignment),
+        Option(("--assign",), "The brokers of each new partition.", ASSIGNED, type=Assignment),
+        Option(("--regex",), "The name is a regular expression that matches whole names."),
+        IF_EXISTS,
     )
 
     async def ask(self, admin: Admin, given: Namespace) -> Result:
-        """Return the number of partitions before and after."""
+        """Return the number of partitions of each topic, before and after."""
         from aiokclient import NewPartitions
 
-        before = (await admin.describe_topics([given.name])).raise_for_errors()[given.name]
+        listed = await admin.list_topics() if given.regex else [given.name]
+        chosen, failures = choose_names(listed, [given.name], given.regex)
+        described = await admin.describe_topics(chosen)
+        before = {topic.name: len(topic.partitions) for topic in described.succeeded.values()}
         replicas = given.assign.replicas if given.assign else None
-        totals = {given.name: NewPartitions(given.total, replicas)}
+        totals = {name: NewPartitions(given.total, replicas) for name in before}
         changed = await admin.create_partitions(totals, validate_only=given.dry_run)
-        changed.raise_for_errors()
-        row = {"name": given.name, "before": len(before.partitions), "after": given.total}
-        return rows_result(list(row), [row], notes=dry_run_notes(given))
+        for results in (described, changed):
+            failures |= {str(name): error for name, error in results.errors.items()}
+        rows = [
+            {"name": name, "before": before[name], "after": given.total}
+            for name in changed.succeeded
+        ]
+        kept = without_absent(failures) if given.if_exists else failures
+        return rows_result(["name", "before", "after"], rows, kept, dry_run_notes(given))
+
+
+class TrimTopics(AdminCommand):
+    """Delete the oldest records of topics, those before an offset, a time, or the end.
+
+    --before is an offset, a time, end, or -N for all but the last N records of each partition. A
+    file has the offset of each partition, in the form of kafka-delete-records:
+    {"partitions": [{"topic": "orders", "partition": 0, "offset": 12}], "version": 1}
+    """
+
+    verb = "trim"
+    changes = True
+    destroys = True
+    arguments = (
+        Argument(
+            "TOPIC", "Topics, or TOPIC:PARTITION[,...].", "*", TopicPartitions, completes="topics"
+        ),
+    )
+    options = (
+        Option(("--before",), "What is kept begins here.", "OFFSET|TIME|end", type=Place),
+        Option(
+            ("--from-file",),
+            "A JSON file with the offset of each partition; - is standard input.",
+            "FILE",
+            type=JsonFile,
+            completes="files",
+        ),
+        REGEX,
+        IF_EXISTS,
+    )
+
+    async def ask(self, admin: Admin, given: Namespace) -> Result:
+        """Return the first offset of each partition, before and after."""
+        chosen, wanted, failures = await self._choose_partitions(admin, given)
+        bounds = await self._find_bounds(admin, chosen, failures)
+        if given.before:
+            wanted = await find_places(admin, given.before, bounds, failures)
+        plan: dict[TopicPartition, int] = {}
+        for tp, (start, end) in bounds.items():
+            offset = wanted.get(tp, start)
+            offset = end if offset == HIGH_WATERMARK else offset
+            if offset > end:
+                failures[str(tp)] = beyond_end(offset, end)
+            elif offset > start:
+                plan[tp] = offset
+        if plan:
+            count = sum(offset - bounds[tp][0] for tp, offset in plan.items())
+            tps = count_of([*plan], "partition")
+            confirm(given, f"Delete the records at {count} offsets of {tps}?")
+        after = dict(plan)
+        if plan and not given.dry_run:
+            trimmed = await admin.delete_records(plan)
+            failures |= {str(tp): error for tp, error in trimmed.errors.items()}
+            after = trimmed.succeeded
+        rows = [
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "before": start,
+                "after": after.get(tp, start),
+            }
+            for tp, (start, _) in sorted(bounds.items())
+            if str(tp) not in failures
+        ]
+        kept = without_absent(failures) if given.if_exists else failures
+        columns = ["topic", "partition", "before", "after"]
+        return rows_result(columns, rows, kept, dry_run_notes(given))
+
+    async def _choose_partitions(
+        self, admin: Admin, given: Namespace
+    ) -> tuple[list[TopicPartition], dict[TopicPartition, int], dict[str, Exception]]:
+        """Return the partitions to trim, the offsets that a file has, and the other errors."""
+        if given.from_file:
+            if given.topic or given.before:
+                raise WrongUseError("Give either --from-file, or topics and --before.")
+            typed = offsets_in(given.from_file)
+            chosen, failures = await choose_partitions(admin, [*map(as_typed, typed)], False)
+            return chosen, {tp: typed[tp] for tp in chosen}, failures
+        if not given.topic or not given.before:
+            raise WrongUseError("Name topics, and the first record to keep with --before.")
+        if given.before.type in (PlaceType.START, PlaceType.COMMITTED):
+            raise WrongUseError("--before is an offset, a time, end, or -N for all but the last N.")
+        chosen, failures = await choose_partitions(admin, given.topic, given.regex)
+        return chosen, {}, failures
+
+    async def _find_bounds(
+        self, admin: Admin, tps: Sequence[TopicPartition], failures: dict[str, Exception]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Return the first offset and the end of each partition, and add errors to `failures`."""
+        from aiokclient.admin import OffsetSpec
+
+        starts = await admin.list_offsets(dict.fromkeys(tps, OffsetSpec.EARLIEST))
+        ends = await admin.list_offsets(dict.fromkeys(tps, OffsetSpec.LATEST))
+        for results in (starts, ends):
+            failures |= {str(tp): error for tp, error in results.errors.items()}
+        return {
+            tp: (start.offset, end.offset)
+            for tp, start in starts.succeeded.items()
+            if start is not None and (end := ends.succeeded.get(tp)) is not None
+        }
+
+
+class CopyConfig(AdminCommand):
+    """Set the configs of a topic to those that are set for another topic.
+
+    Configs that are set for the second topic alone are kept, and removed with --exact.
+    """
+
+    verb = "copy-config"
+    changes = True
+    arguments = (
+        Argument("FROM", "The topic whose configs are read.", completes="topics"),
+        Argument("TO", "The topic whose configs are set.", completes="topics"),
+    )
+    options = (Option(("--exact",), "Remove the configs that only the second topic has."),)
+
+    async def ask(self, admin: Admin, given: Namespace) -> Result:
+        """Return a row for each config that was changed, with its value before and after."""
+        from aiokclient import ConfigResource
+
+        resources = [ConfigResource.topic(name) for name in (getattr(given, "from"), given.to)]
+        entries = (await admin.describe_configs(resources)).raise_for_errors()
+        source, target = (overrides_in(entries[each]) for each in resources)
+        changes = {name: value for name, value in source.items() if target.get(name) != value}
+        if given.exact:
+            changes |= {name: None for name in target if name not in source}
+        if changes:
+            altered = await admin.alter_configs(
+                {resources[1]: changes}, validate_only=given.dry_run
+            )
+            altered.raise_for_errors()
+        rows = [
+            {"name": name, "before": target.get(name), "after": value}
+            for name, value in changes.items()
+        ]
+        return rows_result(["name", "before", "after"], rows, notes=dry_run_notes(given))
+
+
+def is_named(given: Namespace) -> bool:
+    """Return whether names of topics were typed, and not patterns."""
+    return bool(given.name) and not given.regex
 
 
 def choose_names(
-    known: Iterable[str], typed: Sequence[str], are_patterns: bool
+    known: Iterable[str], typed: Sequence[str], are_patterns: bool, noun: str = "topic"
 ) -> tuple[list[str], dict[str, Exception]]:
     """Return the names that were typed, or all known ones without any.
 
@@ -234,7 +412,9 @@ def choose_names(
         chosen.update(dict.fromkeys(found))
         if not found:
             failures[each] = NotFoundError(
-                "No topic has a name that matches." if are_patterns else "There is no such topic."
+                f"No {noun} has a name that matches."
+                if are_patterns
+                else f"There is no such {noun}."
             )
     return list(chosen), failures
 
@@ -256,13 +436,14 @@ async def describe_chosen(
     chosen: list[str | UUID] = list(ids)
     failures: dict[str, Exception] = {}
     if typed or not ids:
-        listed = await admin.list_topics(internal=given.internal or bool(typed))
+        listed = await admin.list_topics(internal=given.internal or is_named(given))
         names, failures = choose_names(listed, typed, given.regex)
         chosen += names
-    described = await admin.describe_topics(chosen)
+    # Only pages have the eligible leader replicas.
+    described = await admin.describe_topics(chosen, partitions_per_response=PAGE)
     failures |= {str(name): error for name, error in described.errors.items()}
     topics = sorted(described.succeeded.values(), key=lambda topic: topic.name)
-    return topics, {} if given.if_exists else failures
+    return topics, without_absent(failures) if given.if_exists else failures
 
 
 def as_topic_id(text: str) -> UUID:
@@ -286,7 +467,6 @@ async def read_configs(
     Both are empty for a topic whose configs the user may not read.
     """
     from aiokclient import ConfigResource
-    from aiokclient.admin import ConfigSource
 
     described = await admin.describe_configs([ConfigResource.topic(name) for name in names])
     found: dict[str, tuple[dict[str, str | None], dict[str, str | None]]] = {
@@ -294,27 +474,162 @@ async def read_configs(
     }
     for resource, entries in described.succeeded.items():
         values = {each.name: each.value for each in entries.values()}
-        own = ConfigSource.TOPIC
-        overrides = {each.name: each.value for each in entries.values() if each.source is own}
-        found[resource.name] = (values, dict(sorted(overrides.items())))
+        found[resource.name] = (values, overrides_in(entries))
     _ = described.errors  # They have been looked at: the rest of the description is useful.
     return found
 
 
+def overrides_in(entries: Mapping[str, ConfigEntry]) -> dict[str, str | None]:
+    """Return the configs that are set for a topic itself, by name."""
+    from aiokclient.admin import ConfigSource
+
+    own = ConfigSource.TOPIC
+    return {name: each.value for name, each in sorted(entries.items()) if each.source is own}
+
+
+async def read_moves(admin: Admin) -> Moves:
+    """Return the partitions whose replicas are being moved.
+
+    There are none if the user may not list them, or if the brokers are too old to tell: the rest of
+    a description is useful without them.
+    """
+    from aiokclient.errors import ClusterAuthorizationError, KafkaError, UnsupportedVersionError
+
+    try:
+        return await admin.list_partition_reassignments()
+    except KafkaError as error:
+        if error.code in (ClusterAuthorizationError.code, UnsupportedVersionError.code):
+            return {}
+        raise
+
+
+def partition_row(
+    topic: str, partition: PartitionDescription, move: PartitionReassignment | None
+) -> Row:
+    """Return a partition as a row, with the brokers that a reassignment adds and removes."""
+    return {
+        "topic": topic,
+        **as_json(partition),
+        "adding": list(move.adding) if move else [],
+        "removing": list(move.removing) if move else [],
+    }
+
+
 def is_wanted(
-    partition: PartitionDescription, only: str | None, configs: Mapping[str, str | None]
+    partition: PartitionDescription,
+    only: str | None,
+    configs: Mapping[str, str | None],
+    move: PartitionReassignment | None = None,
 ) -> bool:
     """Return whether a partition is in the state that --only names."""
     in_sync = len(partition.isr)
     least = int(configs.get("min.insync.replicas") or 1)
+    # The replicas that a reassignment adds are not in sync until it is complete.
+    expected = len(partition.replicas) - (len(move.adding) if move else 0)
     return {
         None: True,
         "overrides": True,
-        "under-replicated": in_sync < len(partition.replicas),
+        "under-replicated": in_sync < expected,
         "under-min-isr": in_sync < least,
         "at-min-isr": in_sync == least,
         "offline": partition.leader is None,
     }[only]
+
+
+async def choose_partitions(
+    admin: Admin, typed: Sequence[TopicPartitions], are_patterns: bool, internal: bool = False
+) -> tuple[list[TopicPartition], dict[str, Exception]]:
+    """Return the partitions that were typed, sorted, and an error for each that does not exist.
+
+    Without any, return those of all topics. Patterns match names of topics.
+    """
+    from aiokclient import TopicPartition
+
+    names = [each.topic for each in typed]
+    listed = await admin.list_topics(internal=internal or bool(typed and not are_patterns))
+    chosen, failures = choose_names(listed, names, are_patterns)
+    described = await admin.describe_topics(chosen, partitions_per_response=PAGE)
+    failures |= {str(name): error for name, error in described.errors.items()}
+    found: dict[TopicPartition, None] = {}
+    for topic in described.succeeded.values():
+        count = len(topic.partitions)
+        matching = [
+            each
+            for each in typed
+            if (matches(each.topic, topic.name) if are_patterns else each.topic == topic.name)
+        ]
+        for each in matching or [TopicPartitions(topic.name)]:
+            for partition in each.select(count):
+                tp = TopicPartition(topic.name, partition)
+                if 0 <= partition < count:
+                    found[tp] = None
+                else:
+                    failures[str(tp)] = NotFoundError(f"The topic has {count} partitions.")
+    return sorted(found), failures
+
+
+def offsets_in(file: JsonFile) -> dict[TopicPartition, int]:
+    """Return the offsets in a file of kafka-delete-records. Raises WrongUseError."""
+    from aiokclient import TopicPartition
+
+    try:
+        found = {
+            TopicPartition(str(each["topic"]), int(each["partition"])): int(each["offset"])
+            for each in file.data["partitions"]
+        }
+    except (ValueError, KeyError, TypeError):
+        raise WrongUseError(
+            f'{file.name} is not JSON such as {{"partitions": [{{"topic": "orders", '
+            '"partition": 0, "offset": 12}]}.'
+        ) from None
+    for tp, offset in found.items():
+        if offset < HIGH_WATERMARK:
+            raise WrongUseError(f"{file.name}: {offset}, the offset of {tp}, is negative.")
+    return found
+
+
+def as_typed(tp: TopicPartition) -> TopicPartitions:
+    """Return a partition as if it had been typed."""
+    return TopicPartitions(f"{tp.topic}:{tp.partition}")
+
+
+async def find_places(
+    admin: Admin,
+    place: Place,
+    bounds: Mapping[TopicPartition, tuple[int, int]],
+    failures: dict[str, Exception],
+) -> dict[TopicPartition, int]:
+    """Return the offset of a place in each partition, and add errors to `failures`.
+
+    `bounds` has the first offset and the end of each partition. A partition whose records are all
+    older than a time has its end.
+    """
+    if place.type is PlaceType.TIME:
+        listed = await admin.list_offsets(dict.fromkeys(bounds, place.value))
+        failures |= {str(tp): error for tp, error in listed.errors.items()}
+        return {
+            tp: bounds[tp][1] if each is None else each.offset
+            for tp, each in listed.succeeded.items()
+        }
+    if place.type is PlaceType.OFFSET:
+        return dict.fromkeys(bounds, place.value)
+    last = place.value if place.type is PlaceType.LAST else 0
+    return {tp: max(end - last, start) for tp, (start, end) in bounds.items()}
+
+
+def beyond_end(offset: int, end: int) -> Exception:
+    """Return the error for an offset after the end of a partition."""
+    from aiokclient.errors import OffsetOutOfRangeError
+
+    error = OffsetOutOfRangeError()
+    error.what = f"Offset {offset} is after {end}, the end of the partition."
+    error.hint = "Give end to delete all records."
+    return error
+
+
+def without_absent(failures: Mapping[str, Exception]) -> dict[str, Exception]:
+    """Return the failures other than those of things that do not exist."""
+    return {key: each for key, each in failures.items() if exit_code_of(each) != ExitCode.NOT_FOUND}
 
 
 def count_of(items: Sequence[Any], noun: str) -> str:
@@ -336,4 +651,6 @@ COMMANDS: Sequence[type[Command]] = (
     CreateTopics,
     DeleteTopics,
     SetPartitions,
+    TrimTopics,
+    CopyConfig,
 )

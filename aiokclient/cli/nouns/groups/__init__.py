@@ -1,0 +1,20 @@
+"""The commands of groups of all types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiokclient.cli.grammar import Command
+from aiokclient.cli.nouns.groups.descriptions import DescribeGroups
+from aiokclient.cli.nouns.groups.listing import ListGroups
+from aiokclient.cli.nouns.groups.re2 import CheckRegex
+from aiokclient.cli.nouns.groups.removal import DeleteGroups, DeleteOffsets, RemoveMembers
+
+COMMANDS: Sequence[type[Command]] = (
+    ListGroups,
+    DescribeGroups,
+    DeleteGroups,
+    DeleteOffsets,
+    RemoveMembers,
+    CheckRegex,
+)
