@@ -26,7 +26,7 @@ from aiokclient.cli.output import discard_output, write_error, write_text
 
 NOUNS = {
     "topics": "List, describe, create, change, trim, and delete topics.",
-    "groups": "List, describe, and delete groups, their offsets, and their members.",
+    "groups": "List, describe, reset, and delete groups, their offsets, and their members.",
     "offsets": "List the offsets of partitions: their ends, or those of a time.",
     "features": "Describe features, and change their levels.",
     "quorum": "Describe the metadata quorum, and change its voters.",

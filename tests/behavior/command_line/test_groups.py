@@ -247,6 +247,7 @@ def test_groups_remove_members_removes_those_that_are_named(
         r"[^]a-c\d[:alpha:]-]+",
         r"\Qa(b\E\z\pL\p{^Greek}\x{1F600}\.\_",
         "a{,3}{",
+        "a(?i)*",
     ],
 )
 def test_groups_check_regex_accepts_re2(run: Run, regex: str) -> None:
@@ -277,6 +278,8 @@ def test_groups_check_regex_accepts_re2(run: Run, regex: str) -> None:
         ("(?P<n>a)(?P<n>b)", 8),
         ("(?x)a", 0),
         (r"\Z", 0),
+        (r"\pX", 0),
+        ("(?i)*", 4),
         ("a\\", 1),
     ],
 )

@@ -27,7 +27,7 @@ _POSIX_NAMES = frozenset(
 _ESCAPE = re.compile(
     r"\\(?:[1-7][0-7]{1,2}|0[0-7]{0,2}|x[0-9A-Fa-f]{2}|x\{[0-9A-Fa-f]{1,6}\}|[aftnrv]|[dDsSwW])"
 )
-_PROPERTY = re.compile(r"\\[pP](?:\{\^?\w+\}|[A-Z])")
+_PROPERTY = re.compile(r"\\[pP](?:\{\^?\w+\}|[CLMNPSZ])")
 _ASSERTION = re.compile(r"\\[AbBz]")
 
 
@@ -76,10 +76,12 @@ def check_syntax(regex: str) -> None:
             position += regex[position : position + 1] == "?"
             is_repeated = True
             continue
+        depth, before = len(open_groups), is_repeatable
         is_repeated, is_repeatable = False, True
         if char == "(":
             position = _skip_group_start(regex, start, open_groups, names)
-            is_repeatable = False
+            # Flags such as (?i) are no group. What comes before them can be repeated after them.
+            is_repeatable = before and len(open_groups) == depth
         elif char == ")":
             if not open_groups:
                 raise SyntaxProblem(f"Position {start}: this ) closes no group.")
@@ -160,7 +162,7 @@ def _skip_character_escape(regex: str, start: int) -> int:
     if not escaped:
         raise SyntaxProblem(f"Position {start}: nothing follows the backslash.")
     # A backslash before a letter or a digit has a meaning, but one before any other character not.
-    if not escaped.isascii() or escaped.isalnum():
+    if escaped.isascii() and escaped.isalnum():
         raise SyntaxProblem(f"Position {start}: RE2 does not know \\{escaped}.")
     return start + 2
 
