@@ -92,12 +92,14 @@ def make_client(
     command: Command,
     given: argparse.Namespace,
     arguments: tuple[Any, ...] = (),
+    fixed: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> C:
     """Return a client that is not started yet.
 
-    `options` are those that the command needs. They count less than what the user gives. Raises
-    ConfigError or WrongUseError.
+    `options` are those that the command needs. They count less than what the user gives. `fixed`
+    are options that count more than it, such as those that arguments of the command stand for.
+    Raises ConfigError or WrongUseError.
     """
     profile = read_profile(given.profile)
     sources: list[Mapping[str, Any] | str] = [
@@ -111,7 +113,9 @@ def make_client(
     if command.changes or command.destroys:
         refuse_protected(profile, given)
     # A command ends too soon to push metrics.
-    return client_class.from_properties(sources, enable_metrics_push=False)
+    return client_class.from_properties(
+        sources, *arguments, enable_metrics_push=False, **(fixed or {})
+    )
 
 
 def dotted(name: str) -> str:

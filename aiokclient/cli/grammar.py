@@ -53,7 +53,8 @@ class Argument(NamedTuple):
     """A positional argument of a command.
 
     `repeats` is "" for exactly one, "?" for one or none, "*" for any number, and "+" for at least
-    one. If it is "*" or "+", the word `-` stands for the lines of standard input.
+    one. If it is "*" or "+", the word `-` stands for the lines of standard input, unless the
+    argument is for files.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Argument(NamedTuple):
     repeats: str = ""
     type: type = str
     completes: str = ""
+    are_files: bool = False
 
 
 COMMON = (
@@ -298,7 +300,9 @@ def parse_words(noun: str, command: type[Command], words: Sequence[str]) -> argp
     for argument in command.arguments:
         dest = argument.name.lower().replace("-", "_")
         if argument.repeats in ("*", "+"):
-            typed = _with_lines(getattr(given, dest), argument)
+            typed = getattr(given, dest)
+            if not argument.are_files:
+                typed = _with_lines(typed, argument)
             if argument.repeats == "+" and not typed:
                 raise WrongUseError(f"{NAME} {noun} {command.verb} needs {argument.name}.")
             setattr(given, dest, typed)

@@ -335,6 +335,18 @@ def write_text(text: str) -> None:
         raise OutputError(error.strerror or str(error), is_pipe) from error
 
 
+def write_bytes(content: bytes) -> None:
+    """Write bytes to standard output as they are. Raises OutputError if that is not possible."""
+    if sys.stdout is None:
+        raise OutputError("standard output is closed")
+    try:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        is_pipe = isinstance(error, BrokenPipeError)
+        raise OutputError(error.strerror or str(error), is_pipe) from error
+
+
 def write_error(text: str) -> None:
     """Write a line to standard error, if it is open."""
     if sys.stderr is not None:

@@ -36,9 +36,16 @@ NOUNS = {
     "transactions": "List, describe, and end transactions.",
     "client-metrics": "Manage subscriptions to the metrics of clients.",
     "cluster": "Describe the cluster.",
+    "produce": "Send records from lines, JSON, or whole files.",
+    "consume": "Read records as lines, JSON, or in a format of your own.",
+    "perf": "Measure rates and latencies of producing and consuming.",
 }
 """The nouns, each with a line of help."""
-FOLDERS: dict[str, str] = {}
+FOLDERS = {
+    "produce": "records",
+    "consume": "records",
+    "perf": "records",
+}
 """The folders of the nouns whose module is not in `nouns`."""
 
 

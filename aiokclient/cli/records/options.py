@@ -1,0 +1,108 @@
+"""The types of options that several commands for records have, and the checks that they share."""
+
+from __future__ import annotations
+
+import re
+import sys
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Sequence
+
+from aiokclient.cli.grammar import WrongUseError
+from aiokclient.cli.values import Duration, Place, PlaceType, TopicPartitions
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+ACKS = ("all", "-1", "0", "1")
+TERMINAL_RECORDS = "-10"
+"""Where reading begins on a terminal by default."""
+
+
+class Partitions:
+    """Numbers of partitions, as 0,1,5."""
+
+    def __init__(self, text: str) -> None:
+        try:
+            self.numbers = tuple(dict.fromkeys(int(each) for each in text.split(",")))
+        except ValueError:
+            raise ArgumentTypeError(f"{text!r} is not numbers of partitions, such as 0,1") from None
+
+
+class Count:
+    """A number of records, at least 1."""
+
+    def __init__(self, text: str) -> None:
+        if not (text.isascii() and text.isdecimal() and int(text)):
+            raise ArgumentTypeError(f"{text!r} is no number of records above 0")
+        self.number = int(text)
+
+
+class Seconds:
+    """A time span such as 30s or 5m, or a number of seconds."""
+
+    def __init__(self, text: str) -> None:
+        try:
+            self.seconds = float(text)
+        except ValueError:
+            self.seconds = Duration(text).milliseconds / 1000
+        if not self.seconds > 0:
+            raise ArgumentTypeError(f"{text!r} is no time span above 0")
+
+
+class Rate:
+    """A number of records a second."""
+
+    def __init__(self, text: str) -> None:
+        self.per_second = float(text)
+        if not self.per_second > 0:
+            raise ArgumentTypeError(f"{text!r} is no number of records a second above 0")
+
+
+def find_typed_property(given: Namespace, name: str) -> str | None:
+    """Return the value of an option of the client that -X has."""
+    for text in reversed(given.X):
+        typed, _, value = text.partition("=")
+        if typed.replace("_", ".") == name:
+            return str(value)
+    return None
+
+
+def settle_reading(given: Namespace) -> None:
+    """Set the positions that were not given. Raises WrongUseError for options that do not fit."""
+    if given.share_group is not None or given.ack is not None:
+        raise WrongUseError(
+            "Share groups cannot be read yet. --group reads as a member of a consumer group."
+        )
+    given.start = getattr(given, "from")
+    if given.group is None:
+        given.group = find_typed_property(given, "group.id")
+    if given.group is None:
+        if given.commit:
+            raise WrongUseError("--commit needs the group to commit to: -g GROUP.")
+        if PlaceType.COMMITTED in {each.type for each in (given.start, given.until) if each}:
+            raise WrongUseError("The position committed needs a group: -g GROUP.")
+        if given.start is None:
+            is_terminal = sys.stdout is not None and sys.stdout.isatty()
+            given.start = Place(TERMINAL_RECORDS if is_terminal else "end")
+    given.topics, given.pattern = [], None
+    if not given.regex:
+        given.topics = [_as_topic(text) for text in given.topic]
+    elif given.partitions is not None:
+        raise WrongUseError("-p needs names of topics, not --regex.")
+    else:
+        given.pattern = _compile_topics(given.topic)
+
+
+def _as_topic(text: str) -> TopicPartitions:
+    try:
+        return TopicPartitions(text)
+    except ArgumentTypeError as error:
+        raise WrongUseError(f"{error}.") from None
+
+
+def _compile_topics(patterns: Sequence[str]) -> re.Pattern[str]:
+    """Return one pattern for several. Raises WrongUseError."""
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise WrongUseError(f"{pattern!r} is no regular expression: {error}.") from None
+    return re.compile("|".join(f"(?:{each})" for each in patterns))
