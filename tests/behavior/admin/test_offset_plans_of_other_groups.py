@@ -1,4 +1,4 @@
-"""Resets and copies of offsets of share and streams groups, which only a real Kafka has."""
+"""Resets and copies of offsets of share and streams groups, and of groups of an older Kafka."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 
-from aiokclient import Admin, Client, Coordinator, Producer, TopicPartition
+from aiokclient import Admin, Client, Coordinator, NewTopic, Producer, TopicPartition
 from aiokclient.admin import OffsetChange, OffsetSpec, Shift
-from aiokclient.errors import GroupNotEmptyError
+from aiokclient.errors import (
+    GroupIdNotFoundError,
+    GroupNotEmptyError,
+    UnsupportedVersionError,
+)
 from aiokclient.protocol.messages import ShareGroupHeartbeatRequest, StreamsGroupHeartbeatRequest
 from aiokclient.protocol.messages import streams_group_heartbeat as parts
 
@@ -136,3 +140,26 @@ async def test_a_streams_group_is_reset_once_it_has_no_members(
     assert changes == {tp: OffsetChange(3, 4)}
     copied = (await admin.copy_offsets(group, f"{group}-copy")).raise_for_errors()
     assert copied == {tp: OffsetChange(None, 4, created_group=True)}
+
+
+async def test_groups_of_an_older_broker_are_reset_and_copied(kafka_old: Any, group: str) -> None:
+    topic = f"topic-{group}"
+    tp = TopicPartition(topic, 0)
+    async with Admin(bootstrap_servers=kafka_old.bootstrap) as admin:
+        ensured = await admin.ensure_topics([NewTopic(topic, 1, 1, {"retention.ms": -1})])
+        assert ensured.raise_for_errors()[topic].created
+        async with Producer(bootstrap_servers=kafka_old.bootstrap) as producer:
+            for n in range(5):
+                await producer.send(topic, b"v", timestamp=T0 + n)
+        # The broker knows the requests about consumer groups, but has none of these groups.
+        described = await admin.describe_groups([group])
+        assert isinstance(described[group], GroupIdNotFoundError)
+        before: int | None = None
+        for to, after in ("latest", 5), (Shift(-2), 3), (OffsetSpec.MAX_TIMESTAMP, 4), (2, 2):
+            changes = (await admin.reset_offsets(group, to, topics=[tp])).raise_for_errors()
+            assert changes == {tp: OffsetChange(before, after, created_group=before is None)}
+            before = after
+        results = await admin.reset_offsets(group, OffsetSpec.EARLIEST_PENDING_UPLOAD)
+        assert isinstance(results[tp], UnsupportedVersionError)
+        copied = (await admin.copy_offsets(group, f"{group}-copy")).raise_for_errors()
+        assert copied == {tp: OffsetChange(None, 2, created_group=True)}
