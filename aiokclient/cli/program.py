@@ -28,6 +28,11 @@ NOUNS = {
     "topics": "List, describe, create, change, trim, and delete topics.",
     "groups": "List, describe, reset, and delete groups, their offsets, and their members.",
     "offsets": "List the offsets of partitions: their ends, or those of a time.",
+    "configs": "List, describe, change, and compare the configs of topics, brokers, and others.",
+    "acls": "List, add, and remove ACLs.",
+    "quotas": "List, set, and remove the quotas of users, client ids, and IP addresses.",
+    "users": "List, set, and delete the SCRAM credentials of users.",
+    "tokens": "List, create, renew, and expire delegation tokens.",
     "features": "Describe features, and change their levels.",
     "quorum": "Describe the metadata quorum, and change its voters.",
     "brokers": "List brokers and their versions, and take brokers out of a cluster.",
@@ -45,6 +50,10 @@ FOLDERS = {
     "produce": "records",
     "consume": "records",
     "perf": "records",
+    "acls": "security",
+    "quotas": "security",
+    "users": "security",
+    "tokens": "security",
 }
 """The folders of the nouns whose module is not in `nouns`."""
 

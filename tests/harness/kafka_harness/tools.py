@@ -9,7 +9,7 @@ MAIN = {
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "dump-log": "org.apache.kafka.tools.DumpLogSegments",
-    "configs": "org.apache.kafka.tools.ConfigCommand",
+    "configs": "kafka.admin.ConfigCommand",
     "groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",

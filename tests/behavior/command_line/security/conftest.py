@@ -1,0 +1,66 @@
+"""A cluster with an authorizer and logins: embedded, and a real Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from kafka_harness import KAFKA, KafkaCluster
+
+from aiokclient.testing import BrokerListener, EmbeddedCluster
+
+Run = Callable[..., Any]
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+CONFIGS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "delegation.token.secret.key": "a-test-secret",
+}
+
+
+class Secured(NamedTuple):
+    """The servers of a cluster. At `bootstrap`, clients are super users; at `sasl`, they log in."""
+
+    bootstrap: str
+    sasl: str
+
+
+@pytest.fixture(scope="package", params=["embedded", "kafka"])
+def secured(request: pytest.FixtureRequest) -> Iterator[Secured]:
+    if request.param == "embedded":
+        listeners = {"SASL": BrokerListener(mechanisms=("SCRAM-SHA-256", "SCRAM-SHA-512"))}
+        with EmbeddedCluster(listeners=listeners, configs=CONFIGS) as cluster:
+            yield Secured(cluster.bootstrap_servers, cluster.bootstrap_servers_for("SASL"))
+        return
+    request.getfixturevalue("java")
+    prefix = "listener.name.sasl."
+    properties: dict[str, object] = CONFIGS | {
+        f"{prefix}sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+        f"{prefix}scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
+        f"{prefix}scram-sha-512.sasl.jaas.config": f"{SCRAM} required;",
+    }
+    with KafkaCluster(KAFKA, properties=properties, listeners={"SASL": "SASL_PLAINTEXT"}) as kafka:
+        yield Secured(kafka.bootstrap, kafka.listener("SASL"))
+
+
+@pytest.fixture
+def run_secured(secured: Secured, run_on: Callable[[str], Run]) -> Run:
+    """Type a command as a super user of the cluster with an authorizer."""
+    return run_on(secured.bootstrap)
+
+
+@pytest.fixture
+def login_file(tmp_path: Path) -> Callable[[str, str], str]:
+    """Return a function that writes the file for the login of a user, and returns its path."""
+
+    def write(user: str, password: str) -> str:
+        path = tmp_path / f"{user}.properties"
+        path.write_text(
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n"
+            f'sasl.jaas.config={SCRAM} required username="{user}" password="{password}";\n'
+        )
+        return str(path)
+
+    return write
