@@ -73,6 +73,8 @@ COROUTINES: dict[type, str] = {
     "create_acls describe_acls delete_acls "
     "describe_user_scram_credentials alter_user_scram_credentials "
     "elect_leaders alter_partition_reassignments list_partition_reassignments "
+    "rebalance_plan drain_broker apply_plan describe_plan_progress cancel_plan "
+    "throttle_reassignments "
     "describe_replica_log_dirs alter_replica_log_dirs list_offsets list_config_resources "
     "describe_features update_features describe_metadata_quorum add_raft_voter "
     "list_share_group_offsets alter_share_group_offsets delete_share_group_offsets "

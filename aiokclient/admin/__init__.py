@@ -45,7 +45,13 @@ if TYPE_CHECKING:
     from aiokclient.admin.plans.offset_resets import Shift
     from aiokclient.admin.plans.topic_checks import EnsuredTopic, TopicDifference
     from aiokclient.admin.quorum import QuorumInfo, QuorumReplica, RaftVoterEndpoint
-    from aiokclient.admin.replicas import ElectionType, PartitionReassignment
+    from aiokclient.admin.replicas.partitions import ElectionType, PartitionReassignment
+    from aiokclient.admin.replicas.plan import (
+        BrokerLoad,
+        PlannedMove,
+        ReassignmentPlan,
+        ReassignmentProgress,
+    )
     from aiokclient.admin.results import Results
     from aiokclient.admin.security.acls import (
         AclBinding,
@@ -105,6 +111,7 @@ __all__ = [
     "Admin",
     "Append",
     "BrokerDescription",
+    "BrokerLoad",
     "ClientQuotaEntity",
     "ClientQuotaFilter",
     "ClientQuotaName",
@@ -134,9 +141,12 @@ __all__ = [
     "PartitionLag",
     "PartitionReassignment",
     "PatternType",
+    "PlannedMove",
     "QuorumInfo",
     "QuorumReplica",
     "RaftVoterEndpoint",
+    "ReassignmentPlan",
+    "ReassignmentProgress",
     "ReplicaLog",
     "ReplicaLogDirs",
     "ResourcePattern",
@@ -180,6 +190,7 @@ _MODULES = {
     "Admin": "admin",
     "Append": "configs",
     "BrokerDescription": "cluster",
+    "BrokerLoad": "replicas.plan",
     "ClientQuotaEntity": "security.client_quotas",
     "ClientQuotaFilter": "security.client_quotas",
     "ClientQuotaName": "security.client_quotas",
@@ -190,7 +201,7 @@ _MODULES = {
     "ConfigType": "configs",
     "CreatedTopic": "topics",
     "DelegationToken": "security.delegation_tokens",
-    "ElectionType": "replicas",
+    "ElectionType": "replicas.partitions",
     "EnsuredTopic": "plans.topic_checks",
     "FeatureMetadata": "cluster",
     "FeatureUpdate": "cluster",
@@ -207,11 +218,14 @@ _MODULES = {
     "OffsetSpec": "offsets",
     "PartitionDescription": "topics",
     "PartitionLag": "groups",
-    "PartitionReassignment": "replicas",
+    "PartitionReassignment": "replicas.partitions",
     "PatternType": "security.acls",
+    "PlannedMove": "replicas.plan",
     "QuorumInfo": "quorum",
     "QuorumReplica": "quorum",
     "RaftVoterEndpoint": "quorum",
+    "ReassignmentPlan": "replicas.plan",
+    "ReassignmentProgress": "replicas.plan",
     "ReplicaLog": "log_dirs",
     "ReplicaLogDirs": "log_dirs",
     "ResourcePattern": "security.acls",

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Never, TypeVar, Unpack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal, Never, Unpack
 
 # The module of a subject is imported when one of its calls is first used: `subjects.topics` is
 # `aiokclient.admin.topics`. All modules together would double the time that importing this one
 # takes.
 import aiokclient.admin as subjects
-from aiokclient.admin import security
+from aiokclient.admin import replicas, security
 from aiokclient.background import LATE_ADMIN
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle, config_of
 from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.cluster.lifecycle.public_calls import watch_calls
 from aiokclient.config.admin import AdminConfig, AdminOptions
 from aiokclient.config.problems import refuse_positional
-from aiokclient.config.secret import Secret
 from aiokclient.log.foreign_names import with_foreign_names
 from aiokclient.types import public_in
 
@@ -39,7 +37,8 @@ if TYPE_CHECKING:
     from aiokclient.admin.plans.offset_resets import OffsetTarget
     from aiokclient.admin.plans.topic_checks import EnsuredTopic
     from aiokclient.admin.quorum import QuorumInfo, RaftVoterEndpoint
-    from aiokclient.admin.replicas import ElectionType, PartitionReassignment
+    from aiokclient.admin.replicas.partitions import ElectionType, PartitionReassignment
+    from aiokclient.admin.replicas.plan import ReassignmentPlan, ReassignmentProgress
     from aiokclient.admin.requests import AdminRequests
     from aiokclient.admin.results import Results
     from aiokclient.admin.security.acls import AclBinding, AclBindingFilter
@@ -67,33 +66,10 @@ if TYPE_CHECKING:
     )
     from aiokclient.types import OffsetAndMetadata, TopicPartition
 
-C = TypeVar("C", bound=type)
-
-
-def hide_hmacs(owner: C) -> C:
-    """Wrap the HMAC that a call with a delegation token gets as a text in a `Secret`.
-
-    Tracebacks would otherwise show it as a local variable. So this decorator comes first, before
-    those whose functions have the arguments of the call as local variables.
-    """
-    for name in ("renew_delegation_token", "expire_delegation_token"):
-        setattr(owner, name, _hide_hmac(getattr(owner, name)))
-    return owner
-
-
-def _hide_hmac(call: Callable[..., Awaitable[int]]) -> Callable[..., Awaitable[int]]:
-    @functools.wraps(call)
-    async def hidden(self: Any, token: Any, *args: Any, **named: Any) -> int:
-        is_token = isinstance(token, security.delegation_tokens.DelegationToken)
-        token = token if is_token else Secret(token)
-        return await call(self, token, *args, **named)
-
-    return hidden
-
 
 @public_in("aiokclient.admin")
 @with_foreign_names
-@hide_hmacs
+@security.hide_hmacs
 @watch_calls()
 class Admin(Lifecycle):
     """A client that creates, describes, changes, and deletes the resources of a cluster.
@@ -104,11 +80,11 @@ class Admin(Lifecycle):
 
     A call that takes several items returns `Results`, a mapping from each item to its result or
     its error. Any other call returns its result, or raises. Every call ends within `timeout`
-    seconds (by default `default_api_timeout_ms`), and until then repeats whatever failed with a
-    retriable error. Calls may run at the same time. A cancelled call that only reads has no effect
-    on the cluster. The docstring of each other call says what it may have changed. `AdminConfig`
-    describes the options. With `client`, the admin client shares the connections and the metadata
-    of that client.
+    seconds (by default `default_api_timeout_ms`), except those that wait for the end of a plan, and
+    until then repeats whatever failed with a retriable error. Calls may run at the same time. A
+    cancelled call that only reads has no effect on the cluster. The docstring of each other call
+    says what it may have changed. `AdminConfig` describes the options. With `client`, the admin
+    client shares the connections and the metadata of that client.
     """
 
     closing_rank: ClassVar[int] = 2
@@ -326,7 +302,7 @@ class Admin(Lifecycle):
         EligibleLeadersNotAvailableError, UnknownTopicOrPartitionError, ClusterAuthorizationError.
         After a cancellation, it is unknown which leaders were elected.
         """
-        return await subjects.replicas.elect_leaders(self._requests, election_type, tps, timeout)
+        return await replicas.partitions.elect_leaders(self._requests, election_type, tps, timeout)
 
     async def alter_partition_reassignments(
         self,
@@ -355,7 +331,7 @@ class Admin(Lifecycle):
         UnknownTopicOrPartitionError, ClusterAuthorizationError. After a cancellation of this
         call, it is unknown which partitions are being moved.
         """
-        return await subjects.replicas.alter_partition_reassignments(
+        return await replicas.partitions.alter_partition_reassignments(
             self._requests, reassignments, allow_replication_factor_change, timeout
         )
 
@@ -367,7 +343,132 @@ class Admin(Lifecycle):
         With `tps`, only those are returned, without those that do not exist. Needs brokers of
         version 2.4 or later. Raises ClusterAuthorizationError.
         """
-        return await subjects.replicas.list_partition_reassignments(self._requests, tps, timeout)
+        return await replicas.partitions.list_partition_reassignments(self._requests, tps, timeout)
+
+    async def rebalance_plan(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        brokers: Iterable[int] | None = None,
+        timeout: float | None = None,
+    ) -> ReassignmentPlan:
+        """Return a plan that distributes replicas and preferred leaders evenly. Nothing is changed.
+
+            plan = await admin.rebalance_plan(["orders"], brokers=[1, 2, 3])
+            await admin.apply_plan(plan, throttle=50_000_000)
+
+        Without `topics`, the plan is for all topics, with Kafka's internal ones. With `brokers`,
+        replicas on other brokers move to these. Without, they move among the brokers that run, and
+        those on brokers that are stopped stay there.
+
+        As few replicas move as possible, and their number for each partition stays the same. A
+        partition keeps its replicas in as many racks as before, as far as the brokers have other
+        racks. New replicas fit into the free bytes of a broker (known from Kafka 3.3 on). The same
+        cluster has the same plan.
+
+        Raises InvalidReplicaAssignmentError (there are too few brokers for a partition, or none has
+        room for it), IllegalStateError (a partition is being moved already, or one of `brokers`
+        cannot get replicas), LeaderNotAvailableError (a partition to be moved has no leader),
+        UnknownTopicOrPartitionError, ClusterAuthorizationError, and ApiTimeoutError (a broker did
+        not describe its log directories).
+        """
+        return await replicas.planning.rebalance_plan(self._requests, topics, brokers, timeout)
+
+    async def drain_broker(
+        self,
+        broker_id: int,
+        *,
+        throttle: int | None = None,
+        dry_run: bool = False,
+        on_progress: Callable[[ReassignmentProgress], object] | None = None,
+        timeout: float | None = None,
+    ) -> ReassignmentPlan:
+        """Move all replicas and leaders off a broker, and return the plan by which that was done.
+
+        The replicas go to the other brokers that run, by the rules of `rebalance_plan`; replicas on
+        other brokers stay where they are. With `dry_run`, the plan is only returned. Otherwise the
+        call ends when it has been carried out, as by `apply_plan` with the same arguments. The
+        broker may be stopped. Partitions that are created meanwhile may have replicas on it, so
+        repeat the call until the plan is empty.
+
+        Raises what `rebalance_plan` and `apply_plan` raise, and IllegalStateError if no such broker
+        exists. After a cancellation, some partitions have been moved; the others are as before, as
+        described for `apply_plan`.
+        """
+        return await replicas.moves.drain_broker(
+            self._requests, broker_id, throttle, dry_run, on_progress, timeout
+        )
+
+    async def apply_plan(
+        self,
+        plan: ReassignmentPlan,
+        *,
+        throttle: int | None = None,
+        wait: bool = True,
+        on_progress: Callable[[ReassignmentProgress], object] | None = None,
+        timeout: float | None = None,
+    ) -> ReassignmentProgress:
+        """Move the replicas as a plan says, and wait until they have all records.
+
+        Then the preferred leaders are elected. `throttle` is the highest number of bytes a second
+        that each broker sends, and receives, for the copies; the options that limit it are removed
+        at the end. `on_progress` is called every two seconds, at first more often. What is complete
+        or in progress already is not begun again.
+
+        `timeout` is not the time of the whole call. It limits the requests before the copies, and
+        the wait without any progress of the copies, after which ApiTimeoutError is raised: set it
+        higher for a low throttle. With `wait=False`, the call returns when the controller has
+        begun. `describe_plan_progress` then shows the progress, `throttle_reassignments(None)`
+        removes the throttle, and `elect_leaders` elects the leaders.
+
+        After an error or a cancellation, the partitions that are still being moved get their former
+        replicas, in their order, and the throttle is removed. This takes up to 15 seconds. If the
+        brokers do not answer, or the process ends, moves and throttle remain; the error has a note
+        on it, and a WARNING is logged. `cancel_plan` cleans up.
+
+        Raises IllegalStateError (the replicas are not those for which the plan was made, a
+        partition is being moved elsewhere, or a broker that gets replicas does not run),
+        UnknownTopicOrPartitionError, PolicyViolationError, and ClusterAuthorizationError. Needs
+        brokers of version 2.4 or later (KIP-455).
+        """
+        return await replicas.moves.apply_plan(
+            self._requests, plan, throttle, wait, on_progress, timeout
+        )
+
+    async def describe_plan_progress(
+        self, plan: ReassignmentPlan, *, timeout: float | None = None
+    ) -> ReassignmentProgress:
+        """Return which partitions of a plan have been moved, and how many bytes were copied.
+
+        Raises TopicAuthorizationError and ClusterAuthorizationError. A broker that does not answer
+        counts as one that has copied nothing.
+        """
+        return await replicas.moves.describe_plan_progress(self._requests, plan, timeout)
+
+    async def cancel_plan(
+        self, plan: ReassignmentPlan, *, timeout: float | None = None
+    ) -> Results[TopicPartition, None]:
+        """Stop the moves of a plan that are in progress, and remove their throttle.
+
+        The partitions get their former replicas, in their order if the plan names them. Partitions
+        that have been moved stay there: the result is without them. The rates of brokers stay while
+        other partitions are being moved. Usual errors: NoReassignmentInProgressError (the partition
+        has been moved meanwhile), ClusterAuthorizationError. After a cancellation of this call, it
+        is unknown which moves were stopped; repeating the call does no harm.
+        """
+        return await replicas.moves.cancel_plan(self._requests, plan, timeout)
+
+    async def throttle_reassignments(
+        self, throttle: int | None, *, timeout: float | None = None
+    ) -> Results[ConfigResource, None]:
+        """Limit the bytes a second that each broker copies for the moves that are in progress.
+
+        The result has the brokers and topics whose options were changed; it is empty if nothing is
+        being moved. None removes the options that limit copies from all brokers that run and from
+        all topics. Usual errors: ClusterAuthorizationError, TopicAuthorizationError. After a
+        cancellation, it is unknown which options were changed.
+        """
+        return await replicas.throttle.throttle_reassignments(self._requests, throttle, timeout)
 
     async def describe_cluster(
         self,

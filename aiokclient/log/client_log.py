@@ -61,6 +61,7 @@ EVENTS: Final = {
     "pure_modules": "The native modules are not compiled, so the pure Python ones run.",
     "reading_continues": "Records are delivered again, or the reasons for a stall are gone.",
     "reading_stalled": "Requests for records waited in vain for five seconds, for known reasons.",
+    "reassignment_not_undone": "A plan that moves replicas ended early, and could not be undone.",
     "rebootstrapped": "The client starts again from its bootstrap servers.",
     "request_refused": "A broker refuses a request. It is repeated until its deadline.",
     "response_too_large": "A response was larger than receive_message_max_bytes.",

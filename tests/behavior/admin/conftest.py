@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from kafka_harness import KAFKA, KafkaCluster
 
 from aiokclient.testing import EmbeddedCluster
 
@@ -13,8 +14,15 @@ from aiokclient.testing import EmbeddedCluster
 class Brokers:
     """The brokers 1 to 3 of a cluster, which a test may stop."""
 
-    def __init__(self, servers: str, stop: Callable[[int], Any], start: Callable[[int], Any]):
+    def __init__(
+        self,
+        servers: str,
+        stop: Callable[[int], Any],
+        start: Callable[[int], Any],
+        is_real: bool = False,
+    ) -> None:
         self.servers, self.stop, self.start = servers, stop, start
+        self.is_real = is_real
 
 
 @pytest.fixture(scope="module")
@@ -30,3 +38,18 @@ def brokers(request: pytest.FixtureRequest) -> Iterator[Brokers]:
         yield Brokers(cluster.bootstrap, cluster.kill, cluster.start)
     else:
         yield Brokers(cluster.bootstrap_servers, cluster.stop, cluster.start)
+
+
+@pytest.fixture(params=["embedded", "kafka3"])
+def own_brokers(request: pytest.FixtureRequest) -> Iterator[Brokers]:
+    """Three brokers of the test's own, which have no topics of other tests."""
+    if request.param == "embedded":
+        with EmbeddedCluster(brokers=3) as cluster:
+            yield Brokers(cluster.bootstrap_servers, cluster.stop, cluster.start)
+    else:
+        request.getfixturevalue("java")
+        # With a replica on each of three brokers, they could not leave one.
+        topics = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+        factors = {f"{name}.replication.factor": 2 for name in topics}
+        with KafkaCluster(KAFKA, brokers=3, properties=factors) as kafka:
+            yield Brokers(kafka.bootstrap, kafka.kill, kafka.start, is_real=True)

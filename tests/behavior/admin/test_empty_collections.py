@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiokclient import Admin
-from aiokclient.admin import ElectionType
+from aiokclient.admin import ElectionType, ReassignmentPlan
 
 TIMEOUT_S = 20.0
 CALLS: dict[str, Callable[[Admin], Awaitable[Any]]] = {
@@ -40,6 +40,8 @@ CALLS: dict[str, Callable[[Admin], Awaitable[Any]]] = {
     "list_partition_reassignments": lambda admin: admin.list_partition_reassignments(
         [], timeout=TIMEOUT_S
     ),
+    "rebalance_plan": lambda admin: admin.rebalance_plan([], timeout=TIMEOUT_S),
+    "cancel_plan": lambda admin: admin.cancel_plan(ReassignmentPlan({}), timeout=TIMEOUT_S),
     "describe_replica_log_dirs": lambda admin: admin.describe_replica_log_dirs(
         [], timeout=TIMEOUT_S
     ),

@@ -18,12 +18,19 @@ from aiokclient import (
     NewTopic,
     TopicPartition,
 )
-from aiokclient.admin import ElectionType, OffsetSpec, TopicPartitionReplica
+from aiokclient.admin import (
+    ElectionType,
+    OffsetSpec,
+    PlannedMove,
+    ReassignmentPlan,
+    TopicPartitionReplica,
+)
 from aiokclient.errors import ClosedError
 from aiokclient.protocol.messages import ListGroupsRequest
 
 T0 = TopicPartition("t", 0)
 R0 = TopicPartitionReplica("t", 0, 1)
+PLAN = ReassignmentPlan({T0: PlannedMove((2, 1))})
 MOMENTS = 14
 
 
@@ -48,6 +55,12 @@ CALLS: Mapping[str, Callable[[Admin], Coroutine[Any, Any, Any]]] = {
     "elect_leaders": lambda a: a.elect_leaders(ElectionType.PREFERRED),
     "alter_partition_reassignments": lambda a: a.alter_partition_reassignments({T0: [2, 1]}),
     "list_partition_reassignments": lambda a: a.list_partition_reassignments(),
+    "rebalance_plan": lambda a: a.rebalance_plan(["t"]),
+    "apply_plan": lambda a: a.apply_plan(PLAN),
+    "apply_plan with a throttle": lambda a: a.apply_plan(PLAN, throttle=1_000),
+    "describe_plan_progress": lambda a: a.describe_plan_progress(PLAN),
+    "cancel_plan": lambda a: a.cancel_plan(PLAN),
+    "throttle_reassignments": lambda a: a.throttle_reassignments(None),
     "describe_replica_log_dirs": lambda a: a.describe_replica_log_dirs([R0]),
     "alter_replica_log_dirs": lambda a: a.alter_replica_log_dirs({R0: "/embedded/broker-1"}),
     "describe_metadata_quorum": lambda a: a.describe_metadata_quorum(),

@@ -356,6 +356,9 @@ ADMINS = {
     "describe cluster": Case(
         an_admin, lambda a: a.describe_cluster(), ApiKey.DESCRIBE_CLUSTER, ELSEWHERE
     ),
+    "rebalance plan": Case(
+        an_admin, lambda a: a.rebalance_plan(), ApiKey.DESCRIBE_CLUSTER, ELSEWHERE
+    ),
     "list groups": Case(an_admin, lambda a: a.list_groups(), ApiKey.LIST_GROUPS, LOADING),
     "list transactions": Case(
         an_admin, lambda a: a.list_transactions(), ApiKey.LIST_TRANSACTIONS, LOADING

@@ -103,6 +103,7 @@ ADMIN: Mapping[str, Callable[[Admin, str], Any]] = {
     "elect_leaders": lambda a, bad: a.elect_leaders(ElectionType.PREFERRED, [tp(bad)]),
     "alter_partition_reassignments": lambda a, bad: a.alter_partition_reassignments({tp(bad): [1]}),
     "list_partition_reassignments": lambda a, bad: a.list_partition_reassignments([tp(bad)]),
+    "rebalance_plan": lambda a, bad: a.rebalance_plan([bad]),
     "describe_replica_log_dirs": lambda a, bad: a.describe_replica_log_dirs(
         [TopicPartitionReplica(bad, 0, 1)]
     ),

@@ -26,6 +26,16 @@ WRONG: dict[str, Callable[[Admin], Any]] = {
         {("orders", 0): 1}  # type: ignore[dict-item]
     ),
     "list_partition_reassignments": lambda admin: admin.list_partition_reassignments("orders"),  # type: ignore[arg-type]
+    "rebalance_plan": lambda admin: admin.rebalance_plan("orders"),
+    "rebalance_plan of a broker": lambda admin: admin.rebalance_plan(brokers=1),  # type: ignore[arg-type]
+    "rebalance_plan of names": lambda admin: admin.rebalance_plan(brokers=["1"]),  # type: ignore[list-item]
+    "drain_broker": lambda admin: admin.drain_broker("1"),  # type: ignore[arg-type]
+    "drain_broker with a throttle": lambda admin: admin.drain_broker(1, throttle="1"),  # type: ignore[arg-type]
+    "drain_broker with a function": lambda admin: admin.drain_broker(1, on_progress=1),  # type: ignore[arg-type]
+    "apply_plan": lambda admin: admin.apply_plan({}),  # type: ignore[arg-type]
+    "describe_plan_progress": lambda admin: admin.describe_plan_progress({}),  # type: ignore[arg-type]
+    "cancel_plan": lambda admin: admin.cancel_plan(None),  # type: ignore[arg-type]
+    "throttle_reassignments": lambda admin: admin.throttle_reassignments(0.5),  # type: ignore[arg-type]
     "describe_replica_log_dirs": lambda admin: admin.describe_replica_log_dirs(
         [("orders", 0)]  # type: ignore[list-item]
     ),
