@@ -791,9 +791,9 @@ class Admin(Lifecycle):
         A group that does not exist is created. A negative offset raises ArgumentValueError, and one
         outside of its partition is not sent: its error is OffsetOutOfRangeError. With
         `check=False`, offsets are sent as they are, and the brokers accept them. Usual errors:
-        UnknownMemberIdError (the group has members: call `rewind_group` of one of them instead),
-        UnknownTopicOrPartitionError, GroupAuthorizationError. After a cancellation, the offsets may
-        have been set or not.
+        UnknownMemberIdError (the group has members: stop them, or call `rewind_group` of one of
+        them if it uses the classic protocol), UnknownTopicOrPartitionError,
+        GroupAuthorizationError. After a cancellation, the offsets may have been set or not.
         """
         return await subjects.groups.alter_consumer_group_offsets(
             self._requests, group, offsets, check, timeout

@@ -391,8 +391,8 @@ async def alter_consumer_group_offsets(
                     # A coordinator refuses a commit without a member id while it has members.
                     error.what = "The group has members, and only they may commit its offsets."
                     error.hint = (
-                        "Call rewind_group() of one of its members, which moves the whole group, "
-                        "or stop all of them first."
+                        "Stop all of them first. Or call rewind_group() of one of them, which "
+                        "moves the whole group, if it uses the classic protocol."
                     )
                 answers[tp] = error
         return answers
