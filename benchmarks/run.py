@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import codec
+import command_line
 import concurrency
 import consume
 import echo
@@ -43,6 +44,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "echo": echo,
     "codec": codec,
     "startup": startup,
+    "command_line": command_line,
     "scale": scale,
     "rebalance": rebalance,
     "members": members,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -24,6 +23,7 @@ from aiokclient.protocol.messages.metadata import MetadataResponse, MetadataResp
 from aiokclient.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 from aiokclient.types import is_integer, public_in
+from aiokclient.types.frozen import frozen
 from aiokclient.types.named_tuple import NamedTuple
 
 NOT_ASKED = -(2**31)
@@ -65,7 +65,7 @@ def operations(bits: int) -> frozenset[AclOperation] | None:
 
 
 @public_in("aiokclient.admin")
-@dataclass(frozen=True, slots=True)
+@frozen
 class BrokerDescription:
     """A broker of the cluster. A fenced broker is registered but not in service."""
 
@@ -77,7 +77,7 @@ class BrokerDescription:
 
 
 @public_in("aiokclient.admin")
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClusterDescription:
     """A description of the cluster. Requests that change the cluster go to `controller_id`.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeAlias, TypeVar
 
@@ -46,6 +45,7 @@ from aiokclient.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from aiokclient.types import public_in, shortened
+from aiokclient.types.frozen import frozen
 from aiokclient.types.named_tuple import NamedTuple
 
 API = "IncrementalAlterConfigs"
@@ -168,7 +168,7 @@ class Synonym(NamedTuple):
 
 
 @public_in("aiokclient.admin")
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigEntry:
     """An option and its value. The value of a sensitive option is None: brokers never return it."""
 
@@ -188,7 +188,7 @@ class ConfigEntry:
 
 
 @public_in("aiokclient.admin")
-@dataclass(frozen=True, slots=True)
+@frozen
 class Append:
     """A change that adds items, separated by commas, to an option that is a list."""
 
@@ -196,7 +196,7 @@ class Append:
 
 
 @public_in("aiokclient.admin")
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subtract:
     """A change that removes items, separated by commas, from an option that is a list."""
 

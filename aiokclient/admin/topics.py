@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -65,6 +64,7 @@ from aiokclient.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from aiokclient.types import TopicPartition, public_in
+from aiokclient.types.frozen import fresh, frozen
 
 Topic: TypeAlias = str | UUID
 NO_ID = UUID(int=0)
@@ -74,7 +74,7 @@ LARGEST_LIMIT = (1 << 31) - 1
 
 
 @public_in("aiokclient.admin")
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewTopic:
     """A topic to create. The cluster's defaults apply to everything that is not given.
 
@@ -85,12 +85,12 @@ class NewTopic:
     name: str
     partitions: int | None = None
     replication_factor: int | None = None
-    configs: Mapping[str, object] = field(default_factory=dict)
-    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, object] = fresh(default_factory=dict)
+    assignments: Mapping[int, Sequence[int]] = fresh(default_factory=dict)
 
 
 @public_in("aiokclient.admin")
-@dataclass(frozen=True, slots=True)
+@frozen
 class CreatedTopic:
     """A topic that was created.
 
@@ -107,7 +107,7 @@ class CreatedTopic:
 
 
 @public_in("aiokclient.admin")
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewPartitions:
     """The total number of partitions that a topic will have.
 
@@ -119,7 +119,7 @@ class NewPartitions:
 
 
 @public_in("aiokclient.admin")
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionDescription:
     """A partition and the ids of its brokers. `leader` is None if there is no leader.
 
@@ -138,13 +138,13 @@ class PartitionDescription:
 
     def __setstate__(self, state: Sequence[object]) -> None:
         # Pickles of an earlier version lack the last fields.
-        missing = [None] * (len(self.__slots__) - len(state))
-        for name, value in zip(self.__slots__, [*state, *missing], strict=True):
+        missing = [None] * (len(self.__match_args__) - len(state))
+        for name, value in zip(self.__match_args__, [*state, *missing], strict=True):
             object.__setattr__(self, name, value)
 
 
 @public_in("aiokclient.admin")
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicDescription:
     """A topic with its partitions.
 
@@ -159,7 +159,7 @@ class TopicDescription:
 
 
 @public_in("aiokclient.admin")
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicListing:
     """A topic as `list_topics` returns it, without its partitions."""
 

@@ -10,6 +10,8 @@ A command uses only the public API of the library:
     asking        questions before a command destroys something
     exit_codes    the exit code for each kind of error, and errors as one line
     values        offsets, times, and other values that are typed
+    librdkafka    the names of options in files of kcat
+    completion    the words that a shell offers
     nouns/        the commands, one module for each noun
 
 Only the module of the noun that was typed is imported. Help, wrong use, and completion import
@@ -25,6 +27,8 @@ from collections.abc import Sequence
 
 __all__ = ["main"]
 
+COMPLETE = "__complete"
+"""The word before a line that a shell completes."""
 _INTERRUPTED = 130
 
 
@@ -33,10 +37,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Without arguments, run that of the process, and end the process.
     """
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        from aiokclient.cli.program import run_words
+        if words[:1] == [COMPLETE]:
+            from aiokclient.cli.completion import print_candidates
 
-        code = int(run_words(sys.argv[1:] if arguments is None else arguments))
+            code = print_candidates(words[1:])
+        else:
+            from aiokclient.cli.program import run_words
+
+            code = int(run_words(words))
     except KeyboardInterrupt:
         code = _INTERRUPTED
     if arguments is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -50,6 +49,8 @@ def is_interactive() -> bool:
 
 def read_answer(question: str) -> str:
     """Ask on standard error, because standard output has the result, and return the answer."""
+    import signal
+
     sys.stderr.write(question)
     sys.stderr.flush()
     # asyncio's handler would only cancel the task that waits for this line, which never ends then.

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from aiokclient.cli.asking import confirm_profile
 from aiokclient.cli.exit_codes import one_line
 from aiokclient.cli.grammar import AdminCommand, Command, WrongUseError
+from aiokclient.cli.librdkafka import LOGIN, is_secret, read_kcat_file, translate_names
 from aiokclient.cli.output import Result, redraw_result, write_error
 from aiokclient.cli.profiles import Profile, read_profile
 
@@ -102,13 +103,15 @@ def make_client(
     Raises ConfigError or WrongUseError.
     """
     profile = read_profile(given.profile)
-    sources: list[Mapping[str, Any] | str] = [
-        {dotted(name): value for name, value in options.items()},
-        profile.properties,
-        environment_of(client_class),
-        *given.config,
-        typed_properties(client_class, given),
-    ]
+    sources = translate_names(
+        [
+            {dotted(name): value for name, value in options.items()},
+            profile.properties,
+            environment_of(client_class),
+            *map(read_kcat_file, given.config),
+            typed_properties(client_class, given),
+        ]
+    )
     refuse_no_servers(sources)
     if command.changes or command.destroys:
         refuse_protected(profile, given)
@@ -124,12 +127,13 @@ def dotted(name: str) -> str:
 
 
 def environment_of(client_class: type[C]) -> dict[str, str]:
-    """Return the options of a client that environment variables have."""
-    names = client_class.config_type.declarations
+    """Return the options of a client that environment variables have. Empty ones do not count."""
+    names = set(client_class.config_type.declarations)
+    names.update(name.replace(".", "_") for name in LOGIN)
     found = {}
     for name, value in os.environ.items():
         option = name.removeprefix(PREFIX).lower()
-        if name.startswith(PREFIX) and option in names:
+        if value and name.startswith(PREFIX) and option in names:
             found[dotted(option)] = value
     return found
 
@@ -143,8 +147,8 @@ def typed_properties(client_class: type[C], given: argparse.Namespace) -> dict[s
         if not equals or not name:
             raise WrongUseError(f"-X needs NAME=VALUE, such as request.timeout.ms=5000: {text!r}.")
         declaration = declarations.get(name.replace(".", "_"))
-        if declaration is not None and declaration.secret:
-            variable = f"{PREFIX}{declaration.name.upper()}"
+        if is_secret(name) or (declaration is not None and declaration.secret):
+            variable = f"{PREFIX}{name.replace('.', '_').upper()}"
             raise WrongUseError(
                 f"-X {name}: A secret is no argument, because others can see it. Give it by "
                 f"--config, by the environment variable {variable}, or in a profile."
@@ -163,7 +167,7 @@ def typed_properties(client_class: type[C], given: argparse.Namespace) -> dict[s
     return found
 
 
-def refuse_no_servers(sources: list[Mapping[str, Any] | str]) -> None:
+def refuse_no_servers(sources: Sequence[Mapping[str, Any] | str]) -> None:
     """Raise WrongUseError if no source can name servers. The library reads properties files."""
     for source in sources:
         if isinstance(source, str) or SERVERS in source or CONTROLLERS in source:

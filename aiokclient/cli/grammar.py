@@ -8,18 +8,18 @@ between them.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
+    import argparse
+
     from aiokclient import Admin
     from aiokclient.cli.output import Result
 
 NAME = "aiokclient"
 HELP = ("-h", "--help")
-SUPPRESSED = argparse.SUPPRESS
 
 
 class WrongUseError(Exception):
@@ -114,6 +114,13 @@ WATCH = Option(
     type=float,
     implied="2",
 )
+
+
+def value_error(text: str) -> Exception:
+    """Return the error that the type of an option or an argument raises for a wrong value."""
+    from argparse import ArgumentTypeError
+
+    return ArgumentTypeError(text)
 
 
 class Command:
@@ -221,16 +228,17 @@ def options_of(command: type[Command]) -> tuple[Option, ...]:
     return tuple(kept)
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser of argparse whose errors are raised."""
+def make_parser(noun: str, command: type[Command]) -> argparse.ArgumentParser:
+    """Return the parser of one command, whose errors are raised as WrongUseError."""
+    # Completion reads the tables without it. Its import takes half as long as a bare interpreter.
+    import argparse
 
-    def error(self, message: str) -> Any:
-        """Raise WrongUseError."""
-        raise WrongUseError(f"{message}. Try '{self.prog} --help'.")
+    class Parser(argparse.ArgumentParser):
+        """A parser whose errors are raised."""
 
+        def error(self, message: str) -> Any:
+            raise WrongUseError(f"{message}. Try '{self.prog} --help'.")
 
-def make_parser(noun: str, command: type[Command]) -> Parser:
-    """Return the parser of one command."""
     summary, _, more = (command.__doc__ or "").partition("\n\n")
     parser = Parser(
         prog=" ".join(filter(None, (NAME, noun, command.verb))),
@@ -269,7 +277,8 @@ def _type_of(argument: Argument) -> Callable[[str], Any]:
 
 def _add_option(group: Any, option: Option) -> None:
     named: dict[str, Any] = {"dest": dest_of(option)}
-    named["help"] = SUPPRESSED if option.hidden else option.help.replace("%", "%%")
+    # The text is argparse.SUPPRESS.
+    named["help"] = "==SUPPRESS==" if option.hidden else option.help.replace("%", "%%")
     if option.metavar is None:
         named |= {"action": "store_true"}
     else:

@@ -8,12 +8,9 @@ are texts if they are UTF-8, and otherwise `{"base64": "..."}`.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokclient.cli.exit_codes import OutputError, exit_code_of_all, one_line
@@ -86,6 +83,7 @@ def redraw_result(result: Result, given: argparse.Namespace) -> None:
     if sys.stdout is None or not sys.stdout.isatty():
         write_result(result, given)
         return
+    from datetime import UTC, datetime
     from shutil import get_terminal_size
 
     now = datetime.now(UTC).isoformat(" ", "seconds").replace("+00:00", " UTC")
@@ -124,6 +122,8 @@ def _formatted(result: Result, name: str, given: argparse.Namespace) -> str:
     if chosen and isinstance(data, list):
         data = [{name: row.get(name) for name in chosen} for row in data]
     data = as_json(data)
+    import json
+
     if name == "json":
         return f"{json.dumps(data, indent=2)}\n"
     if name == "jsonl":
@@ -157,7 +157,7 @@ def as_json(value: Any) -> Any:
         return as_text_or_base64(bytes(value))
     if value is None or isinstance(value, bool | str) or type(value) in (int, float):
         return value
-    if isinstance(value, datetime):
+    if hasattr(value, "timestamp"):  # datetime is imported where it is needed only.
         return round(value.timestamp() * 1000)
     if isinstance(value, Mapping):
         return {_as_key(key): as_json(each) for key, each in value.items()}
@@ -200,6 +200,8 @@ def iso_time(milliseconds: int | None) -> str | None:
 
     Kafka has -1 for no time. A time that has no date, because it is too far away, is None, too.
     """
+    from datetime import UTC, datetime
+
     if milliseconds is None or milliseconds < 0:
         return None
     try:
@@ -222,10 +224,11 @@ def shown(value: Any) -> str:
         text = ",".join(f"{key}={shown(each)}" for key, each in value.items()) or "-"
     else:
         text = str(value)
-    return text.replace("\\", "\\\\").translate(_ESCAPED) if _SPECIAL.search(text) else text
+    if text.isprintable() or _ESCAPED.keys().isdisjoint(map(ord, text)):
+        return text
+    return text.replace("\\", "\\\\").translate(_ESCAPED)
 
 
-_SPECIAL = re.compile(r"[\t\r\n\x00-\x1f\x7f]")
 _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | {
     9: "\\t",
     10: "\\n",
@@ -290,7 +293,7 @@ def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-_PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./@+-]*")
+_PLAIN = r"[A-Za-z_./][A-Za-z0-9_./@+-]*"
 _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n", "."}
 
 
@@ -317,7 +320,11 @@ def _yaml_item(start: str, value: Any, indent: str) -> Iterator[str]:
 
 
 def _yaml_scalar(value: Any) -> str:
-    is_plain = isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS
+    import json
+    import re
+
+    is_text = isinstance(value, str)
+    is_plain = is_text and re.fullmatch(_PLAIN, value) and value.lower() not in _WORDS
     # JSON is YAML, so whatever is not plain is written as JSON.
     return str(value) if is_plain else json.dumps(value)
 

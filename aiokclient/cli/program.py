@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-import difflib
-import logging
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from aiokclient import __version__
 from aiokclient.cli.exit_codes import ExitCode, OutputError, exit_code_of, one_line
@@ -23,6 +21,9 @@ from aiokclient.cli.grammar import (
     parse_words,
 )
 from aiokclient.cli.output import discard_output, write_error, write_text
+
+if TYPE_CHECKING:
+    import argparse
 
 NOUNS = {
     "topics": "List, describe, create, change, trim, and delete topics.",
@@ -44,6 +45,9 @@ NOUNS = {
     "produce": "Send records from lines, JSON, or whole files.",
     "consume": "Read records as lines, JSON, or in a format of your own.",
     "perf": "Measure rates and latencies of producing and consuming.",
+    "request": "Send any request of the protocol.",
+    "profiles": "List, show, choose, and check named clusters.",
+    "completion": "Print the completion script of a shell.",
 }
 """The nouns, each with a line of help."""
 FOLDERS = {
@@ -127,6 +131,8 @@ def _find_command(typed: Words, commands: Sequence[type[Command]]) -> type[Comma
 
 
 def _unknown(subject: str, word: str, known: Sequence[str] | dict[str, str]) -> str:
+    import difflib
+
     near = difflib.get_close_matches(word, known, 1)
     hint = f"Did you mean {near[0]}? " if near else ""
     return f"There is no {subject} {word!r}. {hint}There are {', '.join(known)}."
@@ -185,6 +191,8 @@ def _summary(command: type[Command]) -> str:
 
 
 def _log_to_stderr(is_verbose: bool) -> None:
+    import logging
+
     log = logging.getLogger(NAME)
     # On a terminal, the log shows what the command waits for. For a script, standard error must
     # have only the error. Without any handler, Python would write warnings to it.

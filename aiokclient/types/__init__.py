@@ -51,8 +51,11 @@ def public_in(package: str) -> Callable[[C], C]:
                 annotations[name] = ForwardRef(
                     annotation, is_argument=False, module=owner.__module__, is_class=True
                 )
-        for field in getattr(owner, "__dataclass_fields__", {}).values():
-            field.type = annotations.get(field.name, field.type)
+        # Those of a class of `frozen` are made of its annotations when they are first used.
+        described = vars(owner).get("__dataclass_fields__")
+        if isinstance(described, dict):
+            for field in described.values():
+                field.type = annotations.get(field.name, field.type)
         owner.__module__ = package
         return owner
 

@@ -49,6 +49,8 @@ CHANNELS = {
 
 RICH = ("_repr_html_", "_repr_mimebundle_", "_repr_markdown_", "_repr_json_")
 OWN_FILES = (
+    "command_process.py",
+    "secret_command_line.py",
     "secret_collector.py",
     "secret_endpoints.py",
     "secret_options.py",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from argparse import ArgumentTypeError, Namespace
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
@@ -17,11 +16,14 @@ from aiokclient.cli.grammar import (
     Command,
     Option,
     WrongUseError,
+    value_error,
 )
 from aiokclient.cli.nouns.topics import count_of, dry_run_notes
 from aiokclient.cli.output import Result, Row, rows_result
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from aiokclient import Admin
     from aiokclient.admin import ConfigEntry
 
@@ -31,7 +33,7 @@ class Interval:
 
     def __init__(self, text: str) -> None:
         if text and not (text.isascii() and text.isdecimal()):
-            raise ArgumentTypeError(f"{text!r} is no number of milliseconds")
+            raise value_error(f"{text!r} is no number of milliseconds")
         self.text = text
 
 

@@ -13,11 +13,13 @@ from base64 import b64encode, urlsafe_b64encode
 from pathlib import Path
 
 import pytest
+import secret_command_line
 import secret_endpoints
 import secret_options
 import secret_telemetry
 import secret_visits
 from secret_collector import CHANNELS
+from secret_command_line import COMMANDS
 from secret_endpoints import ENDPOINTS
 from secret_leaks import LEAKS, MET_BY, chosen, leaking
 from secret_options import OPTIONS
@@ -29,7 +31,13 @@ from secret_visits import LOGINS, visit_plain
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = "Ab1-one/secr\"et+in\\äny~form?&'<9"
 LOGGERS = {"aiokclient", "aiokclient.wire", "aiokclient.consumer", "aiokclient.group", "asyncio"}
-PARTS = (secret_visits, secret_options, secret_endpoints, secret_telemetry)
+PARTS = (
+    secret_command_line,
+    secret_visits,
+    secret_options,
+    secret_endpoints,
+    secret_telemetry,
+)
 EMPTY = {"files", "output"}
 """Channels in which nothing is expected at all."""
 
@@ -38,7 +46,7 @@ EMPTY = {"files", "output"}
 def tour() -> Tour:
     """A tour of everything, or of what meets the chosen leak."""
     tour, leak = Tour(), chosen()
-    everything = (*LOGINS, *OPTIONS, *ENDPOINTS, visit_telemetry)
+    everything = (*LOGINS, *OPTIONS, *ENDPOINTS, *COMMANDS, visit_telemetry)
     with leaking(leak):
         tour.run(everything if leak is None else [MET_BY.get(leak, visit_plain)])
     return tour
