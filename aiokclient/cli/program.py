@@ -38,6 +38,7 @@ NOUNS = {
     "quorum": "Describe the metadata quorum, and change its voters.",
     "brokers": "List brokers and their versions, and take brokers out of a cluster.",
     "log-dirs": "Describe the log directories of brokers, move replicas, and cordon directories.",
+    "reassign": "Plan and start moves of replicas to other brokers, and follow them.",
     "elect": "Elect the leaders of partitions.",
     "transactions": "List, describe, and end transactions.",
     "client-metrics": "Manage subscriptions to the metrics of clients.",

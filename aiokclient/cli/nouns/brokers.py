@@ -17,6 +17,13 @@ from aiokclient.cli.grammar import (
     Option,
     WrongUseError,
 )
+from aiokclient.cli.nouns.reassign import (
+    SHOW,
+    THROTTLE,
+    ProgressLines,
+    plan_result,
+    say_what_was_undone,
+)
 from aiokclient.cli.nouns.topics import dry_run_notes
 from aiokclient.cli.output import Result, Row, as_json, rows_result
 
@@ -101,6 +108,30 @@ class UnregisterBroker(AdminCommand):
         return rows_result(list(row), [row], notes=dry_run_notes(given))
 
 
+class DrainBroker(AdminCommand):
+    """Move all replicas and leaders off a broker, and wait until that is done.
+
+    The replicas go to the other brokers that run. As few as possible move, and racks keep what they
+    have. If the command fails or is interrupted, what is not complete is moved back.
+    """
+
+    verb = "drain"
+    changes = True
+    arguments = (ID,)
+    options = (THROTTLE, SHOW)
+
+    async def ask(self, admin: Admin, given: Namespace) -> Result:
+        """Return the plan by which the replicas were moved."""
+        drained = admin.drain_broker(
+            given.id,
+            throttle=given.throttle and given.throttle.bytes,
+            dry_run=given.dry_run,
+            on_progress=ProgressLines(),
+        )
+        plan = await say_what_was_undone(drained)
+        return plan_result(plan, given, dry_run_notes(given))
+
+
 async def find_stopped(admin: Admin, broker_id: int) -> BrokerDescription:
     """Return a registered broker that does not run.
 
@@ -182,4 +213,5 @@ COMMANDS: Sequence[type[Command]] = (
     ListBrokers,
     DescribeVersions,
     UnregisterBroker,
+    DrainBroker,
 )

@@ -61,6 +61,7 @@ class ListTransactions(AdminCommand):
     """List the transactional ids, with the state of the latest transaction of each."""
 
     verb = "list"
+    watches = True
     options = (
         Option(
             ("--state",), f"Only these states: {', '.join(STATES)}.", "STATE[,...]", type=States

@@ -98,6 +98,7 @@ def test_brokers_unregister_removes_a_broker_that_is_stopped(
 
 
 @pytest.mark.kafka
+@pytest.mark.usefixtures("kafka_tools_jars")
 def test_brokers_versions_shows_what_the_tool_of_kafka_shows(kafka: Any, run_on: Any) -> None:
     printed = (
         JavaTool(

@@ -133,6 +133,7 @@ def test_quorum_unregister_refuses_voters_and_names_unknown_controllers(run: Any
 
 
 @pytest.mark.kafka
+@pytest.mark.usefixtures("kafka_tools_jars")
 def test_quorum_describe_shows_what_the_tool_of_kafka_shows(kafka: Any, run_on: Any) -> None:
     tool = JavaTool(
         "org.apache.kafka.tools.MetadataQuorumCommand",

@@ -100,6 +100,7 @@ def test_features_of_release_asks_no_cluster(run_on: Any) -> None:
 
 
 @pytest.mark.kafka
+@pytest.mark.usefixtures("kafka_tools_jars")
 def test_features_of_release_is_what_the_tool_of_kafka_prints(java: str, run_on: Any) -> None:
     run = run_on("127.0.0.1:1")
     known = [name for name in RELEASES if name < "4.4"]  # The tools are those of 4.3.

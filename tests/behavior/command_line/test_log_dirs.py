@@ -146,6 +146,7 @@ async def read_source(bootstrap: str, broker: int) -> ConfigSource:
 
 
 @pytest.mark.kafka
+@pytest.mark.usefixtures("kafka_tools_jars")
 def test_log_dirs_describe_shows_what_the_tool_of_kafka_shows(kafka: Any, run_on: Any) -> None:
     name = kafka.create_topic(None, 2, 1, None)
     tool = JavaTool(
