@@ -54,6 +54,15 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 BROKER_ID = re.compile("[0-9]{0,10}")
 """The names of brokers as resources, which are their ids."""
 
+UNLISTED = frozenset(
+    {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+"""The options of brokers that they describe only while they are set."""
+
 Item = TypeVar("Item")
 V = TypeVar("V")
 
@@ -311,8 +320,10 @@ async def _find_mistakes(
 def _suspects(resource: ConfigResource, made: Mapping[str, Change]) -> list[str]:
     """Return the options that the brokers would accept even if they do not exist."""
     if resource.type is ResourceType.BROKER:
-        # The options of single listeners are described only if they are set.
-        return [name for name in made if not name.startswith("listener.name.")]
+        # The options of single listeners are described only if they are set, too.
+        return [
+            name for name in made if name not in UNLISTED and not name.startswith("listener.name.")
+        ]
     if resource.type is ResourceType.TOPIC:
         return [name for name, change in made.items() if change is None]
     return []

@@ -161,7 +161,8 @@ class ReassignmentProgress:
 
     `complete` are the partitions whose replicas are those of the plan, and those that were deleted.
     `moving` are the partitions that are being moved there. `stopped` are all others: they were not
-    begun, or their reassignment was cancelled or replaced by another one.
+    begun, or their reassignment was cancelled or replaced by another one. A partition that has just
+    been moved may be among them for a moment, until the broker that was asked knows that.
 
     `copied_bytes` is the number of bytes that the new replicas have, which may grow above
     `total_bytes`, those of the plan, while records are written.

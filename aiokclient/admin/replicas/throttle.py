@@ -197,7 +197,7 @@ async def _find_brokers(
 async def _alter(
     requests: AdminRequests, changes: Mapping[ConfigResource, Mapping[str, Change]], deadline: float
 ) -> Results[ConfigResource, None]:
-    # Brokers describe the rates only while they are set, so a check would not find them.
+    # A check would only cost requests: topics were described, and brokers have all these options.
     return await alter_configs(
         requests, changes, False, False, requests.compute_remaining_s(deadline)
     )

@@ -272,6 +272,16 @@ SERVER_DEFAULTS: Mapping[str, str] = {
     **_TOPIC_SERVER_DEFAULTS,
 }
 
+# The options of running brokers that are described only while they are set. They have no effect.
+_RATE_OPTIONS: Mapping[str, BrokerOption] = dict.fromkeys(
+    (
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    ),
+    _long_option(_FOREVER, 0),
+)
+
 # A running broker accepts options that it does not know, for its plug-ins, but never returns their
 # values.
 _FOREIGN = BrokerOption("", BrokerConfigType.UNKNOWN, lambda value: True)
@@ -303,7 +313,7 @@ class Configs:
         if option is not None:
             return option
         if self.source in _RUNNING:
-            return _FOREIGN
+            return _RATE_OPTIONS.get(name, _FOREIGN)
         raise ConfigValueError(f"There is no config {name!r}.")
 
     def list_names(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import pytest
 
 from aiokclient import Admin, OffsetAndMetadata, Producer, TopicPartition
-from aiokclient.admin import ConfigResource
+from aiokclient.admin import ConfigEntry, ConfigResource
 from aiokclient.errors import (
     InvalidConfigError,
+    InvalidRequestError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
@@ -93,6 +95,26 @@ async def test_unknown_options_of_brokers_are_refused(admin: Admin) -> None:
             assert "There is no option 'no.such.option'" in str(results[resource])
         change = {"log.cleaner.threads": None}
         (await admin.alter_configs({resource: change}, validate_only=True)).raise_for_errors()
+
+
+async def test_rates_that_brokers_describe_only_while_set_are_sent(admin: Admin) -> None:
+    resource = ConfigResource.broker((await admin.describe_cluster()).brokers[0].node_id)
+    name = "leader.replication.throttled.rate"
+    (await admin.alter_configs({resource: {name: 5_000}})).raise_for_errors()
+    async with asyncio.timeout(30):  # The broker learns of it a moment later.
+        while name not in (described := await describe(admin, resource, name)):
+            pass
+    assert (described[name].value, described[name].sensitive) == ("5000", False)
+    results = await admin.alter_configs({resource: {name: -1}})
+    assert isinstance(results[resource], InvalidRequestError)
+    (await admin.alter_configs({resource: {name: None}})).raise_for_errors()
+    async with asyncio.timeout(30):
+        while await describe(admin, resource, name):
+            pass
+
+
+async def describe(admin: Admin, resource: ConfigResource, name: str) -> dict[str, ConfigEntry]:
+    return (await admin.describe_configs({resource: [name]})).raise_for_errors()[resource]
 
 
 async def test_options_of_a_topic_that_does_not_exist_are_the_brokers_business(

@@ -160,6 +160,15 @@ def changes_of_brokers(broker):
     ]
 
 
+@scenario
+def rates_of_throttles(broker):
+    names = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+    return [
+        altered(broker, (BROKER, "1", *[(name, operation, value) for name in names]))
+        for operation, value in ((SET, "x"), (SET, "-1"), (APPEND, "1"), (SET, "0"), (DELETE, None))
+    ]
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_config_requests_are_answered_as_by_kafka(name, parity):
     parity(SCENARIOS[name])

@@ -3,10 +3,11 @@
 The response has all options, or those that the request names. Each has the source of its value, and
 on request its synonyms. A broker is named by its id. The empty name stands for the values that were
 set for all brokers while they ran. There is no documentation of options. An option that no broker
-knows can be set on running brokers. It is sensitive, so its value is not returned. A topic that
-does not exist is UNKNOWN_TOPIC_OR_PARTITION. A broker or a type of resource that does not exist is
-INVALID_REQUEST, and so is a resource that the request names more than `REPEATS` times. A group and
-a subscription to client metrics need not exist.
+knows can be set on running brokers. It is sensitive, so its value is not returned. The rates of
+replication throttles are described only while they are set. A topic that does not exist is
+UNKNOWN_TOPIC_OR_PARTITION. A broker or a type of resource that does not exist is INVALID_REQUEST,
+and so is a resource that the request names more than `REPEATS` times. A group and a subscription to
+client metrics need not exist.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from aiokclient.protocol.messages.describe_configs import (
 )
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.configs import Configs
+from aiokclient.testing.broker.configs import BrokerConfigType, Configs
 from aiokclient.testing.broker.resources import check_config_authorization, find_configs
 from aiokclient.testing.broker.security.acls import AclOperation
 from aiokclient.testing.broker.state import Refused
@@ -80,7 +81,7 @@ def _describe_resource(call: Call, asked: DescribeConfigsResource) -> DescribeCo
 
 def _describe_option(configs: Configs, name: str, synonyms: bool) -> DescribeConfigsResourceResult:
     option = configs.find_option(name)
-    foreign = name not in configs.options
+    foreign = option.type is BrokerConfigType.UNKNOWN
     return DescribeConfigsResourceResult(
         name=name,
         value=None if foreign else configs[name],
