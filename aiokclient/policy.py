@@ -33,6 +33,7 @@ from aiokclient.errors import (
     ApiTimeoutError,
     ApplicationRecoverableError,
     AuthenticationError,
+    AuthorizationError,
     BufferExhaustedError,
     ConcurrentTransactionsError,
     ConfigError,
@@ -421,6 +422,11 @@ def classify(error: BaseException, scope: Scope) -> Decision:
 def refuses_login(error: BaseException | None) -> bool:
     """Return whether a broker rejected the client's credentials or its SASL mechanism."""
     return isinstance(error, AuthenticationError)
+
+
+def refuses_permission(error: BaseException | None) -> bool:
+    """Return whether a broker refused a request because the user lacks a permission."""
+    return isinstance(error, AuthorizationError)
 
 
 def ends_start(error: KafkaError) -> bool:

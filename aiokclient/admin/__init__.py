@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aiokclient.admin.admin import Admin
+    from aiokclient.admin.checks.report import ClusterReport, Finding, PassedCheck
     from aiokclient.admin.cluster import (
         AclOperation,
         BrokerDescription,
@@ -116,6 +117,7 @@ __all__ = [
     "ClientQuotaFilter",
     "ClientQuotaName",
     "ClusterDescription",
+    "ClusterReport",
     "ConfigEntry",
     "ConfigResource",
     "ConfigSource",
@@ -127,6 +129,7 @@ __all__ = [
     "FeatureMetadata",
     "FeatureUpdate",
     "FencedProducer",
+    "Finding",
     "GroupDescription",
     "GroupListing",
     "GroupMemberDescription",
@@ -140,6 +143,7 @@ __all__ = [
     "PartitionDescription",
     "PartitionLag",
     "PartitionReassignment",
+    "PassedCheck",
     "PatternType",
     "PlannedMove",
     "QuorumInfo",
@@ -195,6 +199,7 @@ _MODULES = {
     "ClientQuotaFilter": "security.client_quotas",
     "ClientQuotaName": "security.client_quotas",
     "ClusterDescription": "cluster",
+    "ClusterReport": "checks.report",
     "ConfigEntry": "configs",
     "ConfigResource": "configs",
     "ConfigSource": "configs",
@@ -206,6 +211,7 @@ _MODULES = {
     "FeatureMetadata": "cluster",
     "FeatureUpdate": "cluster",
     "FencedProducer": "transactions",
+    "Finding": "checks.report",
     "GroupDescription": "group_descriptions",
     "GroupListing": "group_descriptions",
     "GroupMemberDescription": "group_descriptions",
@@ -219,6 +225,8 @@ _MODULES = {
     "PartitionDescription": "topics",
     "PartitionLag": "groups",
     "PartitionReassignment": "replicas.partitions",
+    "PartitionReassignment": "replicas",
+    "PassedCheck": "checks.report",
     "PatternType": "security.acls",
     "PlannedMove": "replicas.plan",
     "QuorumInfo": "quorum",

@@ -14,6 +14,7 @@ from aiokclient.background import LATE_ADMIN
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle, config_of
 from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.cluster.lifecycle.public_calls import watch_calls
+from aiokclient.cluster.lifecycle.states import LifecyclePhase
 from aiokclient.config.admin import AdminConfig, AdminOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.log.foreign_names import with_foreign_names
@@ -22,6 +23,7 @@ from aiokclient.types import public_in
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from aiokclient.admin.checks.report import ClusterReport
     from aiokclient.admin.cluster import ClusterDescription, FeatureMetadata, FeatureUpdate
     from aiokclient.admin.configs import Change, ConfigEntry, ConfigResource, ResourceType
     from aiokclient.admin.group_descriptions import GroupDescription, GroupListing
@@ -485,6 +487,38 @@ class Admin(Lifecycle):
         return await subjects.cluster.describe_cluster(
             self._requests, include_authorized_operations, include_fenced_brokers, timeout
         )
+
+    async def check_cluster(self, *, timeout: float | None = None) -> ClusterReport:
+        """Check the cluster and the way to it, and return each fault with what to do about it.
+
+            report = await Admin(bootstrap_servers="localhost:9092").check_cluster()
+            for finding in report.findings:
+                print(finding.severity, finding.subject, finding.text, finding.advice)
+
+        Each bootstrap server, and each broker at the address that it advertises, is tried on a
+        connection of its own: the resolution of its name, TCP, TLS, the protocol, and the login.
+        Then the brokers are asked for their versions and features, the metadata quorum, fenced
+        brokers, partitions without a leader or with too few replicas in sync, log directories, and
+        hanging transactions. Only topics that the user may describe are checked.
+
+        This object need not have started, and its start may have failed: what prevents it is in
+        the report then, not raised. Such a call leaves nothing open. What the user has no
+        permission for, and what the brokers are too old for, are findings, too.
+
+        `timeout` (seconds) limits all of it. A server that does not answer costs at most a tenth of
+        it for each step of connecting. Raises ClosedError after a close, and the failure of a
+        client that has failed. Changes nothing in the cluster.
+        """
+        from aiokclient.admin.checks import check_cluster  # a late module
+
+        timeout_s = self._get_timeout_s(timeout)
+        is_new = self._phase in (LifecyclePhase.NEW, LifecyclePhase.STARTING)
+        if not is_new:
+            self._require_usable()
+            if self._cluster.reached:
+                return await check_cluster(self, is_started=True, timeout=timeout_s)
+        options: Any = {**self._config.given_options(), "enable_metrics_push": False}
+        return await check_cluster(Admin(**options), is_started=False, timeout=timeout_s)
 
     async def describe_metadata_quorum(self, *, timeout: float | None = None) -> QuorumInfo:
         """Return the leader, the voters, and the observers of the metadata quorum (KIP-595).

@@ -17,7 +17,7 @@ The search follows KIP-664:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -33,6 +33,7 @@ from aiokclient.admin.transactions import (
 from aiokclient.cluster.targets import Leader
 from aiokclient.errors import (
     IllegalStateError,
+    KafkaError,
     TransactionalIdNotFoundError,
     UnknownTopicOrPartitionError,
 )
@@ -85,13 +86,36 @@ async def find_hanging_transactions(
     _check_scope(topic, partition, broker_id)
     require_integer(max_transaction_timeout_ms, "a number of milliseconds")
     deadline = requests.compute_deadline(timeout)
-    candidates: list[HangingTransaction] = []
     partitions = await _list_partitions(requests, topic, partition, broker_id, deadline)
+
+    def on_error(tp: TopicPartition, error: KafkaError) -> None:
+        # If the caller did not name the topic, its deletion during the search is no error.
+        if topic is not None or error.code != UnknownTopicOrPartitionError.code:
+            raise error
+
+    return await search_partitions(
+        requests, partitions, broker_id, max_transaction_timeout_ms, deadline, on_error
+    )
+
+
+async def search_partitions(
+    requests: AdminRequests,
+    partitions: Sequence[TopicPartition],
+    broker_id: int | None,
+    max_transaction_timeout_ms: int,
+    deadline: float,
+    on_error: Callable[[TopicPartition, KafkaError], None],
+) -> tuple[HangingTransaction, ...]:
+    """Return the hanging transactions of these partitions, by their leaders or one broker.
+
+    `on_error` is called for each partition whose producers cannot be described.
+    """
+    candidates: list[HangingTransaction] = []
     for step in _in_steps(partitions):
         started_by = requests.cluster.clock.time_ms() - max_transaction_timeout_ms
         candidates += [
             transaction
-            for transaction in await _list_open(requests, step, broker_id, topic is None, deadline)
+            for transaction in await _list_open(requests, step, broker_id, on_error, deadline)
             if (transaction.last_timestamp or 0) < started_by
         ]
     return await _select_hanging(requests, candidates, deadline)
@@ -130,16 +154,14 @@ async def _list_open(
     requests: AdminRequests,
     partitions: Sequence[TopicPartition],
     broker_id: int | None,
-    may_be_deleted: bool,
+    on_error: Callable[[TopicPartition, KafkaError], None],
     deadline: float,
 ) -> list[HangingTransaction]:
     """Return all open transactions of these partitions."""
     remaining = requests.compute_remaining_s(deadline)
     results = await describe_producers(requests, partitions, broker_id, remaining)
-    for error in results.errors.values():
-        # If the caller did not name the topic, its deletion during the search is no error.
-        if not (may_be_deleted and error.code == UnknownTopicOrPartitionError.code):
-            raise error
+    for tp, error in results.errors.items():
+        on_error(tp, error)
     return [
         HangingTransaction(
             tp,

@@ -315,6 +315,16 @@ class ClusterClient:
                 self._watching = None
                 await self.close()
 
+    async def prepare_connections(self, deadline: float) -> ConnectionSettings:
+        """Return the settings for connections of the caller, instead of starting this client.
+
+        `close` ends what the settings use. Raises ConfigError if the files of the security options
+        cannot be used, and BootstrapError if they are not read by the deadline.
+        """
+        await self.supervisor.start()
+        settings = await self._make_settings(deadline)
+        return settings._replace(traffic=None, events=None, cluster=None)
+
     async def _make_settings(self, deadline: float) -> ConnectionSettings:
         config = self.config
         tls = TlsContexts.of(config.security, self.make_log(""))

@@ -385,10 +385,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Whether the transport is connected. The other side may not have answered yet."""
         return self._transport is not None
 
-    @property
-    def socket(self) -> Any:
-        """The socket of the transport, or None if there is none."""
-        return None if self._transport is None else self._transport.get_extra_info("socket")
+    def read_info(self, name: str) -> Any:
+        """Return what the transport knows by this name, or None. See `get_extra_info`."""
+        return None if self._transport is None else self._transport.get_extra_info(name)
 
     @property
     def in_flight(self) -> int:

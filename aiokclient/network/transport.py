@@ -257,7 +257,7 @@ def _detach_all() -> None:
         other.close()
         for connection in connections:
             with contextlib.suppress(OSError):
-                _detach(connection.socket, closed)
+                _detach(connection.read_info("socket"), closed)
 
 
 def _detach(sock: Any, closed: socket.socket) -> None:

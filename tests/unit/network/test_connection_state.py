@@ -93,11 +93,11 @@ def test_transport_and_socket_are_known_while_there_is_a_transport(connect: Conn
     async def main() -> None:
         unconnected = BrokerConnection(1, "memory", 9092, client_id="test")
         assert not unconnected.connected
-        assert unconnected.socket is None
+        assert unconnected.read_info("socket") is None
         connection, transport = connect()
         transport._extra["socket"] = "socket"  # type: ignore[attr-defined]
         assert connection.connected
-        assert connection.socket == "socket"
+        assert connection.read_info("socket") == "socket"
         connection.close()
         await connection.wait_closed()
         assert not connection.connected
