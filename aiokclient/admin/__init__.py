@@ -225,7 +225,6 @@ _MODULES = {
     "PartitionDescription": "topics",
     "PartitionLag": "groups",
     "PartitionReassignment": "replicas.partitions",
-    "PartitionReassignment": "replicas",
     "PassedCheck": "checks.report",
     "PatternType": "security.acls",
     "PlannedMove": "replicas.plan",

@@ -13,9 +13,8 @@ from aiokclient.admin import replicas, security
 from aiokclient.background import LATE_ADMIN
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle, config_of
 from aiokclient.cluster.lifecycle.parent import Parent
-from aiokclient.cluster.lifecycle.public_calls import watch_calls
-from aiokclient.cluster.lifecycle.states import LifecyclePhase
-from aiokclient.config.admin import AdminConfig, AdminOptions
+from aiokclient.cluster.lifecycle.public_calls import need_brokers, watch_calls
+from aiokclient.config.admin import CONTROLLER_CALLS, AdminConfig, AdminOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.log.foreign_names import with_foreign_names
 from aiokclient.types import public_in
@@ -23,17 +22,13 @@ from aiokclient.types import public_in
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from aiokclient.admin.checks.report import ClusterReport
+    from aiokclient.admin import ActiveProducer, ClusterReport, FencedProducer, LogDirDescription
     from aiokclient.admin.cluster import ClusterDescription, FeatureMetadata, FeatureUpdate
     from aiokclient.admin.configs import Change, ConfigEntry, ConfigResource, ResourceType
     from aiokclient.admin.group_descriptions import GroupDescription, GroupListing
     from aiokclient.admin.groups import PartitionLag
     from aiokclient.admin.hanging_transactions import HangingTransaction
-    from aiokclient.admin.log_dirs import (
-        LogDirDescription,
-        ReplicaLogDirs,
-        TopicPartitionReplica,
-    )
+    from aiokclient.admin.log_dirs import ReplicaLogDirs, TopicPartitionReplica
     from aiokclient.admin.offsets import ListedOffset, OffsetSpec
     from aiokclient.admin.plans.offset_changes import OffsetChange
     from aiokclient.admin.plans.offset_resets import OffsetTarget
@@ -60,18 +55,14 @@ if TYPE_CHECKING:
         TopicDescription,
         TopicListing,
     )
-    from aiokclient.admin.transactions import (
-        ActiveProducer,
-        FencedProducer,
-        TransactionDescription,
-        TransactionListing,
-    )
+    from aiokclient.admin.transactions import TransactionDescription, TransactionListing
     from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 
 @public_in("aiokclient.admin")
 @with_foreign_names
 @security.hide_hmacs
+@need_brokers(apart=CONTROLLER_CALLS)
 @watch_calls()
 class Admin(Lifecycle):
     """A client that creates, describes, changes, and deletes the resources of a cluster.
@@ -87,6 +78,12 @@ class Admin(Lifecycle):
     cancelled call that only reads has no effect on the cluster. The docstring of each other call
     says what it may have changed. `AdminConfig` describes the options. With `client`, the admin
     client shares the connections and the metadata of that client.
+
+    With `bootstrap_controllers` instead of `bootstrap_servers`, the client talks to controllers of
+    version 3.7 or later (KIP-919), for example because no broker is in service. Requests go to the
+    active controller. Controllers answer the calls about the cluster, the quorum, features,
+    configurations, ACLs, and reassignments, and unregister brokers and controllers. All other calls
+    raise UnsupportedVersionError.
     """
 
     closing_rank: ClassVar[int] = 2
@@ -98,8 +95,7 @@ class Admin(Lifecycle):
     ) -> None:
         AdminConfig.hide_options(options)
         refuse_positional("Admin", wrong)
-        shared = config_of(client)
-        super().__init__(AdminConfig.build(options, client=shared), client)
+        super().__init__(AdminConfig.build(options, client=config_of(client)), client)
 
     @property
     def _requests(self) -> AdminRequests:
@@ -511,14 +507,7 @@ class Admin(Lifecycle):
         """
         from aiokclient.admin.checks import check_cluster  # a late module
 
-        timeout_s = self._get_timeout_s(timeout)
-        is_new = self._phase in (LifecyclePhase.NEW, LifecyclePhase.STARTING)
-        if not is_new:
-            self._require_usable()
-            if self._cluster.reached:
-                return await check_cluster(self, is_started=True, timeout=timeout_s)
-        options: Any = {**self._config.given_options(), "enable_metrics_push": False}
-        return await check_cluster(Admin(**options), is_started=False, timeout=timeout_s)
+        return await check_cluster(self, self._get_timeout_s(timeout))
 
     async def describe_metadata_quorum(self, *, timeout: float | None = None) -> QuorumInfo:
         """Return the leader, the voters, and the observers of the metadata quorum (KIP-595).

@@ -9,6 +9,7 @@ from typing import Any
 from aiokclient.admin.arguments import as_mapping, as_name, require_integer
 from aiokclient.admin.requests import AdminRequests, Answers, failure
 from aiokclient.admin.results import OpenEnum, Results
+from aiokclient.cluster.metadata.controllers import CONTROLLERS
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.cluster.targets import AnyBroker, Broker, Controller
 from aiokclient.errors import UnsupportedVersionError
@@ -82,7 +83,9 @@ class ClusterDescription:
     """A description of the cluster. Requests that change the cluster go to `controller_id`.
 
     In KRaft mode, `controller_id` is an arbitrary broker, which forwards such requests to the
-    active controller. `authorized_operations` is None unless the call requested it.
+    active controller. An admin client with `bootstrap_controllers` gets the controllers as
+    `brokers`, and `controller_id` is the active one. `authorized_operations` is None unless the
+    call requested it.
     """
 
     cluster_id: str | None
@@ -107,10 +110,12 @@ async def describe_cluster(
         include_cluster_authorized_operations=include_authorized_operations,
         include_fenced_brokers=include_fenced_brokers,
     )
+    if requests.uses_controllers:
+        request.endpoint_type = CONTROLLERS
     try:
         response = await requests.send_request(request, AnyBroker(), timeout)
     except UnsupportedVersionError:
-        if include_fenced_brokers:
+        if include_fenced_brokers or requests.uses_controllers:
             raise
         return await _describe_from_metadata(requests, include_authorized_operations, timeout)
     brokers = (

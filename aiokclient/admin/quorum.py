@@ -9,14 +9,16 @@ from uuid import UUID
 from aiokclient.admin.arguments import as_kind, as_list, as_name, require_integer
 from aiokclient.admin.cluster import describe_cluster
 from aiokclient.admin.requests import AdminRequests
+from aiokclient.cluster.client import top_level_error
 from aiokclient.cluster.targets import AnyBroker
-from aiokclient.errors import IllegalStateError, ProtocolError, error_for
+from aiokclient.errors import IllegalStateError, KafkaError, ProtocolError, error_for
 from aiokclient.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from aiokclient.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     PartitionData,
     ReplicaState,
+    ResponsePartitionData,
     TopicData,
 )
 from aiokclient.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
@@ -28,6 +30,8 @@ from aiokclient.types.named_tuple import NamedTuple
 QUORUM_TOPIC: Final = "__cluster_metadata"
 """The topic of the metadata. It has one partition, and only the controllers have it."""
 NO_ID: Final = UUID(int=0)
+RUNNING_MS: Final = 10_000
+"""A broker that has fetched the metadata within this time is running: brokers fetch often."""
 
 
 @public_in("aiokclient.admin")
@@ -77,14 +81,9 @@ async def describe_metadata_quorum(requests: AdminRequests, timeout: float | Non
     """See `Admin.describe_metadata_quorum`."""
     topic = TopicData(topic_name=QUORUM_TOPIC, partitions=[PartitionData(partition_index=0)])
     response: DescribeQuorumResponse = await requests.send_request(
-        DescribeQuorumRequest(topics=[topic]), AnyBroker(), timeout
+        DescribeQuorumRequest(topics=[topic]), AnyBroker(), timeout, check=_find_error
     )
-    parts = [part for topic in response.topics for part in topic.partitions]
-    if len(parts) != 1:
-        raise ProtocolError("The response does not describe the metadata quorum.")
-    (part,) = parts
-    if error := error_for(part.error_code, part.error_message, api="DescribeQuorum"):
-        raise error
+    (part,) = _list_parts(response)
     return QuorumInfo(
         part.leader_id,
         part.leader_epoch,
@@ -96,6 +95,20 @@ async def describe_metadata_quorum(requests: AdminRequests, timeout: float | Non
             for node in response.nodes
         },
     )
+
+
+def _find_error(response: DescribeQuorumResponse) -> KafkaError | None:
+    """Return the error of a response, for example that of a controller which no longer leads."""
+    parts = _list_parts(response)
+    if error := top_level_error(response):
+        return error
+    if len(parts) != 1:
+        return ProtocolError("The response does not describe the metadata quorum.")
+    return error_for(parts[0].error_code, parts[0].error_message, api="DescribeQuorum")
+
+
+def _list_parts(response: DescribeQuorumResponse) -> list[ResponsePartitionData]:
+    return [part for topic in response.topics for part in topic.partitions]
 
 
 async def add_raft_voter(
@@ -149,16 +162,28 @@ async def unregister_broker(
     require_integer(broker_id, "the id of a broker")
     requests.require_open()
     deadline = requests.compute_deadline(timeout)
-    if check:
-        remaining = requests.compute_remaining_s(deadline)
-        cluster = await describe_cluster(requests, False, False, remaining)
-        if any(each.node_id == broker_id for each in cluster.brokers):
-            raise IllegalStateError(
-                f"Broker {broker_id} is running, and would not register again before its next "
-                "start. Stop it first, or pass check=False."
-            )
+    remaining = requests.compute_remaining_s(deadline)
+    if check and broker_id in await _list_running(requests, remaining):
+        raise IllegalStateError(
+            f"Broker {broker_id} is running, and would not register again before its next "
+            "start. Stop it first, or pass check=False."
+        )
     request = UnregisterBrokerRequest(broker_id=broker_id)
     await requests.send_request(request, AnyBroker(), requests.compute_remaining_s(deadline))
+
+
+async def _list_running(requests: AdminRequests, timeout: float) -> set[int]:
+    """Return the ids of the brokers that run.
+
+    Controllers do not list brokers, but know when these have fetched the metadata.
+    """
+    if not requests.uses_controllers:
+        cluster = await describe_cluster(requests, False, False, timeout)
+        return {each.node_id for each in cluster.brokers}
+    quorum = await describe_metadata_quorum(requests, timeout)
+    replicas = {each.replica_id: each.last_fetch_timestamp or 0 for each in quorum.observers}
+    now_ms = max((each.last_fetch_timestamp or 0 for each in quorum.voters), default=0)
+    return {node for node, fetched_ms in replicas.items() if now_ms - fetched_ms < RUNNING_MS}
 
 
 async def unregister_controller(

@@ -74,6 +74,8 @@ class AdminRequests:
         self._admin = admin
         self.patience_s = config.request_timeout_ms / 1000
         """Seconds to wait for one broker before checking whether the broker still exists."""
+        self.uses_controllers: bool = config.uses_controllers
+        """Whether the client is connected to controllers instead of brokers."""
         self._backoff = Backoff.of(config)
 
     @property

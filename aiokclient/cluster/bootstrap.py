@@ -20,6 +20,7 @@ import anyio
 
 from aiokclient import threads
 from aiokclient.clock import Clock
+from aiokclient.cluster.metadata.controllers import as_metadata, check_kind, make_brokers_request
 from aiokclient.cluster.requests.attempts import LastAnswer
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.kinds import written
@@ -36,7 +37,6 @@ from aiokclient.network.pool import ConnectionPool, Purpose
 from aiokclient.network.setup import RUNGS, confirms, identifying_request
 from aiokclient.network.transport import delayed_by, resolve
 from aiokclient.policy import Backoff, Retry, ends_start, refuses_login
-from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,7 +99,7 @@ async def servers_of(
     no name is resolved, the lookups are repeated until the deadline of `retry`. A name that is not
     resolved by then, or has no canonical name, remains in the list.
     """
-    given = tuple(dict.fromkeys(config.bootstrap_servers))
+    given = tuple(dict.fromkeys(config.initial_servers))
     if config.client_dns_lookup == "use_all_dns_ips":
         return list(given)
     while True:
@@ -308,10 +308,12 @@ class Bootstrap:
 
     async def _request_metadata(self, pool: ConnectionPool) -> MetadataResponse:
         connection = await pool.get_connection(Purpose.CONTROL)
-        request = WantedTopicsRequest([])
+        check_kind(self._config, connection.broker)
+        request = make_brokers_request(self._config)
         timeout_s = self._config.request_timeout_ms / 1000
-        answer: MetadataResponse = await connection.send(request, timeout_s=timeout_s)
-        error = error_for(getattr(answer, "error_code", 0), api="Metadata", broker=pool.address)
+        answer = as_metadata(await connection.send(request, timeout_s=timeout_s))
+        api = request.api_key.api_name
+        error = error_for(getattr(answer, "error_code", 0), api=api, broker=pool.address)
         if error is not None:
             raise error
         if not any(broker.node_id >= 0 for broker in answer.brokers):

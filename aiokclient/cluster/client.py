@@ -107,7 +107,9 @@ class ClusterClient:
         self.supervisor.add_failure_listener(lambda error: self._reached.set())
         self.calls = CallsInProgress(self.clock)
         self.coordinators = CoordinatorLocator(self)
-        self._router = Router(self.updater, self.coordinators)
+        self._router = Router(
+            self.updater, self.coordinators, uses_controllers=config.uses_controllers
+        )
         self._backoff = Backoff.of(config)
         self._brokers: Brokers | None = None
         self._login: Sasl | None = None

@@ -379,6 +379,16 @@ class ClientConfig(LoginConfig):
         java=ABSENT,
     )
 
+    @property
+    def initial_servers(self) -> tuple[tuple[str, int], ...]:
+        """The addresses from which the client learns of all others."""
+        return self.bootstrap_servers
+
+    @property
+    def uses_controllers(self) -> bool:
+        """Whether the client is connected to controllers instead of brokers."""
+        return False
+
     def _check_together(self) -> None:
         together(self, settle_security, order_backoffs)
 

@@ -305,6 +305,13 @@ class Addresses(Kind):
         return addresses
 
 
+class OptionalAddresses(Addresses):
+    """The addresses of `Addresses`, or none."""
+
+    def check_value(self, value: Any) -> tuple[tuple[str, int], ...]:
+        return () if value == () else super().check_value(value)
+
+
 _ADDRESS = re.compile(
     r"(?:[A-Za-z_]+://)?(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]/]+)):(?P<port>\d{1,5})"
 )

@@ -95,7 +95,7 @@ def is_of_another_kind(name: str, kind: str) -> bool:
     """
     from aiokclient.log.hints.java import OWNERS
 
-    for module in ("consumer", "producer"):
+    for module in ("admin", "consumer", "producer"):
         # The program may not have imported these clients, whose modules import this one.
         import_module(f"aiokclient.config.{module}")
 
@@ -131,8 +131,8 @@ def unknown(name: str, known: Collection[str], kind: str) -> str:
         _suggested.items(), key=lambda item: USUAL.get(item[0], len(USUAL))
     ):
         if plain in options and kind != other:
-            article = "an" if kind[:1] in "AEIOU" else "a"
-            return f"{name} is not an option of {article} {kind}, but of a {other}."
+            mine, its = (f"{'an' if each[:1] in 'AEIOU' else 'a'} {each}" for each in (kind, other))
+            return f"{name} is not an option of {mine}, but of {its}."
     guess = _guess(name, known, "." if dotted else "_")
     return f"{name} is not an option.{'' if guess is None else f' Did you mean {guess}?'}"
 

@@ -235,7 +235,7 @@ class NewLeaderElectedError(KafkaError, code=108, name="NEW_LEADER_ELECTED"):
 
 class MismatchedEndpointTypeError(KafkaError, code=114, name="MISMATCHED_ENDPOINT_TYPE"):
     what = "The request asks a controller for brokers, or a broker for controllers."
-    hint = "List brokers in bootstrap_servers, not controllers."
+    hint = "List brokers in bootstrap_servers, and controllers in bootstrap_controllers."
 
 
 class UnsupportedEndpointTypeError(KafkaError, code=115, name="UNSUPPORTED_ENDPOINT_TYPE"):

@@ -7,7 +7,7 @@ addresses that these advertise. Only if a broker can be used there, a started cl
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokclient.admin.checks.addresses import check_addresses
 from aiokclient.admin.checks.cluster import (
@@ -17,14 +17,25 @@ from aiokclient.admin.checks.cluster import (
     name_cluster,
 )
 from aiokclient.admin.checks.report import ClusterReport, ReportNotes
+from aiokclient.cluster.lifecycle.states import LifecyclePhase
 from aiokclient.errors import BootstrapError, KafkaError
 
 if TYPE_CHECKING:
     from aiokclient.admin.admin import Admin
 
 
-async def check_cluster(admin: Admin, *, is_started: bool, timeout: float) -> ClusterReport:
-    """See `Admin.check_cluster`. An `admin` that is not started is started, and closed again."""
+async def check_cluster(admin: Admin, timeout: float) -> ClusterReport:
+    """See `Admin.check_cluster`. The `timeout` is in seconds."""
+    if admin._phase not in (LifecyclePhase.NEW, LifecyclePhase.STARTING):
+        admin._require_usable()
+        if admin._cluster.reached:
+            return await _check_cluster(admin, is_started=True, timeout=timeout)
+    options: Any = {**admin._config.given_options(), "enable_metrics_push": False}
+    return await _check_cluster(type(admin)(**options), is_started=False, timeout=timeout)
+
+
+async def _check_cluster(admin: Admin, *, is_started: bool, timeout: float) -> ClusterReport:
+    """Return the report. An object that is not started is started, and closed again."""
     deadline = asyncio.get_running_loop().time() + timeout
     notes = ReportNotes()
     known = admin._cluster.metadata.brokers if is_started else {}

@@ -20,7 +20,9 @@ from aiokclient.admin.checks.report import ReportNotes, counted, listed_names
 from aiokclient.clock import Clock
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.lifecycle.ownership import for_background
+from aiokclient.cluster.metadata.controllers import as_metadata, check_kind, make_brokers_request
 from aiokclient.cluster.requests.per_item import ask_in_parallel
+from aiokclient.config.client import ClientConfig
 from aiokclient.config.kinds import bare, written
 from aiokclient.errors import (
     BootstrapError,
@@ -49,12 +51,10 @@ from aiokclient.policy import refuses_login
 from aiokclient.protocol.api import ApiKey
 from aiokclient.protocol.messages.api_versions import ApiVersionsResponse
 from aiokclient.protocol.messages.metadata import MetadataResponse
-from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.cluster.metadata.snapshot import BrokerInfo
-    from aiokclient.config.client import ClientConfig
     from aiokclient.protocol.messages.metadata import MetadataResponseBroker
 
 ADDRESSES_SHARE: Final = 0.3
@@ -95,19 +95,24 @@ DAY_S: Final = 86_400
 
 
 class Server(NamedTuple):
-    """An address of a cluster. The `node_id` of a bootstrap server is negative."""
+    """An address of a cluster. The `node_id` of a bootstrap server is negative.
+
+    `noun` is "broker" or "controller".
+    """
 
     host: str
     port: int
     node_id: int = -1
+    noun: str = "broker"
 
     @property
     def subject(self) -> str:
         """The server in a report."""
         address = written((self.host, self.port))
         if self.node_id < 0:
-            return f"bootstrap server {address}"
-        return f"broker {self.node_id} ({address})"
+            kind = "server" if self.noun == "broker" else self.noun
+            return f"bootstrap {kind} {address}"
+        return f"{self.noun} {self.node_id} ({address})"
 
 
 class ServerAnswer(NamedTuple):
@@ -130,9 +135,15 @@ class AddressChecks:
     """The checks of the addresses of one cluster. What they see is noted."""
 
     def __init__(
-        self, settings: ConnectionSettings, notes: ReportNotes, clock: Clock, attempt_s: float
+        self,
+        config: ClientConfig,
+        settings: ConnectionSettings,
+        notes: ReportNotes,
+        clock: Clock,
+        attempt_s: float,
     ) -> None:
         """Create the checks. `attempt_s` limits each step of connecting, in seconds."""
+        self._config = config
         self._settings = settings._replace(request_s=attempt_s)
         self._notes = notes
         self._clock = clock
@@ -268,9 +279,11 @@ class AddressChecks:
             _raise_error(versions.error_code, "ApiVersions")
             metadata: Any = None
             if server.node_id < 0:
-                request = WantedTopicsRequest([])
-                metadata = await connection.send(request, timeout_s=self._attempt_s)
-                _raise_error(metadata.error_code, "Metadata")
+                check_kind(self._config, connection.broker)
+                request = make_brokers_request(self._config)
+                answer: Any = await connection.send(request, timeout_s=self._attempt_s)
+                metadata = as_metadata(answer)
+                _raise_error(metadata.error_code, request.api_key.api_name)
                 if not metadata.brokers:
                     raise InvalidMetadataError(f"{address} names no broker.")
         except DisconnectedError as error:
@@ -319,14 +332,15 @@ async def check_addresses(
 ) -> ReachedCluster:
     """Try the bootstrap servers, and then all brokers at the addresses that they advertise."""
     client = ClusterClient(for_background(config))
+    noun = "controller" if config.uses_controllers else "broker"
     limit_s = timeout * ADDRESSES_SHARE
     setup_s = config.socket_connection_setup_timeout_ms / 1000
     try:
         settings = await client.prepare_connections(client.clock.monotonic() + limit_s)
         checks = AddressChecks(
-            settings, notes, client.clock, min(setup_s, limit_s / STEPS_AT_LEAST)
+            config, settings, notes, client.clock, min(setup_s, limit_s / STEPS_AT_LEAST)
         )
-        servers = [Server(*each) for each in dict.fromkeys(config.bootstrap_servers)]
+        servers = [Server(*each, noun=noun) for each in dict.fromkeys(config.initial_servers)]
         answers = await checks.check_servers(servers, limit_s)
         cluster_id, brokers = _join_metadata(notes, answers)
         brokers = brokers or dict(known)
@@ -338,7 +352,7 @@ async def check_addresses(
         }
         tried = {(each.host, each.port) for each in servers}
         others = [
-            Server(host, port, node)
+            Server(host, port, node, noun)
             for (host, port), node in by_address.items()
             if (host, port) not in tried
         ]

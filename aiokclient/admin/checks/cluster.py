@@ -28,7 +28,7 @@ from aiokclient.admin.configs import ConfigResource, describe_configs
 from aiokclient.admin.hanging_transactions import HangingTransaction, search_partitions
 from aiokclient.admin.log_dirs import LogDirDescription, describe_log_dirs
 from aiokclient.admin.quorum import QuorumReplica, describe_metadata_quorum
-from aiokclient.admin.replicas import list_partition_reassignments
+from aiokclient.admin.replicas.partitions import list_partition_reassignments
 from aiokclient.admin.requests import AdminRequests
 from aiokclient.admin.topics import PartitionDescription, describe_topics, list_topics
 from aiokclient.clock import Clock
@@ -81,6 +81,7 @@ def check_versions(notes: ReportNotes, answers: Mapping[int, ServerAnswer]) -> N
     }
     if not ranges:
         return
+    noun = _find_noun(answers)
     groups: list[tuple[dict[int, tuple[int, int]], list[int]]] = []
     for node, found in ranges.items():
         alike = next((nodes for other, nodes in groups if other == found), None)
@@ -91,7 +92,7 @@ def check_versions(notes: ReportNotes, answers: Mapping[int, ServerAnswer]) -> N
     if len(groups) == 1:
         count = len(groups[0][0])
         text = f"All have the same {counted(count, 'API')} in the same versions."
-        notes.add_pass("versions", listed_nodes("broker", ranges), text)
+        notes.add_pass("versions", listed_nodes(noun, ranges), text)
         return
     first = groups[0][0]
     different = sorted(
@@ -101,10 +102,15 @@ def check_versions(notes: ReportNotes, answers: Mapping[int, ServerAnswer]) -> N
     notes.add_finding(
         "warning",
         "versions",
-        "; ".join(listed_nodes("broker", nodes) for _, nodes in groups),
-        f"The brokers run different versions of Kafka. They differ in {listed_names(names)}.",
-        "Complete the upgrade of all brokers.",
+        "; ".join(listed_nodes(noun, nodes) for _, nodes in groups),
+        f"The {noun}s run different versions of Kafka. They differ in {listed_names(names)}.",
+        f"Complete the upgrade of all {noun}s.",
     )
+
+
+def _find_noun(answers: Mapping[int, ServerAnswer]) -> str:
+    """Return the noun for the servers that have answered, which is the same for all of them."""
+    return next(iter(answers.values())).server.noun
 
 
 def check_features(notes: ReportNotes, answers: Mapping[int, ServerAnswer]) -> None:
@@ -121,7 +127,7 @@ def check_features(notes: ReportNotes, answers: Mapping[int, ServerAnswer]) -> N
         }
         for node, answer in sorted(answers.items())
     }
-    wrong = False
+    noun, wrong = _find_noun(answers), False
     for node, features in supported.items():
         for name, level in levels.items():
             lowest, highest = features.get(name, (0, 0))
@@ -130,10 +136,10 @@ def check_features(notes: ReportNotes, answers: Mapping[int, ServerAnswer]) -> N
                 notes.add_finding(
                     "error",
                     "features",
-                    f"broker {node}",
+                    f"{noun} {node}",
                     f"It supports the levels {lowest} to {highest} of {name}, and the cluster uses "
                     f"level {level}.",
-                    "Upgrade this broker to the version of the others.",
+                    f"Upgrade this {noun} to the version of the others.",
                 )
     names = sorted(set.intersection(*map(set, supported.values())))
     highest_of_all = {name: min(each[name][1] for each in supported.values()) for name in names}
@@ -147,14 +153,14 @@ def check_features(notes: ReportNotes, answers: Mapping[int, ServerAnswer]) -> N
             "info",
             "features",
             listed_names(lower),
-            "These features are below the level that all brokers support: "
+            f"These features are below the level that all {noun}s support: "
             f"{listed_names(lower.values())}.",
             "When an upgrade is complete and stays, raise the levels by Admin.update_features. "
             "Some features are optional.",
         )
     if not wrong:
-        text = f"All brokers support the levels of {counted(len(levels), 'feature')}."
-        notes.add_pass("features", listed_nodes("broker", supported), text)
+        text = f"All {noun}s support the levels of {counted(len(levels), 'feature')}."
+        notes.add_pass("features", listed_nodes(noun, supported), text)
 
 
 # -- what the brokers say when they are asked ---------------------------------------------------
@@ -177,12 +183,17 @@ async def ask_cluster(
     async def ask_log_dirs() -> None:
         await _check_log_dirs(requests, notes, cluster, deadline)
 
-    checks: dict[str, Callable[[], Awaitable[None]]] = {
-        "brokers": ask_brokers,
-        "quorum": ask_quorum,
-        "leaderless": ask_partitions,
-        "log-dirs": ask_log_dirs,
-    }
+    checks: dict[str, Callable[[], Awaitable[None]]] = {"quorum": ask_quorum}
+    if requests.uses_controllers:
+        text = "Brokers, partitions, log directories, and transactions were not checked."
+        advice = "Check them by an Admin with bootstrap_servers. Controllers do not answer that."
+        notes.add_finding("info", "brokers", name_cluster(cluster), text, advice)
+    else:
+        checks |= {
+            "brokers": ask_brokers,
+            "leaderless": ask_partitions,
+            "log-dirs": ask_log_dirs,
+        }
     await ask_in_parallel(
         {(name, check): name for name, check in checks.items()},
         lambda target, _: target[1](),

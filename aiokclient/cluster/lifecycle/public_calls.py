@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from aiokclient.errors import (
     IllegalStateError,
     KafkaError,
+    UnsupportedVersionError,
     UsageError,
     WrongLoopError,
     WrongThreadError,
@@ -103,6 +104,35 @@ def watch_calls(
         return owner
 
     return watch
+
+
+def need_brokers(*, apart: Collection[str]) -> Callable[[C], C]:
+    """Return a decorator for a class whose objects may be connected to controllers.
+
+    All public coroutine functions of the class itself refuse such an object, except those in
+    `apart`, which controllers answer.
+    """
+
+    def refuse(owner: C) -> C:
+        for name, method in list(vars(owner).items()):
+            if inspect.iscoroutinefunction(method) and is_public(name) and name not in apart:
+                setattr(owner, name, _of_brokers(method))
+        return owner
+
+    return refuse
+
+
+def _of_brokers(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    async def called(self: Any, *args: Any, **named: Any) -> Any:
+        if self._config.uses_controllers:
+            raise UnsupportedVersionError(
+                f"Controllers do not answer {method.__name__}. Use an {type(self).__name__} with "
+                "bootstrap_servers."
+            )
+        return await method(self, *args, **named)
+
+    return called
 
 
 def is_public(name: str) -> bool:

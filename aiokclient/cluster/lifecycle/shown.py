@@ -29,7 +29,7 @@ def described(
         "client_id": repr(config.client_id),
         "state": state.name,
         **subject,
-        "brokers": some(known.values() or map(written, config.bootstrap_servers)),
+        "brokers": some(known.values() or map(written, config.initial_servers)),
     }
     shown = " ".join(f"{key}={value}" for key, value in parts.items() if value is not None)
     return f"<{name} {shown}>"

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 import aiokclient.network.diagnosis as diagnosis
 from aiokclient import threads
 from aiokclient.cluster.bootstrap import Bootstrap, UnresolvedNames, servers_of
+from aiokclient.cluster.metadata.controllers import as_metadata, make_brokers_request
 from aiokclient.cluster.metadata.snapshot import brokers_in, differ, lists_broker
 from aiokclient.cluster.metadata.updater import LARGE
 from aiokclient.cluster.recovery import Recovery, RecoveryState, Trigger
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from aiokclient.config.client import ClientConfig
     from aiokclient.errors import KafkaError
     from aiokclient.network.setup import Expected
+    from aiokclient.protocol.messages.describe_cluster import DescribeClusterRequest
     from aiokclient.protocol.messages.metadata import MetadataResponse
     from aiokclient.protocol.schema import Request
 
@@ -445,10 +447,14 @@ class MetadataRequests:
         self, topics: list[str] | None, auto_create: bool
     ) -> MetadataResponse:
         self._attempts += 1
-        connection = await self._cluster.brokers.connect_any(WantedTopicsRequest)
-        node_id = connection.broker.node_id
         wants = self._cluster.updater.topic_filter if topics is None else None
-        request = WantedTopicsRequest(topics, allow_auto_topic_creation=auto_create, wants=wants)
+        request: WantedTopicsRequest | DescribeClusterRequest = WantedTopicsRequest(
+            topics, allow_auto_topic_creation=auto_create, wants=wants
+        )
+        if self._config.uses_controllers:
+            request = make_brokers_request(self._config)
+        connection = await self._cluster.brokers.connect_any(type(request))
+        node_id = connection.broker.node_id
         request_s = self._config.request_timeout_ms / 1000
         # A broker that hangs must not delay new metadata for request_timeout_ms. The next attempt
         # goes to another one.
@@ -464,7 +470,7 @@ class MetadataRequests:
         if answered.cancelled():
             text = f"There was no response within {waited_s:.1f} s."
             raise ApiTimeoutError(text, api="Metadata", broker=node_id)
-        response: MetadataResponse = answered.result()
+        response = as_metadata(answered.result())
         self._cluster.brokers.on_response(node_id)
         error = error_for(response.error_code, api="Metadata", broker=node_id)
         if error is not None:

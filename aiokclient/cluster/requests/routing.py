@@ -228,9 +228,16 @@ def _found(
 class Router:
     """The lookup of targets in the snapshot, which is refreshed once if a target is missing."""
 
-    def __init__(self, updater: MetadataUpdater, coordinators: CoordinatorLocator) -> None:
+    def __init__(
+        self,
+        updater: MetadataUpdater,
+        coordinators: CoordinatorLocator,
+        *,
+        uses_controllers: bool = False,
+    ) -> None:
         self._updater = updater
         self._coordinators = coordinators
+        self._uses_controllers = uses_controllers
 
     async def find_broker(self, to: Target, timeout: float) -> int | None:
         """Return the broker id of a target, or None for any broker.
@@ -240,7 +247,8 @@ class Router:
         """
         match to:
             case AnyBroker():
-                return None
+                # Brokers forward what only the active controller answers. Controllers refuse it.
+                return await self._find_controller(timeout) if self._uses_controllers else None
             case Coordinator(kind, key):
                 return await self._coordinators.locate_coordinator(kind, key)
             case Leader(topic, partition):

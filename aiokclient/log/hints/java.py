@@ -38,7 +38,6 @@ ABSENT: Final = {
     "security_providers": _JVM,
     "config_providers": "Read secrets in the program and pass them as options.",
     "transaction_two_phase_commit_enable": "Two-phase commit (KIP-939) is not available.",
-    "bootstrap_controllers": "Connect to brokers with bootstrap_servers.",
     "share_acknowledgement_mode": _SHARE,
     "share_acquire_mode": _SHARE,
     "internal_leave_group_on_close": (

@@ -53,8 +53,8 @@ class Spans:
         group_id = getattr(config, "group_id", None)
         if group_id is not None:
             self._common["messaging.consumer.group.name"] = group_id
-        if config.bootstrap_servers:
-            host, port = config.bootstrap_servers[0]
+        if config.initial_servers:
+            host, port = config.initial_servers[0]
             self._common.update(_server(host, port))
 
     def start_span(

@@ -99,7 +99,8 @@ class ExternalKafka:
 class KafkaCluster(ExternalKafka):
     """A cluster of ``brokers`` nodes: one combined node, or brokers 1, 2, ... and a controller.
 
-    With a separate controller (node 100), the death of a broker does not affect the quorum.
+    With a separate controller (node 100), the death of a broker does not affect the quorum. There
+    may be several ``controllers`` (nodes 100, 101, ...), which are never combined with brokers.
     ``properties`` apply to every node. ``listeners`` are additional listeners of the brokers, by
     name with their security protocol; `listener` returns their addresses. ``hosts`` maps some of
     these listeners to the host names for 127.0.0.1 that they advertise. If ``formatted_by`` is an
@@ -113,6 +114,7 @@ class KafkaCluster(ExternalKafka):
         distribution: Distribution = KAFKA,
         brokers: int = 1,
         *,
+        controllers: int = 1,
         port: int = 0,
         properties: Mapping[str, object] | None = None,
         listeners: Mapping[str, str] | None = None,
@@ -129,7 +131,9 @@ class KafkaCluster(ExternalKafka):
         shared = [f"-XX:SharedArchiveFile={distribution.archive()}"] if archive else []
         self._jvm = (*shared, *jvm)
         self._ports = {i: ReservedPort(port + i - 1 if port else 0) for i in range(1, brokers + 1)}
-        self._controller_port = ReservedPort()
+        self._combined = brokers == controllers == 1
+        ids = [1] if self._combined else range(CONTROLLER, CONTROLLER + controllers)
+        self._controller_ports = {i: ReservedPort() for i in ids}
         self._protocols, self._hosts = dict(listeners or {}), dict(hosts or {})
         self._further = {name: {i: ReservedPort() for i in self._ports} for name in self._protocols}
         self._former: list[ReservedPort] = []
@@ -160,13 +164,19 @@ class KafkaCluster(ExternalKafka):
         for node in self.nodes.values():
             node.remove()
         further = [port for ports in self._further.values() for port in ports.values()]
-        for port in (*self._ports.values(), self._controller_port, *further, *self._former):
+        ports = (*self._ports.values(), *self._controller_ports.values())
+        for port in (*ports, *further, *self._former):
             port.release()
 
     def listener(self, name: str) -> str:
         """Return the bootstrap servers of an additional listener."""
         host = self._hosts.get(name, LOOPBACK)
         return ",".join(f"{host}:{port.port}" for port in self._further[name].values())
+
+    @property
+    def controllers(self) -> str:
+        """The addresses of the controllers' listeners."""
+        return ",".join(f"{LOOPBACK}:{port.port}" for port in self._controller_ports.values())
 
     def start(self, node: int, timeout: float = 60) -> None:
         """Start a stopped or killed node again, and wait until it serves requests."""
@@ -242,13 +252,10 @@ class KafkaCluster(ExternalKafka):
     def _serves(self, node: int) -> bool:
         return node in self.nodes and self.nodes[node].alive
 
-    @property
-    def _combined(self) -> bool:
-        return len(self._ports) == 1
-
     def _launch(self) -> None:
         if not self._combined:
-            self._add(CONTROLLER)
+            for i in self._controller_ports:
+                self._add(i)
         for i in self._ports:
             self._add(i)
         for node in self.nodes.values():
@@ -273,7 +280,7 @@ class KafkaCluster(ExternalKafka):
             brokers=len(self._ports),
             folder=str(folder / "data"),
             port=self._ports[node_id].port if is_broker else 0,
-            controllers={1 if self._combined else CONTROLLER: self._controller_port.port},
+            controllers={i: port.port for i, port in self._controller_ports.items()},
             listeners={
                 name: (protocol, self._further[name][node_id].port)
                 for name, protocol in self._protocols.items()
