@@ -96,7 +96,8 @@ def exit_code_of_all(errors: Iterable[BaseException], changes: bool = False) -> 
 def one_line(error: BaseException) -> str | None:
     """Return the text of an error for the user, without line breaks; None for a bug."""
     if isinstance(error, WrongUseError | NotFoundError) or is_library_error(error, "KafkaError"):
-        text = str(error)
+        # Advice of the library, in the words of the command line.
+        text = str(error).replace("check=False", "--no-check")
     elif isinstance(error, OSError | OutputError):
         # Only the output can fail with an OSError: files and brokers have errors of the library.
         reason = getattr(error, "strerror", None) or str(error)

@@ -91,7 +91,10 @@ class DescribeClientMetrics(AdminCommand):
 
 
 class SetClientMetrics(AdminCommand):
-    """Create a subscription, or change options of one. The others keep their values."""
+    """Create a subscription, or change options of one.
+
+    The options that are not given keep their values.
+    """
 
     verb = "set"
     changes = True

@@ -7,6 +7,7 @@ from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
+from aiokclient.cli.exit_codes import NotFoundError
 from aiokclient.cli.grammar import (
     NO_CHECK,
     AdminCommand,
@@ -45,7 +46,8 @@ class Resource:
     def __init__(self, text: str) -> None:
         word, colon, self.name = text.partition(":")
         is_number = self.name.isascii() and self.name.isdecimal()
-        is_wrong = word in ("broker", "logger") and not is_number and self.name
+        self.is_broker = word in ("broker", "logger")
+        is_wrong = self.is_broker and not is_number and self.name
         is_missing = not self.name and word != "broker"
         if not colon or word not in TYPES or is_wrong or is_missing:
             raise ArgumentTypeError(f"{text!r} is none of {FORMS}")
@@ -63,7 +65,7 @@ class TypeWord:
 
 
 RESOURCE = Argument("RESOURCE", f"One of {FORMS}.", type=Resource, completes="resources")
-SETTINGS = Argument("SETTING", "NAME=VALUE.", "+", type=Setting, completes="configs")
+SETTINGS = Argument("NAME=VALUE", "A config and its value.", "+", type=Setting, completes="configs")
 
 
 class ListConfigs(AdminCommand):
@@ -101,8 +103,9 @@ class DescribeConfigs(AdminCommand):
 
     async def ask(self, admin: Admin, given: Namespace) -> Result:
         """Return a row for each config."""
+        absent = await find_absent(admin, given.resource, given)
         described = await admin.describe_configs(
-            [resource_of(each) for each in given.resource],
+            [resource_of(each) for each in given.resource if each.text not in absent],
             include_synonyms=True,
             include_documentation=given.docs,
         )
@@ -114,8 +117,8 @@ class DescribeConfigs(AdminCommand):
         ]
         columns = ["resource", "name", "value", "source"]
         columns += ["documentation"] if given.docs else []
-        failures = {text_of(each): error for each, error in described.errors.items()}
-        return rows_result(columns, rows, failures)
+        errors = {text_of(each): error for each, error in described.errors.items()}
+        return rows_result(columns, rows, {**absent, **errors})
 
 
 class ChangeConfigs(AdminCommand):
@@ -137,6 +140,7 @@ class ChangeConfigs(AdminCommand):
 
     async def ask(self, admin: Admin, given: Namespace) -> Result:
         """Return the values before and after."""
+        await refuse_absent(admin, [given.resource], given)
         resource = resource_of(given.resource)
         described = await admin.describe_configs([resource], include_synonyms=True)
         entries = described.succeeded.get(resource, {})
@@ -170,14 +174,14 @@ class SetConfigs(ChangeConfigs):
     def read_changes(self, given: Namespace) -> dict[str, Change]:
         """Return the settings of the file and of the arguments, which count more."""
         from_file = read_settings(given.from_file) if given.from_file is not None else {}
-        typed = {each.name: each.value for each in given.setting}
+        typed = {each.name: each.value for each in typed_settings(given)}
         if secret := [name for name in typed if SECRET.search(name)]:
             raise WrongUseError(
                 f"{secret[0]} is a secret, which is no argument, because others can see it. Give "
                 "it by --from-file."
             )
         if not typed and not from_file:
-            raise WrongUseError("Give at least one SETTING, or --from-file.")
+            raise WrongUseError("Give at least one NAME=VALUE, or --from-file.")
         return {**from_file, **typed}
 
 
@@ -193,7 +197,10 @@ class UnsetConfigs(ChangeConfigs):
 
 
 class AppendConfigs(ChangeConfigs):
-    """Add items to configs that are lists. Several items are separated by commas."""
+    """Add items to configs that are lists.
+
+    Several items are separated by commas.
+    """
 
     verb = "append"
 
@@ -201,11 +208,14 @@ class AppendConfigs(ChangeConfigs):
         """Return what is added to each config."""
         from aiokclient.admin import Append
 
-        return {name: Append(value) for name, value in joined_items(given.setting).items()}
+        return {name: Append(value) for name, value in joined_items(typed_settings(given)).items()}
 
 
 class SubtractConfigs(ChangeConfigs):
-    """Remove items from configs that are lists. Several items are separated by commas."""
+    """Remove items from configs that are lists.
+
+    Several items are separated by commas.
+    """
 
     verb = "subtract"
 
@@ -213,7 +223,9 @@ class SubtractConfigs(ChangeConfigs):
         """Return what is removed from each config."""
         from aiokclient.admin import Subtract
 
-        return {name: Subtract(value) for name, value in joined_items(given.setting).items()}
+        return {
+            name: Subtract(value) for name, value in joined_items(typed_settings(given)).items()
+        }
 
 
 class DiffConfigs(AdminCommand):
@@ -234,6 +246,7 @@ class DiffConfigs(AdminCommand):
 
     async def ask(self, admin: Admin, given: Namespace) -> Result:
         """Return a row for each config with two values."""
+        await refuse_absent(admin, [given.first, given.second], given)
         first, second = resource_of(given.first), resource_of(given.second)
         described = (await admin.describe_configs([first, second])).raise_for_errors()
         rows = []
@@ -259,6 +272,27 @@ def resource_of(typed: Resource) -> ConfigResource:
     from aiokclient import ConfigResource
 
     return ConfigResource(typed.type, typed.name)
+
+
+async def find_absent(
+    admin: Admin, typed: Sequence[Resource], given: Namespace
+) -> dict[str, Exception]:
+    """Return errors for brokers that do not run. The library would wait for them."""
+    ids = {each.text: int(each.name) for each in typed if each.is_broker and each.name}
+    if not ids or given.bootstrap_controller is not None:
+        return {}
+    running = {broker.node_id for broker in (await admin.describe_cluster()).brokers}
+    return {
+        text: NotFoundError(f"There is no broker {node_id} that runs.")
+        for text, node_id in ids.items()
+        if node_id not in running
+    }
+
+
+async def refuse_absent(admin: Admin, typed: Sequence[Resource], given: Namespace) -> None:
+    """Raise NotFoundError for a broker that does not run."""
+    for error in (await find_absent(admin, typed, given)).values():
+        raise error
 
 
 def text_of(resource: ConfigResource) -> str:
@@ -287,6 +321,12 @@ def read_settings(path: str) -> dict[str, str]:
     from aiokclient.config.properties import read_properties
 
     return read_properties(path)
+
+
+def typed_settings(given: Namespace) -> Sequence[Setting]:
+    """Return the settings that were typed."""
+    typed: Sequence[Setting] = getattr(given, "name=value")
+    return typed
 
 
 def joined_items(settings: Sequence[Setting]) -> dict[str, str]:

@@ -230,9 +230,10 @@ class AddAcls(AdminCommand):
 
 
 class RemoveAcls(AdminCommand):
-    """Remove ACLs. What is not given selects all, so --on topic:orders alone is all ACLs of it.
+    """Remove the ACLs that the options select.
 
-    Literal names are meant without --prefixed or --match.
+    What is not given selects all, so --on topic:orders alone is all ACLs of the topic. Without
+    --prefixed or --match, literal names are meant.
     """
 
     verb = "remove"

@@ -134,6 +134,14 @@ def test_resources_that_do_not_exist_end_with_three(run: Run, topic: str) -> Non
     both = run(*missing, f"topic:{topic}")
     assert (both.code, f"topic:{topic}\tretention.ms\t7\ttopic" in both.out) == (3, True)
     assert run("configs", "set", "topic:cli-nope", "retention.ms=7").code == 3
+    for words in (
+        ("describe", "broker:77"),
+        ("describe", "logger:77"),
+        ("set", "broker:77", "log.retention.ms=7"),
+        ("diff", "broker:77", "broker:"),
+    ):
+        ended = run("configs", *words)
+        assert (ended.code, "There is no broker 77 that runs." in ended.err) == (3, True)
 
 
 def test_what_has_no_effect_is_sent_only_without_a_check(run: Run, topic: str) -> None:
@@ -141,6 +149,7 @@ def test_what_has_no_effect_is_sent_only_without_a_check(run: Run, topic: str) -
     refused = run(*words)
     assert (refused.code, refused.out) == (1, "")
     assert "'nope'" in refused.err
+    assert "Pass --no-check" in refused.err
     assert run(*words, "--no-check").code == 0
 
 
@@ -204,7 +213,7 @@ def test_defaults_of_brokers_are_set_and_unset(run: Run) -> None:
         (("describe", "broker:one"), "is none of"),
         (("describe", "logger:"), "is none of"),
         (("list", "topics"), "'topics' is none of topic, broker"),
-        (("set", "topic:a"), "SETTING"),
+        (("set", "topic:a"), "at least one NAME=VALUE"),
         (("set", "topic:a", "retention.ms"), "'retention.ms' is not NAME=VALUE"),
         (("unset", "topic:a"), "NAME"),
         (("diff", "topic:a", "group:b"), "topic:a and group:b"),

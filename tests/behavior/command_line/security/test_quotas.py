@@ -13,6 +13,7 @@ from kafka_harness.probe import wait_until
 
 Run = Callable[..., Any]
 DEFAULT = {"default": True}
+TYPED = ("--entity-type",)
 _numbers = itertools.count(1)
 
 
@@ -107,21 +108,33 @@ def test_kafkas_tool_and_ours_see_the_same_quotas(
         return JavaTool("configs", *server, *words).run().decode()
 
     cases = [
-        (("--user", user), ("--user", user)),
-        (("--client-id", user), ("--client", user)),
-        (("--user", user, "--client-id", user), ("--user", user, "--client", user)),
-        (("--user", user, "--client-id-default"), ("--user", user, "--client-defaults")),
+        ("consumer_byte_rate", ("--user", user), ("--user", user)),
+        ("consumer_byte_rate", ("--client-id", user), ("--client", user)),
+        ("consumer_byte_rate", ("--user-default",), ("--user-defaults",)),
+        ("consumer_byte_rate", ("--client-id-default",), ("--client-defaults",)),
+        (
+            "request_percentage",
+            ("--user", user, "--client-id", user),
+            (*TYPED, "users", "--entity-name", user, *TYPED, "clients", "--entity-name", user),
+        ),
+        (
+            "request_percentage",
+            ("--user", user, "--client-id-default"),
+            ("--user", user, "--client-defaults"),
+        ),
+        ("connection_creation_rate", ("--ip", "10.9.8.7"), ("--ip", "10.9.8.7")),
+        ("connection_creation_rate", ("--ip-default",), ("--ip-defaults",)),
     ]
-    for number, (our_words, their_words) in enumerate(cases, 1):
-        theirs("--alter", *their_words, "--add-config", f"consumer_byte_rate={number}")
-        quotas = {"consumer_byte_rate": number}
+    # Other tests use the same cluster, so no quota is low.
+    for number, (name, our_words, their_words) in enumerate(cases, 1_000_000_000):
+        theirs("--alter", *their_words, "--add-config", f"{name}={number}")
+        quotas = {name: number}
         wait_until(
             str(our_words),
             lambda o=our_words, q=quotas: [r["quotas"] for r in listed(run, *o, "--strict")] == [q],
             30,
         )
-        assert run("quotas", "set", *our_words, "producer_byte_rate=9").code == 0
-        assert "producer_byte_rate=9.0" in theirs("--describe", *their_words)
-        names = ("consumer_byte_rate", "producer_byte_rate")
-        assert run("quotas", "unset", *our_words, *names).code == 0
+        assert run("quotas", "set", *our_words, f"{name}=2000000000").code == 0
+        assert f"{name}=2.0E9" in theirs("--describe", *their_words)
+        assert run("quotas", "unset", *our_words, name).code == 0
         becomes(run, [], *our_words, "--strict")
