@@ -350,9 +350,11 @@ def _joined(words: Sequence[str], options: Mapping[str, Option]) -> Iterator[str
 
 
 def _is_accepted(option: Option, word: str) -> bool:
+    from argparse import ArgumentTypeError
+
     try:
         option.type(word)
-    except (ValueError, argparse.ArgumentTypeError):
+    except (ValueError, ArgumentTypeError):
         return False
     return True
 
@@ -362,10 +364,12 @@ def _with_lines(typed: Sequence[Any], argument: Argument) -> list[Any]:
 
     Raises WrongUseError for a line that is no such argument.
     """
+    from argparse import ArgumentTypeError
+
     if "-" not in typed:
         return list(typed)
     try:
         lines = [argument.type(line.strip()) for line in sys.stdin if line.strip()]
-    except (argparse.ArgumentTypeError, ValueError) as error:
+    except (ArgumentTypeError, ValueError) as error:
         raise WrongUseError(f"{argument.name} in standard input: {error}.") from None
     return [part for each in typed for part in (lines if each == "-" else [each])]
