@@ -49,10 +49,14 @@ PRINT_METRICS = Option(("--metrics",), "Add the metrics of the client to --json,
 SAMPLES = 500_000
 """The most records whose latency is measured."""
 CHUNK = 200
+"""The number of records after which `perf produce` yields to the event loop."""
 MEGABYTE = 1_048_576
 DURATION_S = 3.0
+"""Seconds after which `perf produce` commits a transaction."""
 IDLE_S = "10s"
+"""The time without a record after which `perf consume` ends."""
 ARRIVAL_S = 60.0
+"""Seconds in which `perf latency` must read each record that it has sent."""
 
 
 class Size:
@@ -325,7 +329,7 @@ async def measure_produce(command: Command, given: Namespace) -> tuple[int, list
     finally:
         notice.cancel()
     if outcome.failed:
-        write_error(outcome.describe_end(None, given))
+        write_error(outcome.describe_end())
     return ExitCode.FAILED if outcome.failed else ExitCode.SUCCESS, rows
 
 

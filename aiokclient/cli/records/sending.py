@@ -12,7 +12,7 @@ from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiokclient import Producer, ProducerRecord
+from aiokclient import Producer, ProducerRecord, TransactionOutcome
 from aiokclient.cli.connection import make_client, schedule_notice
 from aiokclient.cli.exit_codes import ExitCode, one_line
 from aiokclient.cli.grammar import Command, WrongUseError
@@ -30,10 +30,12 @@ from aiokclient.errors import (
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from aiokclient import Delivery
+    from aiokclient import Delivery, Transaction
 
 BLOCK = 262_144
 """The most bytes that are read at a time."""
+BATCH = "1000000"
+"""The size of batches in bytes, which is below the largest that topics accept by default."""
 CREATION_S = 5.0
 """Seconds to wait for brokers to create a topic that does not exist."""
 SLICES = 20
@@ -66,7 +68,8 @@ async def _send_input(command: Command, given: Namespace) -> int:
     if given.dry_run:
         return await _show_records(given, chunks)
     outcome = Outcome()
-    producer = make_producer(command, given, outcome)
+    # Larger batches than those of services, because all that was read is there at once.
+    producer = make_producer(command, given, outcome, batch_size=BATCH)
     notice = schedule_notice(given)
     try:
         async with producer:
@@ -76,21 +79,20 @@ async def _send_input(command: Command, given: Namespace) -> int:
             if given.transactional_id is None:
                 await sending.send_chunks(chunks)
             else:
-                async with producer.transaction():
+                async with producer.transaction() as outcome.transaction:
                     await sending.send_chunks(chunks)
                     outcome.raise_failure()
-                outcome.is_committed = True
     except (KafkaError, InputError, asyncio.CancelledError) as error:
-        if isinstance(error, WrongUseError) or not outcome.sent:
+        if not outcome.sent:
             raise _as_wrong_use(error) from None
-        write_error(outcome.describe_end(error, given))
+        write_error(outcome.describe_end(error))
         if isinstance(error, asyncio.CancelledError):
             raise
-        return ExitCode.FAILED
+        return ExitCode.UNKNOWN if outcome.is_unknown() else ExitCode.FAILED
     finally:
         notice.cancel()
     if outcome.failed:
-        write_error(outcome.describe_end(None, given))
+        write_error(outcome.describe_end())
         return ExitCode.FAILED
     if not given.quiet and sys.stderr is not None and sys.stderr.isatty():
         write_error(f"{_count(outcome.sent)} acknowledged.")
@@ -102,16 +104,17 @@ def _as_wrong_use(error: BaseException) -> BaseException:
     return WrongUseError(str(error)) if isinstance(error, InputError) else error
 
 
-def make_producer(command: Command, given: Namespace, outcome: Outcome) -> Producer[bytes, bytes]:
-    """Return the producer of a command."""
+def make_producer(
+    command: Command, given: Namespace, outcome: Outcome, **options: Any
+) -> Producer[bytes, bytes]:
+    """Return the producer of a command. `options` count less than what the user gives."""
     fixed: dict[str, Any] = {"on_delivery_error": outcome.on_failure}
     fixed["transactional_id"] = given.transactional_id
     if given.compression is not None:
         fixed["compression_type"] = given.compression
     if given.acks is not None:
         fixed["acks"] = "all" if given.acks in ("all", "-1") else int(given.acks)
-    # Larger batches than those of services, because all that was read is there at once.
-    return make_client(Producer, command, given, fixed=fixed, batch_size="1000000")
+    return make_client(Producer, command, given, fixed=fixed, **options)
 
 
 async def prepare_topic(producer: Producer[bytes, bytes], topic: str) -> None:
@@ -133,7 +136,8 @@ class Outcome:
     def __init__(self) -> None:
         self.sent = 0
         self.failed = 0
-        self.is_committed = False
+        self.transaction: Transaction | None = None
+        """The transaction to which all records belong, if there is one."""
         self._first: KafkaError | None = None
 
     def on_failure(self, delivery: Delivery) -> None:
@@ -148,16 +152,25 @@ class Outcome:
         if self._first is not None:
             raise self._first.with_traceback(None)
 
-    def describe_end(self, error: BaseException | None, given: Namespace) -> str:
+    def is_unknown(self) -> bool:
+        """Return whether it is not known if the transaction was committed."""
+        tx = self.transaction
+        return tx is not None and tx.outcome is TransactionOutcome.UNKNOWN
+
+    def describe_end(self, error: BaseException | None = None) -> str:
         """Return a sentence on what was sent, and why not more."""
         reason = "Interrupted." if isinstance(error, asyncio.CancelledError) else ""
         error = error if isinstance(error, KafkaError | InputError) else self._first
         if error is not None and not reason:
             reason = one_line(error) or str(error)
-        if given.transactional_id is not None:
-            done = "The transaction was not committed: none of its records counts."
-        else:
+        if self.transaction is None:
             done = f"{self.sent - self.failed} of {_count(self.sent)} acknowledged."
+        elif self.transaction.outcome is TransactionOutcome.COMMITTED:
+            done = "The transaction was committed with all records."
+        elif self.is_unknown():
+            done = "It is not known whether the transaction was committed."
+        else:
+            done = "The transaction was not committed: none of its records counts."
         return f"{done} {reason}"
 
 

@@ -215,6 +215,16 @@ def test_records_that_are_refused_end_with_one_and_a_number(
     assert "0 of 1 record was acknowledged" in ended.err
 
 
+def test_a_commit_without_an_answer_has_an_exit_code_of_its_own(
+    embedded: EmbeddedCluster, run_embedded: Run
+) -> None:
+    words = ("--transactional-id", "unanswered", "--timeout", "1", "-X", "close.timeout.ms=500")
+    with embedded.drop(ApiKey.END_TXN, when="after"):
+        ended = run_embedded("produce", "t", *words, typed="a\n")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (4, "", 1)
+    assert "It is not known whether the transaction was committed." in ended.err
+
+
 def test_an_interrupt_says_how_many_were_acknowledged(embedded: EmbeddedCluster) -> None:
     command = [sys.executable, "-m", "aiokclient", "produce", "piped"]
     with subprocess.Popen(
