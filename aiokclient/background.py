@@ -38,8 +38,6 @@ LATE_ADMIN: Final = (
     *LATE_CLIENT,
     "aiokclient.admin.requests",
     "aiokclient.admin.cluster",
-    "aiokclient.admin.configs",
-    "aiokclient.admin.group_descriptions",
     "aiokclient.admin.topics",
 )
 """Other subjects of admin calls are imported by their first call."""

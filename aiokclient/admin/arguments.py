@@ -147,3 +147,8 @@ def as_principal(given: Any) -> str:
 
 def _with_article(noun: str) -> str:
     return f"an {noun}" if noun[0] in "AEIOaeio" else f"a {noun}"
+
+
+def config_text(value: object) -> str:
+    """Return the value of an option as text in Kafka's notation."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -18,6 +18,7 @@ from aiokclient.admin.arguments import (
     as_names,
     as_resources,
     as_text,
+    config_text,
 )
 from aiokclient.admin.requests import (
     AdminRequests,
@@ -376,11 +377,6 @@ def _checked(resource: ConfigResource) -> ConfigResource:
 
 def _is_of_broker(resource: ConfigResource) -> bool:
     return resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
-
-
-def config_text(value: object) -> str:
-    """Return the value of an option as text in Kafka's notation."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _target(resource: ConfigResource) -> Target:

@@ -13,10 +13,10 @@ from aiokclient.admin.arguments import (
     as_name,
     as_partition,
     as_text,
+    config_text,
     require_integer,
 )
 from aiokclient.admin.cluster import AclOperation, operations
-from aiokclient.admin.configs import config_text
 from aiokclient.admin.requests import AdminRequests, Answers, by_partition, by_topic, failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata.listing import by_name, listed

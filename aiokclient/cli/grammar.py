@@ -239,12 +239,18 @@ def make_parser(noun: str, command: type[Command]) -> argparse.ArgumentParser:
         def error(self, message: str) -> Any:
             raise WrongUseError(f"{message}. Try '{self.prog} --help'.")
 
+    class Formatter(argparse.RawDescriptionHelpFormatter):
+        """A formatter that does not import shutil for the width of a terminal."""
+
+        def __init__(self, prog: str) -> None:
+            super().__init__(prog, width=_columns() - 2)
+
     summary, _, more = (command.__doc__ or "").partition("\n\n")
     parser = Parser(
         prog=" ".join(filter(None, (NAME, noun, command.verb))),
         description=" ".join(summary.split()),
         epilog=_epilog(more),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Formatter,
         allow_abbrev=False,
     )
     for argument in command.arguments:
@@ -273,6 +279,20 @@ def _type_of(argument: Argument) -> Callable[[str], Any]:
 
     convert.__name__ = argument.type.__name__  # argparse names it in the error for a wrong value.
     return convert
+
+
+def _columns() -> int:
+    """Return the width of the terminal, or 80 if the output is none."""
+    import os
+
+    try:
+        return int(os.environ.get("COLUMNS", "")) or 80
+    except ValueError:
+        pass
+    try:
+        return os.get_terminal_size(1).columns or 80
+    except OSError:
+        return 80
 
 
 def _add_option(group: Any, option: Option) -> None:

@@ -122,11 +122,13 @@ def _formatted(result: Result, name: str, given: argparse.Namespace) -> str:
     if chosen and isinstance(data, list):
         data = [{name: row.get(name) for name in chosen} for row in data]
     data = as_json(data)
-    import json
-
     if name == "json":
+        import json
+
         return f"{json.dumps(data, indent=2)}\n"
     if name == "jsonl":
+        import json
+
         items = data if isinstance(data, list) else [data]
         return "".join(f"{json.dumps(each)}\n" for each in items)
     if name == "yaml":
@@ -161,7 +163,8 @@ def as_json(value: Any) -> Any:
         return round(value.timestamp() * 1000)
     if isinstance(value, Mapping):
         return {_as_key(key): as_json(each) for key, each in value.items()}
-    fields = getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", None)
+    # Named tuples and dataclasses have it, too. Their other lists of fields take more to make.
+    fields = getattr(value, "__match_args__", None)
     if fields is not None and not isinstance(value, type):
         return {name: as_json(getattr(value, name)) for name in fields}
     if isinstance(value, Sequence | set | frozenset):

@@ -9,23 +9,19 @@ Each class is the type of an option or of an argument: it is called with the tex
 
 from __future__ import annotations
 
-import json
-import re
 import sys
 import time
-from argparse import ArgumentTypeError
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
+from aiokclient.cli.grammar import value_error
+
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_UNIT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
-_PERIOD = re.compile(
-    r"P(?=.)(?:(\d+)W)?(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?"
-)
+_UNIT = r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)"
+_PERIOD = r"P(?=.)(?:(\d+)W)?(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?"
 _PERIOD_UNITS = ("w", "d", "h", "m", "s")
-_BYTES = re.compile(r"(\d+(?:\.\d+)?) ?((?:[kmgt]i?)?b?)", re.IGNORECASE)
+_BYTES = r"(\d+(?:\.\d+)?) ?((?:[kmgt]i?)?b?)"
 _BYTE_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BYTE_UNITS |= {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
 
@@ -46,7 +42,7 @@ class TopicPartitions:
             try:
                 self.partitions = tuple(int(each) for each in numbers.split(","))
             except ValueError:
-                raise ArgumentTypeError(
+                raise value_error(
                     f"{text!r} is not TOPIC or TOPIC:PARTITION[,...], such as orders:0,1"
                 ) from None
 
@@ -68,7 +64,7 @@ class TextFile:
                     self.text = file.read()
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise ArgumentTypeError(f"{self.name} cannot be read: {reason}") from None
+            raise value_error(f"{self.name} cannot be read: {reason}") from None
 
 
 class Duration:
@@ -77,7 +73,7 @@ class Duration:
     def __init__(self, text: str) -> None:
         milliseconds = duration_ms(text)
         if milliseconds is None:
-            raise ArgumentTypeError(f"{text!r} is no time span, such as 30s, 10m, 1h, or PT10M")
+            raise value_error(f"{text!r} is no time span, such as 30s, 10m, 1h, or PT10M")
         self.milliseconds = milliseconds
 
 
@@ -124,7 +120,7 @@ class Setting:
     def __init__(self, text: str) -> None:
         self.name, equals, self.value = text.partition("=")
         if not equals or not self.name:
-            raise ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+            raise value_error(f"{text!r} is not NAME=VALUE")
 
 
 class Numbers:
@@ -134,16 +130,18 @@ class Numbers:
         try:
             self.values = tuple(int(each) for each in text.split(","))
         except ValueError:
-            raise ArgumentTypeError(f"{text!r} is not numbers, such as 1,2,3") from None
+            raise value_error(f"{text!r} is not numbers, such as 1,2,3") from None
 
 
 class ByteCount:
     """A number of bytes such as 1000, 50MB, or 1GiB. A rate may end in /s."""
 
     def __init__(self, text: str) -> None:
-        match = _BYTES.fullmatch(text.removesuffix("/s"))
+        import re
+
+        match = re.fullmatch(_BYTES, text.removesuffix("/s"), re.IGNORECASE)
         if match is None:
-            raise ArgumentTypeError(f"{text!r} is no number of bytes, such as 1000, 50MB, or 1GiB")
+            raise value_error(f"{text!r} is no number of bytes, such as 1000, 50MB, or 1GiB")
         self.bytes = round(float(match[1]) * _BYTE_UNITS[match[2].lower().removesuffix("b")])
 
 
@@ -158,22 +156,26 @@ class KafkaId:
             is_short = len(text) == 22
             self.uuid = UUID(bytes=urlsafe_b64decode(f"{text}==")) if is_short else UUID(text)
         except ValueError:
-            raise ArgumentTypeError(f"{text!r} is no id of Kafka") from None
+            raise value_error(f"{text!r} is no id of Kafka") from None
 
 
 class JsonFile(TextFile):
     """The content of a JSON file, or of standard input if the path is `-`."""
 
     def __init__(self, path: str) -> None:
+        import json
+
         super().__init__(path)
         try:
             self.data: Any = json.loads(self.text)
         except (ValueError, RecursionError) as error:
-            raise ArgumentTypeError(f"{self.name} is not JSON: {error}") from None
+            raise value_error(f"{self.name} is not JSON: {error}") from None
 
 
 def time_ms(text: str) -> int:
-    """Return a time in milliseconds since the epoch. Raises ArgumentTypeError."""
+    """Return a time in milliseconds since the epoch. Raises argparse.ArgumentTypeError."""
+    from datetime import UTC, datetime
+
     if text.startswith("@") and text[1:].isascii() and text[1:].isdecimal():
         return int(text[1:])
     if text[:1] in ("-", "+") and (span := duration_ms(text[1:])) is not None:
@@ -181,7 +183,7 @@ def time_ms(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ArgumentTypeError(
+        raise value_error(
             f"{text!r} is no time. Times are 2026-01-31, 2026-01-31T12:00 (UTC), "
             "2026-01-31T12:00+01:00, -1h, +5m, or @ and milliseconds since the epoch"
         ) from None
@@ -191,9 +193,11 @@ def time_ms(text: str) -> int:
 
 def duration_ms(text: str) -> int | None:
     """Return a time span in milliseconds, or None if the text is none."""
-    if match := _UNIT.fullmatch(text):
+    import re
+
+    if match := re.fullmatch(_UNIT, text):
         return round(float(match[1]) * UNITS_MS[match[2]])
-    if match := _PERIOD.fullmatch(text):
+    if match := re.fullmatch(_PERIOD, text):
         parts = zip(match.groups(), _PERIOD_UNITS, strict=True)
         return round(sum(float(n) * UNITS_MS[unit] for n, unit in parts if n))
     return None

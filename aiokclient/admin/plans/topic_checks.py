@@ -6,13 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from uuid import UUID
 
-from aiokclient.admin.configs import (
-    ConfigEntry,
-    ConfigResource,
-    ConfigType,
-    config_text,
-    describe_configs,
-)
+from aiokclient.admin.arguments import config_text
+from aiokclient.admin.configs import ConfigEntry, ConfigResource, ConfigType, describe_configs
 from aiokclient.admin.requests import AdminRequests, Answers
 from aiokclient.admin.results import Results
 from aiokclient.admin.topics import (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,8 @@ from aiokclient.cli.grammar import AdminCommand, Command, Option
 from aiokclient.cli.output import Result, Row, Table, as_json
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from aiokclient import Admin
     from aiokclient.admin import ClusterDescription
 

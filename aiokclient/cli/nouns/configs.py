@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
@@ -15,12 +14,15 @@ from aiokclient.cli.grammar import (
     Command,
     Option,
     WrongUseError,
+    value_error,
 )
 from aiokclient.cli.nouns.topics import dry_run_notes
 from aiokclient.cli.output import Result, Row, as_json, rows_result
 from aiokclient.cli.values import Setting
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from aiokclient import Admin, ConfigResource
     from aiokclient.admin import Append, ConfigEntry, ConfigSource, Subtract
 
@@ -50,7 +52,7 @@ class Resource:
         is_wrong = self.is_broker and not is_number and self.name
         is_missing = not self.name and word != "broker"
         if not colon or word not in TYPES or is_wrong or is_missing:
-            raise ArgumentTypeError(f"{text!r} is none of {FORMS}")
+            raise value_error(f"{text!r} is none of {FORMS}")
         self.type = TYPES[word]
         self.text = text
 
@@ -60,7 +62,7 @@ class TypeWord:
 
     def __init__(self, text: str) -> None:
         if text not in TYPES:
-            raise ArgumentTypeError(f"{text!r} is none of {', '.join(TYPES)}")
+            raise value_error(f"{text!r} is none of {', '.join(TYPES)}")
         self.type = TYPES[text]
 
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from aiokclient.cli.asking import confirm
 from aiokclient.cli.exit_codes import NotFoundError
-from aiokclient.cli.grammar import AdminCommand, Argument, Command, Option, WrongUseError
+from aiokclient.cli.grammar import (
+    AdminCommand,
+    Argument,
+    Command,
+    Option,
+    WrongUseError,
+    value_error,
+)
 from aiokclient.cli.nouns.topics import count_of, dry_run_notes
 from aiokclient.cli.output import Result, Row, rows_result
 from aiokclient.cli.values import JsonFile, Numbers, TopicPartitions
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from aiokclient import Admin, TopicPartition
     from aiokclient.admin import ElectionType, PartitionDescription
     from aiokclient.errors import KafkaError
@@ -38,7 +46,7 @@ class PartitionFile(JsonFile):
         try:
             typed = [(each["topic"], each["partition"]) for each in self.data["partitions"]]
         except (KeyError, TypeError):
-            raise ArgumentTypeError(
+            raise value_error(
                 f'{self.name} is not {{"partitions": [{{"topic": "a", "partition": 0}}]}}'
             ) from None
         self.partitions = [TopicPartitions(f"{topic}:{number}") for topic, number in typed]

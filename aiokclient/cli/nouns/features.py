@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,11 +13,14 @@ from aiokclient.cli.grammar import (
     Command,
     Option,
     WrongUseError,
+    value_error,
 )
 from aiokclient.cli.nouns.topics import dry_run_notes
 from aiokclient.cli.output import Result, Row, Table, as_json, rows_result, write_result
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from aiokclient import Admin
     from aiokclient.admin import UpgradeType
 
@@ -78,7 +80,7 @@ class Release:
         number = ".".join(text.split(".")[:2])
         same = [name for name in RELEASES if name == text or name.split("-")[0] == number]
         if not same:
-            raise ArgumentTypeError(
+            raise value_error(
                 f"{text!r} is none of the releases that are known here: {', '.join(RELEASES)}"
             )
         self.level = LOWEST_LEVEL + RELEASES.index(same[-1])
@@ -99,12 +101,12 @@ class FeatureLevel:
     def __init__(self, text: str) -> None:
         self.name, equals, level = text.partition("=")
         if not equals or not self.name:
-            raise ArgumentTypeError(f"{text!r} is not NAME=LEVEL")
+            raise value_error(f"{text!r} is not NAME=LEVEL")
         try:
             self.level = int(level)
         except ValueError:
             if self.name != METADATA:
-                raise ArgumentTypeError(f"{level!r} is no level of {self.name}") from None
+                raise value_error(f"{level!r} is no level of {self.name}") from None
             self.level = Release(level).level
 
 

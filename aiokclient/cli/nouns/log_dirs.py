@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +13,15 @@ from aiokclient.cli.grammar import (
     Command,
     Option,
     WrongUseError,
+    value_error,
 )
 from aiokclient.cli.nouns.topics import dry_run_notes
 from aiokclient.cli.output import Result, Row, Table, as_json, rows_result
 from aiokclient.cli.values import Numbers, TopicPartitions
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from aiokclient import Admin
     from aiokclient.admin import LogDirDescription
 
@@ -34,7 +36,7 @@ class BrokerPath:
     def __init__(self, text: str) -> None:
         broker, _, self.path = text.partition(":")
         if not broker.isdecimal() or not self.path:
-            raise ArgumentTypeError(f"{text!r} is not BROKER:PATH, such as 1:/var/lib/kafka")
+            raise value_error(f"{text!r} is not BROKER:PATH, such as 1:/var/lib/kafka")
         self.broker = int(broker)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +14,14 @@ from aiokclient.cli.grammar import (
     Command,
     Option,
     WrongUseError,
+    value_error,
 )
 from aiokclient.cli.nouns.topics import dry_run_notes
 from aiokclient.cli.output import Result, Row, Table, as_json, iso_time, rows_result
 from aiokclient.cli.values import KafkaId
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from uuid import UUID
 
     from aiokclient import Admin
@@ -45,7 +46,7 @@ class Endpoint:
         host, _, port = address.rpartition(":")
         self.host = host.removeprefix("[").removesuffix("]")
         if not slashes or not self.listener or not self.host or not port.isdecimal():
-            raise ArgumentTypeError(
+            raise value_error(
                 f"{text!r} is not LISTENER://HOST:PORT, such as CONTROLLER://kafka-4:9093"
             )
         self.port = int(port)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from aiokclient.cli.asking import confirm
 from aiokclient.cli.exit_codes import ExitCode, NotFoundError, exit_code_of
@@ -16,11 +13,15 @@ from aiokclient.cli.grammar import (
     Command,
     Option,
     WrongUseError,
+    value_error,
 )
 from aiokclient.cli.output import Result, Row, Table, as_json, rows_result
 from aiokclient.cli.values import JsonFile, Place, PlaceType, Setting, TopicPartitions
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+    from uuid import UUID
+
     from aiokclient import Admin, TopicPartition
     from aiokclient.admin import (
         ConfigEntry,
@@ -52,7 +53,7 @@ class Assignment:
         try:
             self.replicas = [[int(broker) for broker in p.split(":")] for p in text.split(",")]
         except ValueError:
-            raise ArgumentTypeError(
+            raise value_error(
                 f"{text!r} is not the brokers of each partition, such as 1:2,2:3"
             ) from None
 
@@ -421,6 +422,8 @@ def choose_names(
 
 def matches(pattern: str, name: str) -> bool:
     """Return whether a regular expression matches a whole name. Raises WrongUseError."""
+    import re
+
     try:
         return re.fullmatch(pattern, name) is not None
     except re.error as error:
@@ -449,6 +452,7 @@ async def describe_chosen(
 def as_topic_id(text: str) -> UUID:
     """Return the id of `id:TEXT`, in Kafka's notation or that of UUIDs. Raises WrongUseError."""
     from base64 import urlsafe_b64decode
+    from uuid import UUID
 
     typed = text.removeprefix("id:")
     try:

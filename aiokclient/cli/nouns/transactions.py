@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,8 @@ from aiokclient.cli.output import Result, Row, Table, as_json, iso_time, rows_re
 from aiokclient.cli.values import Duration, TopicPartitions
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from aiokclient import Admin, TopicPartition
     from aiokclient.admin import ActiveProducer, HangingTransaction
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.cli.exit_codes import ExitCode
-from aiokclient.cli.grammar import Argument, Command, Option, WrongUseError
+from aiokclient.cli.grammar import Argument, Command, Option, WrongUseError, value_error
 from aiokclient.cli.output import rows_result, write_error, write_result
 from aiokclient.cli.records.formats import Delimiter
 from aiokclient.cli.records.layouts import Formatted, Layout
@@ -23,6 +22,8 @@ from aiokclient.cli.records.options import (
 from aiokclient.cli.values import Place
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from aiokclient import Consumer, ConsumerRecord, Delivery, Producer, ProducerRecord
     from aiokclient.cli.records.sending import Outcome
 
@@ -64,7 +65,7 @@ class Size:
 
     def __init__(self, text: str) -> None:
         if not (text.isascii() and text.isdecimal()):
-            raise ArgumentTypeError(f"{text!r} is no number of bytes")
+            raise value_error(f"{text!r} is no number of bytes")
         self.number = int(text)
 
 

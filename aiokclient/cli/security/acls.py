@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,11 +12,14 @@ from aiokclient.cli.grammar import (
     Command,
     Option,
     WrongUseError,
+    value_error,
 )
 from aiokclient.cli.nouns.topics import count_of, dry_run_notes
 from aiokclient.cli.output import Result, Row, as_json, rows_result
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from aiokclient import Admin
     from aiokclient.admin import AclBinding, AclBindingFilter, ResourcePatternFilter
 
@@ -69,7 +71,7 @@ class AclResource:
         word, _, name = text.partition(":")
         is_cluster = word == "cluster" and name in ("", CLUSTER_NAME)
         if word not in TYPES or (not is_cluster and (word == "cluster" or not name)):
-            raise ArgumentTypeError(f"{text!r} is none of {FORMS}")
+            raise value_error(f"{text!r} is none of {FORMS}")
         self.type = TYPES[word]
         self.name = CLUSTER_NAME if is_cluster else name
         self.text = text
@@ -81,7 +83,7 @@ class Principal:
     def __init__(self, text: str) -> None:
         kind, _, name = text.partition(":")
         if not kind or not name:
-            raise ArgumentTypeError(f"{text!r} is no principal with its type, such as User:alice")
+            raise value_error(f"{text!r} is no principal with its type, such as User:alice")
         self.text = text
 
 
@@ -93,7 +95,7 @@ class Operation:
         found = [each for each in NAMES if each.replace("_", "") == plain]
         if not found:
             names = ", ".join(map(dashed, NAMES))
-            raise ArgumentTypeError(f"{text!r} is no operation. There are {names}")
+            raise value_error(f"{text!r} is no operation. There are {names}")
         self.name = found[0]
 
 

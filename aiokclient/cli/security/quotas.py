@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
-from argparse import ArgumentTypeError, Namespace
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aiokclient.cli.grammar import AdminCommand, Argument, Command, Option, WrongUseError
+from aiokclient.cli.grammar import (
+    AdminCommand,
+    Argument,
+    Command,
+    Option,
+    WrongUseError,
+    value_error,
+)
 from aiokclient.cli.nouns.topics import dry_run_notes
 from aiokclient.cli.output import Result, Row, Table
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from aiokclient import Admin
     from aiokclient.admin import ClientQuotaEntity
 
@@ -45,9 +53,7 @@ class Quota:
         except ValueError:
             self.value = math.nan
         if not self.name or not math.isfinite(self.value):
-            raise ArgumentTypeError(
-                f"{text!r} is not NAME=NUMBER, such as producer_byte_rate=1000000"
-            )
+            raise value_error(f"{text!r} is not NAME=NUMBER, such as producer_byte_rate=1000000")
 
 
 class ListQuotas(AdminCommand):

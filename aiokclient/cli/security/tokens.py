@@ -6,7 +6,6 @@ or in the file of --hmac-file.
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,8 @@ from aiokclient.cli.security.acls import Principal
 from aiokclient.cli.values import Duration
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from aiokclient import Admin
     from aiokclient.admin import DelegationToken
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.cli.asking import confirm
 from aiokclient.cli.exit_codes import NotFoundError
-from aiokclient.cli.grammar import AdminCommand, Argument, Command, Option, WrongUseError
+from aiokclient.cli.grammar import (
+    AdminCommand,
+    Argument,
+    Command,
+    Option,
+    WrongUseError,
+    value_error,
+)
 from aiokclient.cli.nouns.topics import count_of, dry_run_notes
 from aiokclient.cli.output import Result, Row, rows_result
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from aiokclient import Admin
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -33,7 +41,7 @@ class Iterations(int):
     def __new__(cls, text: str) -> Iterations:
         is_number = text.isascii() and text.isdecimal()
         if not is_number or not LEAST <= int(text) <= MOST:
-            raise ArgumentTypeError(f"{text!r} is no number from {LEAST} to {MOST}")
+            raise value_error(f"{text!r} is no number from {LEAST} to {MOST}")
         return super().__new__(cls, text)
 
 

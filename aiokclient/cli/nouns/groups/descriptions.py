@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,8 @@ from aiokclient.cli.nouns.groups.progress import (
 from aiokclient.cli.output import Result, Row, Table, as_json
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from aiokclient import Admin, TopicPartition
     from aiokclient.admin import (
         GroupDescription,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError, Namespace
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from aiokclient.cli.grammar import AdminCommand, Argument, Option, WrongUseError
+from aiokclient.cli.grammar import AdminCommand, Argument, Option, WrongUseError, value_error
 from aiokclient.cli.nouns.groups.progress import ISOLATION_LEVEL, read_progress
 from aiokclient.cli.nouns.topics import choose_names, without_absent
 from aiokclient.cli.output import Result, Row, Table, as_json
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from aiokclient import Admin
     from aiokclient.admin import GroupListing
 
@@ -53,7 +54,7 @@ def known_words(text: str, known: Sequence[str]) -> list[str]:
     names = {each.lower(): each for each in known}
     words = text.lower().split(",")
     if unknown := [word for word in words if word not in names]:
-        raise ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
+        raise value_error(f"{unknown[0]!r} is none of {', '.join(known)}")
     return [names[word] for word in words]
 
 

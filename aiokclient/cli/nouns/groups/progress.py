@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,8 @@ from aiokclient.cli.grammar import Option
 from aiokclient.cli.output import Row, as_json
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from aiokclient import Admin, TopicPartition
     from aiokclient.admin import (
         SharePartitionOffset,

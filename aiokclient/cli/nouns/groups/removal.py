@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,8 @@ from aiokclient.cli.output import Result, Row, rows_result
 from aiokclient.cli.values import TopicPartitions
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from aiokclient import Admin, TopicPartition
     from aiokclient.admin import GroupListing
     from aiokclient.cli.nouns.groups.descriptions import Member
