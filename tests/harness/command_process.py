@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -92,10 +93,13 @@ def run_on_terminal(
         start_new_session=True,
     ) as process:
         os.close(terminal)
+        timer = threading.Timer(LIMIT_S, process.kill)
+        timer.start()
         while part := _read(ours):
             shown += part
             for question in [each for each in waiting if each.encode() in shown]:
                 os.write(ours, f"{waiting.pop(question)}\n".encode())
+        timer.cancel()
     os.close(ours)
     assert not waiting, f"{waiting} was not asked: {shown!r}"
     return Screen(process.returncode, shown.decode().replace("\r\n", "\n"))
