@@ -49,6 +49,7 @@ NOUNS = {
     "request": "Send any request of the protocol.",
     "profiles": "List, show, choose, and check named clusters.",
     "completion": "Print the completion script of a shell.",
+    "doctor": "Look for faults of a cluster.",
 }
 """The nouns, each with a line of help."""
 FOLDERS = {
