@@ -103,13 +103,14 @@ def make_client(
     Raises ConfigError or WrongUseError.
     """
     profile = read_profile(given.profile)
+    typed = typed_properties(client_class, given)
     sources = translate_names(
         [
             {dotted(name): value for name, value in options.items()},
-            profile.properties,
-            environment_of(client_class),
+            without_others(profile.properties, typed),
+            without_others(environment_of(client_class), typed),
             *map(read_kcat_file, given.config),
-            typed_properties(client_class, given),
+            typed,
         ]
     )
     refuse_no_servers(sources)
@@ -119,6 +120,15 @@ def make_client(
     return client_class.from_properties(
         sources, *arguments, enable_metrics_push=False, **(fixed or {})
     )
+
+
+def without_others(source: Mapping[str, str], typed: Mapping[str, str]) -> Mapping[str, str]:
+    """Return a source without the brokers if controllers were typed, and the other way around.
+
+    A client has either of them, and arguments count more than what is configured.
+    """
+    others = {SERVERS: CONTROLLERS, CONTROLLERS: SERVERS}
+    return {name: value for name, value in source.items() if others.get(name) not in typed}
 
 
 def dotted(name: str) -> str:

@@ -36,9 +36,13 @@ ID = Argument("ID", "The id of the broker.", type=int, completes="brokers")
 
 
 class ListBrokers(AdminCommand):
-    """List the brokers, with the addresses of the listener that this command is connected to."""
+    """List the brokers, with the addresses of the listener that this command is connected to.
+
+    With --bootstrap-controller, these are the controllers.
+    """
 
     verb = "list"
+    accepts_controllers = True
     options = (
         Option(("--fenced",), "Include brokers that are registered, but do not run (Kafka 4.0)."),
     )
@@ -99,12 +103,19 @@ class UnregisterBroker(AdminCommand):
 
     async def ask(self, admin: Admin, given: Namespace) -> Result:
         """Return a row for the broker that was unregistered."""
+        from aiokclient.errors import IllegalStateError
+
+        # Controllers list no brokers. The library finds out by the quorum which ones run.
+        is_listed = given.bootstrap_controller is None
         row: Row = {"node_id": given.id}
-        if not given.no_check:
+        if is_listed and not given.no_check:
             row = as_json(await find_stopped(admin, given.id))
         confirm(given, f"Remove the registration of broker {given.id}?")
         if not given.dry_run:
-            await admin.unregister_broker(given.id, check=False)
+            try:
+                await admin.unregister_broker(given.id, check=not is_listed and not given.no_check)
+            except IllegalStateError:
+                raise still_runs(given.id) from None
         return rows_result(list(row), [row], notes=dry_run_notes(given))
 
 
@@ -141,12 +152,17 @@ async def find_stopped(admin: Admin, broker_id: int) -> BrokerDescription:
     for broker in described.brokers:
         if broker.node_id == broker_id:
             if not broker.fenced:
-                raise WrongUseError(
-                    f"Broker {broker_id} is running, and would not register again before its next "
-                    "start. Stop it first, or give --no-check."
-                )
+                raise still_runs(broker_id)
             return broker
     raise NotFoundError(f"There is no broker {broker_id}.")
+
+
+def still_runs(broker_id: int) -> WrongUseError:
+    """Return the error for a broker that runs."""
+    return WrongUseError(
+        f"Broker {broker_id} is running, and would not register again before its next start. Stop "
+        "it first, or give --no-check."
+    )
 
 
 async def describe_versions(client: Client, admin: Admin, ids: Sequence[int]) -> Result:

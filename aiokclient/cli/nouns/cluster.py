@@ -20,9 +20,11 @@ class DescribeCluster(AdminCommand):
     """Describe the cluster: its id, its controller, and its brokers.
 
     The controller is the leader of the metadata quorum, which is not always one of the brokers.
+    With --bootstrap-controller, the brokers are the controllers.
     """
 
     verb = "describe"
+    accepts_controllers = True
     options = (Option(("--operations",), "Include what the user may do with the cluster."),)
 
     async def ask(self, admin: Admin, given: Namespace) -> Result:

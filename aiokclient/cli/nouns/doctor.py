@@ -22,6 +22,7 @@ class CheckCluster(Command):
     is a finding of the severity error.
     """
 
+    accepts_controllers = True
     options = (Option(("--passed",), "Show what was checked and is right, too."),)
 
     def run(self, given: Namespace) -> int:

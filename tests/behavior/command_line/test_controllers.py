@@ -1,0 +1,66 @@
+"""Commands with --bootstrap-controller, on the controllers of a real Kafka (KIP-919)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka_harness import KAFKA, KafkaCluster
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def quorum(java: str) -> Iterator[KafkaCluster]:
+    with KafkaCluster(KAFKA, brokers=1, controllers=3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def run(quorum: KafkaCluster, run_on: Any) -> Any:
+    """Type a command for controllers. An environment variable names the brokers."""
+    run = run_on(quorum.bootstrap)
+    return lambda *words: run(*words, "--bootstrap-controller", quorum.controllers)
+
+
+def test_controllers_describe_the_quorum_the_cluster_and_features(
+    run: Any, run_on: Any, quorum: KafkaCluster
+) -> None:
+    on_brokers = run_on(quorum.bootstrap)
+    described = json.loads(run("quorum", "describe", "--json").out)
+    assert [each["replica_id"] for each in described["voters"]] == [100, 101, 102]
+    assert [each["replica_id"] for each in described["observers"]] == [1]
+    cluster = json.loads(run("cluster", "describe", "--json").out)
+    assert cluster["controller_id"] == described["leader_id"]
+    assert on_brokers("cluster", "describe", "-q").out == f"{cluster['cluster_id']}\n"
+    assert run("brokers", "list", "-q").out == "100\n101\n102\n"
+    features = json.loads(run("features", "describe", "--json").out)
+    expected = json.loads(on_brokers("features", "describe", "--json").out)
+    assert features["finalized"] == expected["finalized"]
+    assert run("features", "upgrade", "group.version=1", "--dry-run").code == 0
+    assert run("reassign", "list") == (
+        0,
+        "topic\tpartition\treplicas\tadding\tremoving\ttarget\n",
+        "",
+    )
+    assert run("reassign", "cancel", "-q") == (0, "", "")
+    assert run("doctor").code == 0
+
+
+def test_controllers_unregister_neither_running_brokers_nor_voters(run: Any) -> None:
+    code, out, err = run("brokers", "unregister", "1", "--yes")
+    assert (code, out) == (2, "")
+    assert "Broker 1 is running" in err
+    assert "--no-check" in err
+    assert run("brokers", "unregister", "77", "--yes").code == 3
+    assert run("quorum", "unregister", "101", "--yes").code == 2
+    assert run("quorum", "unregister", "77", "--yes").code == 3
+
+
+def test_commands_that_controllers_do_not_answer_do_not_have_the_option(run: Any) -> None:
+    for words in (("topics", "list"), ("log-dirs", "describe"), ("transactions", "list")):
+        code, out, err = run(*words)
+        assert (code, out) == (2, "")
+        assert "--bootstrap-controller" in err
