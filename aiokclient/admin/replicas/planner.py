@@ -89,12 +89,17 @@ class Holdings:
 
     def __init__(self) -> None:
         self.counts: Counter[int] = Counter()
+        self.gains: Counter[int] = Counter()
+        """How often each broker has got a partition, or one of its partitions has changed."""
+        self.departures: Counter[int] = Counter()
+        """How often each broker has lost a partition, which may leave room."""
         self._topics: dict[int, dict[str, dict[TopicPartition, None]]] = {}
 
     def add_partition(self, tp: TopicPartition, broker: int) -> None:
         topics = self._topics.setdefault(broker, {})
         topics.setdefault(tp.topic, {})[tp] = None
         self.counts[broker] += 1
+        self.gains[broker] += 1
 
     def move_partition(self, tp: TopicPartition, source: int, target: int) -> None:
         topics = self._topics[source]
@@ -102,6 +107,7 @@ class Holdings:
         if not topics[tp.topic]:
             del topics[tp.topic]
         self.counts[source] -= 1
+        self.departures[source] += 1
         self.add_partition(tp, target)
 
     def iterate_topics(self, source: int, target: int) -> Iterator[Iterable[TopicPartition]]:
@@ -127,11 +133,17 @@ class ReplicaPlacement:
     ) -> None:
         self._before = dict(sorted(partitions.items()))
         self._brokers, self._targets = brokers, targets
+        self._rack_of = {node: room.rack for node, room in brokers.items()}
         self._replicas = {tp: list(each.replicas) for tp, each in self._before.items()}
         self._least_racks = {
             tp: self._count_racks(each.replicas) for tp, each in self._before.items()
         }
         self._incoming: Counter[int] = Counter()
+        self._blocked: dict[tuple[int, int], tuple[int, int]] = {}
+        """Pairs of brokers between which nothing can move, until one of their numbers changes.
+
+        Without this, a plan for a hundred brokers takes minutes.
+        """
         self._held, self._led = Holdings(), Holdings()
         for tp, replicas in self._replicas.items():
             for broker in replicas:
@@ -143,8 +155,7 @@ class ReplicaPlacement:
         return len(self._list_racks(replicas))
 
     def _list_racks(self, replicas: Iterable[int]) -> set[str]:
-        rooms = (self._brokers.get(each) for each in replicas)
-        return {room.rack for room in rooms if room is not None and room.rack is not None}
+        return {rack for each in replicas if (rack := self._rack_of.get(each)) is not None}
 
     def _find_free_bytes(self, broker: int) -> int | None:
         usable = self._brokers[broker].usable_bytes
@@ -158,11 +169,17 @@ class ReplicaPlacement:
         return (free is None or size <= free) and (largest is None or size <= largest)
 
     def _can_move(self, tp: TopicPartition, source: int, target: int) -> bool:
-        replicas = self._replicas[tp]
-        if target in replicas or not self._has_room(tp, target):
+        # This is called for each replica of a broker, for each of its moves.
+        replicas, rack_of = self._replicas[tp], self._rack_of
+        if target in replicas:
             return False
-        after = [target if each == source else each for each in replicas]
-        return self._count_racks(after) >= self._least_racks[tp]
+        if rack_of[source] != rack_of[target]:
+            racks = {rack_of.get(each) for each in replicas if each != source}
+            racks.add(rack_of[target])
+            racks.discard(None)
+            if len(racks) < self._least_racks[tp]:
+                return False
+        return self._has_room(tp, target)
 
     def _can_move_again(self, tp: TopicPartition, source: int, target: int) -> bool:
         return self._is_new(tp, source) and self._can_move(tp, source, target)
@@ -174,6 +191,7 @@ class ReplicaPlacement:
         replicas, size = self._replicas[tp], self._before[tp].size
         replicas[replicas.index(source)] = target
         self._held.move_partition(tp, source, target)
+        self._held.gains.update(replicas)
         self._incoming[target] += size * self._is_new(tp, target)
         self._incoming[source] -= size * self._is_new(tp, source)
 
@@ -281,6 +299,7 @@ class ReplicaPlacement:
         can_move: Callable[[TopicPartition, int, int], bool],
         move: Callable[[TopicPartition, int, int], None],
     ) -> None:
+        self._blocked = {}
         # A chain moves several replicas where one would do for another broker.
         while chain := (
             self._find_best_chain(holdings, can_move, longest=1)
@@ -347,6 +366,9 @@ class ReplicaPlacement:
         used: Collection[TopicPartition],
         can_move: Callable[[TopicPartition, int, int], bool],
     ) -> TopicPartition | None:
+        numbers = holdings.gains[source], holdings.departures[target]
+        if self._blocked.get((source, target)) == numbers:
+            return None
         for partitions in holdings.iterate_topics(source, target):
             movable = [tp for tp in partitions if tp not in used and can_move(tp, source, target)]
             if movable:
@@ -354,6 +376,8 @@ class ReplicaPlacement:
                     movable,
                     key=lambda tp: (not self._is_new(tp, source), self._before[tp].size, tp),
                 )
+        if all(source not in self._replicas[tp] for tp in used):
+            self._blocked[source, target] = numbers
         return None
 
     # -- the result ---------------------------------------------------------------------------
