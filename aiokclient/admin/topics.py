@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 from aiokclient.admin.arguments import (
@@ -28,35 +28,6 @@ from aiokclient.errors import (
     error_for,
 )
 from aiokclient.errors.local import ArgumentValueError
-from aiokclient.protocol.messages.create_partitions import (
-    CreatePartitionsAssignment,
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
-from aiokclient.protocol.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreatableTopicResult,
-    CreateTopicsRequest,
-)
-from aiokclient.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from aiokclient.protocol.messages.delete_topics import (
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicState,
-)
-from aiokclient.protocol.messages.describe_topic_partitions import (
-    Cursor,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponsePartition,
-    DescribeTopicPartitionsResponseTopic,
-    TopicRequest,
-)
 from aiokclient.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -65,6 +36,25 @@ from aiokclient.protocol.messages.metadata import (
 )
 from aiokclient.types import TopicPartition, public_in
 from aiokclient.types.frozen import fresh, frozen
+
+# The messages of other calls than `list_topics` are imported by the first of these calls.
+if TYPE_CHECKING:
+    from aiokclient.protocol.messages.create_partitions import (
+        CreatePartitionsTopic,
+    )
+    from aiokclient.protocol.messages.create_topics import (
+        CreatableTopic,
+        CreatableTopicResult,
+    )
+    from aiokclient.protocol.messages.delete_topics import (
+        DeletableTopicResult,
+        DeleteTopicState,
+    )
+    from aiokclient.protocol.messages.describe_topic_partitions import (
+        Cursor,
+        DescribeTopicPartitionsResponsePartition,
+        DescribeTopicPartitionsResponseTopic,
+    )
 
 Topic: TypeAlias = str | UUID
 NO_ID = UUID(int=0)
@@ -176,6 +166,8 @@ async def create_topics(
     timeout: float | None,
 ) -> Results[str, CreatedTopic]:
     """See `Admin.create_topics`."""
+    from aiokclient.protocol.messages.create_topics import CreateTopicsRequest
+
     wanted = _once(
         (topic.name, _creatable(topic)) for topic in as_list(topics, "NewTopic", NewTopic)
     )
@@ -204,6 +196,8 @@ async def delete_topics(
     timeout: float | None,
 ) -> Results[Topic, None]:
     """See `Admin.delete_topics`."""
+    from aiokclient.protocol.messages.delete_topics import DeleteTopicsRequest
+
     wanted = _as_topics(topics)
 
     async def ask(items: dict[Topic, Topic], remaining: float) -> Answers[Topic, None]:
@@ -293,6 +287,11 @@ async def _read_pages(
     requests: AdminRequests, names: Sequence[str], limit: int, authorized: bool, deadline: float
 ) -> dict[Topic, Any]:
     """Return the results for topics, from responses with a limited number of partitions."""
+    from aiokclient.protocol.messages.describe_topic_partitions import (
+        DescribeTopicPartitionsRequest,
+        TopicRequest,
+    )
+
     topics = [TopicRequest(name=name) for name in names]
     found: dict[str, DescribeTopicPartitionsResponseTopic] = {}
     partitions: dict[str, list[PartitionDescription]] = {name: [] for name in names}
@@ -379,6 +378,12 @@ def as_new_topics(topics: Iterable[NewTopic]) -> dict[str, NewTopic]:
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
+    from aiokclient.protocol.messages.create_topics import (
+        CreatableReplicaAssignment,
+        CreatableTopic,
+        CreatableTopicConfig,
+    )
+
     placed = bool(topic.assignments)
     as_name(topic.name, TOPIC)
     for number in (topic.partitions, topic.replication_factor):
@@ -414,6 +419,8 @@ def _created(result: CreatableTopicResult) -> CreatedTopic:
 
 
 def _state(topic: Topic) -> DeleteTopicState:
+    from aiokclient.protocol.messages.delete_topics import DeleteTopicState
+
     if isinstance(topic, UUID):
         return DeleteTopicState(topic_id=topic)
     return DeleteTopicState(name=topic)
@@ -479,6 +486,8 @@ async def create_partitions(
     timeout: float | None,
 ) -> Results[str, None]:
     """See `Admin.create_partitions`."""
+    from aiokclient.protocol.messages.create_partitions import CreatePartitionsRequest
+
     given = as_mapping(totals, "names of topics")
     wanted = {name: _partitions_topic(name, total) for name, total in given.items()}
 
@@ -500,6 +509,11 @@ async def create_partitions(
 
 
 def _partitions_topic(name: str, total: int | NewPartitions) -> CreatePartitionsTopic:
+    from aiokclient.protocol.messages.create_partitions import (
+        CreatePartitionsAssignment,
+        CreatePartitionsTopic,
+    )
+
     new = total if isinstance(total, NewPartitions) else NewPartitions(total)
     as_name(name, TOPIC)
     require_integer(new.total, "a number of partitions")
@@ -513,6 +527,12 @@ async def delete_records(
     requests: AdminRequests, offsets: Mapping[TopicPartition, int], timeout: float | None
 ) -> Results[TopicPartition, int]:
     """See `Admin.delete_records`."""
+    from aiokclient.protocol.messages.delete_records import (
+        DeleteRecordsPartition,
+        DeleteRecordsRequest,
+        DeleteRecordsTopic,
+    )
+
     given = as_mapping(offsets, "partitions")
     for offset in given.values():
         require_integer(offset, "an offset")
