@@ -21,8 +21,10 @@ def confirm(given: argparse.Namespace, question: str) -> None:
         return
     if not is_interactive():
         raise WrongUseError(f"{question} Without a terminal, this needs --yes.")
+    given.is_asked = True
     if read_answer(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
         raise WrongUseError("Nothing was changed.")
+    given.is_asked = False
 
 
 def confirm_profile(given: argparse.Namespace, name: str) -> None:

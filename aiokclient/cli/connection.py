@@ -39,7 +39,21 @@ def call_admin(command: AdminCommand, given: argparse.Namespace) -> Result:
     from aiokclient import Admin
 
     admin_class = Admin
-    return asyncio.run(_call_admin(admin_class, command, given))
+    given.is_connected, given.done = False, []
+    try:
+        return asyncio.run(_call_admin(admin_class, command, given))
+    except KeyboardInterrupt:
+        if (command.changes or command.destroys) and not getattr(given, "dry_run", False):
+            write_error(_interruption_text(given))
+        raise
+
+
+def _interruption_text(given: argparse.Namespace) -> str:
+    """Return what an interrupted command has changed. Commands add what is done to `given.done`."""
+    if not given.is_connected or getattr(given, "is_asked", False):
+        return "Interrupted. Nothing was changed."
+    done = f" Done until then: {', '.join(given.done)}." if given.done else ""
+    return f"Interrupted.{done} What was sent may still be done: look before you repeat it."
 
 
 async def _call_admin(
@@ -50,6 +64,7 @@ async def _call_admin(
     try:
         async with admin:
             notice.cancel()
+            given.is_connected = True
             if getattr(given, "watch", None) is not None:
                 await _watch_result(command, admin, given)
             return await command.ask(admin, given)

@@ -13,6 +13,9 @@ import pytest
 
 from aiokclient import Admin, Consumer, Producer, TopicPartition
 from aiokclient.cli import main
+from aiokclient.errors import GroupAuthorizationError
+from aiokclient.protocol import ApiKey
+from aiokclient.testing import EmbeddedCluster
 
 Run = Callable[..., Any]
 LAG = ("committed", "end", "lag", "member_id", "client_id", "host")
@@ -290,3 +293,27 @@ def test_groups_check_regex_names_the_position_of_what_is_not_re2(
     assert (done.code, done.out) == (2, "")
     (line,) = done.err.splitlines()
     assert f"is no regular expression of RE2. Position {position}: " in line
+
+
+def test_groups_of_an_older_broker_that_do_not_exist_are_told(
+    kafka_old: Any, run_on: Callable[[str], Run], group: str
+) -> None:
+    run = run_on(kafka_old.bootstrap)
+    topic = kafka_old.create_topic(None, 1)
+    assert run("groups", "describe", group).code == 3
+    assert run("groups", "delete-offsets", group, topic, "--yes").code == 3
+    done = run("groups", "reset", group, topic, "--to", "start", "--yes")
+    assert (done.code, done.out.splitlines()[1:]) == (0, [f"{group}\t{topic}\t0\t-\t0"])
+    assert run("groups", "delete", group, "--yes").code == 0
+
+
+def test_groups_that_the_user_may_not_describe_are_refused_by_that_name(
+    run_on: Callable[[str], Run], group: str
+) -> None:
+    with EmbeddedCluster() as cluster:
+        run = run_on(cluster.bootstrap_servers)
+        for words in (("describe", group), ("delete-offsets", group, "orders", "--yes")):
+            with cluster.fail(ApiKey.DESCRIBE_GROUPS, GroupAuthorizationError):
+                done = run("groups", *words)
+            assert (done.code, len(done.err.splitlines())) == (1, 1)
+            assert "GROUP_AUTHORIZATION_FAILED" in done.err

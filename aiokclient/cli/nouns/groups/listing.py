@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from aiokclient.cli.exit_codes import NotFoundError
 from aiokclient.cli.grammar import AdminCommand, Argument, Option, WrongUseError, value_error
 from aiokclient.cli.nouns.groups.progress import ISOLATION_LEVEL, read_progress
 from aiokclient.cli.nouns.topics import choose_names, without_absent
@@ -145,5 +146,24 @@ async def choose_groups(
     names, failures = choose_names(listed, given.group, given.regex, "group")
     if failures and not given.regex:
         # The list lacks groups that the user may not describe, too.
-        failures |= (await admin.describe_groups(failures)).errors
+        failures |= await find_refusals(admin, failures)
     return {name: listed[name] for name in names}, failures
+
+
+async def find_refusals(admin: Admin, groups: Iterable[str]) -> dict[str, Exception]:
+    """Return the error of each group that the user may not describe."""
+    from aiokclient.errors import GroupAuthorizationError
+
+    errors = (await admin.describe_groups(groups)).errors
+    refusal = GroupAuthorizationError.code
+    return {name: error for name, error in errors.items() if error.code == refusal}
+
+
+async def find_type(admin: Admin, group: str) -> str:
+    """Return the type of a group. Raises NotFoundError or GroupAuthorizationError."""
+    listed = await admin.list_groups()
+    if group not in listed:
+        for error in (await find_refusals(admin, [group])).values():
+            raise error
+        raise NotFoundError(f"{group}: There is no such group.")
+    return listed[group].type

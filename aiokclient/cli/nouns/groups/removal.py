@@ -14,7 +14,14 @@ from aiokclient.cli.nouns.groups.internal_topics import (
     delete_topics,
     find_internal_topics,
 )
-from aiokclient.cli.nouns.groups.listing import ALL, GROUPS, REGEX, choose_groups, types_of
+from aiokclient.cli.nouns.groups.listing import (
+    ALL,
+    GROUPS,
+    REGEX,
+    choose_groups,
+    find_type,
+    types_of,
+)
 from aiokclient.cli.nouns.topics import count_of, dry_run_notes, without_absent
 from aiokclient.cli.output import Result, Row, rows_result
 from aiokclient.cli.values import TopicPartitions
@@ -61,6 +68,7 @@ class DeleteGroups(AdminCommand):
             deleted = await admin.delete_groups(names)
             failures |= deleted.errors
             names = list(deleted.succeeded)
+            given.done += [f"deletion of {name}" for name in names]
             failures |= await delete_topics(
                 admin, [each for name in names for each in topics.get(name, ())]
             )
@@ -82,14 +90,6 @@ def find_occupied(listed: Mapping[str, GroupListing]) -> dict[str, Exception]:
         for name, each in listed.items()
         if each.state not in WITHOUT_MEMBERS
     }
-
-
-async def find_type(admin: Admin, group: str) -> str:
-    """Return the type of a group. Raises GroupIdNotFoundError, or another error of the group."""
-    listed = await admin.list_groups()
-    if group in listed:
-        return listed[group].type
-    return (await admin.describe_groups([group])).raise_for_errors()[group].type
 
 
 class DeleteOffsets(AdminCommand):

@@ -14,7 +14,7 @@ from aiokclient.cli.nouns.groups.internal_topics import (
     delete_topics,
     find_internal_topics,
 )
-from aiokclient.cli.nouns.groups.removal import find_type
+from aiokclient.cli.nouns.groups.listing import find_type
 from aiokclient.cli.nouns.offsets import KAFKAS_WORDS, SPECS
 from aiokclient.cli.nouns.topics import count_of, dry_run_notes
 from aiokclient.cli.output import Result, Row, rows_result
@@ -173,6 +173,7 @@ class ResetOffsets(AdminCommand):
             )
             failures |= errors
             done[group] = {tp: changes[tp] for tp in results}
+            given.done.append(f"reset of {group}")
         if topics and failures:
             names = count_of(topics, "internal topic")
             return changes_result(done, failures, [f"Not deleted because of the errors: {names}."])
