@@ -8,6 +8,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -173,3 +174,60 @@ def test_topics_list_has_the_names_of_kafkas_tool(
         assert f"Partition: {each['index']}\tLeader: {each['leader']}\tReplicas: {replicas}" in (
             described
         )
+
+
+def test_topics_describe_only_has_the_partitions_of_kafkas_tool(
+    run_kafka: Run, run_tool: Any, topic: str
+) -> None:
+    for theirs, ours in (("at-min-isr", "at-min-isr"), ("under-replicated", "under-replicated")):
+        told = run_tool("TopicCommand", "--describe", "--topic", topic, f"--{theirs}-partitions")
+        words = ("topics", "describe", topic, "--only", ours)
+        partitions = run_kafka(*words).out.splitlines()[1:]
+        assert len(partitions) == told.count("Partition: ")
+
+
+def test_topics_trim_takes_the_file_of_delete_records(
+    run_kafka: Run, run_tool: Any, topic: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "offsets.json"
+    for theirs, offset in ((True, 2), (False, 4)):
+        places = [{"topic": topic, "partition": 0, "offset": offset}]
+        path.write_text(json.dumps({"partitions": places, "version": 1}))
+        if theirs:
+            said = run_tool("DeleteRecordsCommand", "--offset-json-file", str(path))
+            assert f"{topic}-0\tlow_watermark: 2" in said
+        else:
+            done = run_kafka("topics", "trim", "--from-file", str(path), "--yes", "--json")
+            (row,) = json.loads(done.out)
+            assert (row["before"], row["after"]) == (2, 4)
+
+
+def test_share_groups_are_described_as_by_share_groups(
+    kafka: Any, run_kafka: Run, run_tool: Any, topic: str
+) -> None:
+    name = f"typed-{uuid.uuid4().hex[:12]}"
+
+    async def alter() -> None:
+        async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
+            starts = {TopicPartition(topic, 0): 2}
+            (await admin.alter_share_group_offsets(name, starts)).raise_for_errors()
+
+    asyncio.run(alter())
+    tool = "consumer.group.ShareGroupCommand"
+    line = next(
+        each.split()
+        for each in run_tool(tool, "--describe", "--group", name).splitlines()
+        if topic in each
+    )
+    assert line[:4] == [name, topic, "0", "2"]
+    (row,) = json.loads(run_kafka("groups", "describe", name, "--json").out)
+    assert (row["partition"], row["start_offset"], row["lag"]) == (0, 2, 4)
+    listed = run_tool(tool, "--list").split()
+    assert run_kafka("groups", "list", "--type", "share", "-q").out.split() == sorted(listed)
+    options = ("--reset-offsets", "--group", name, "--topic", topic, "--to-latest", "--dry-run")
+    planned = [each.split() for each in run_tool(tool, *options).splitlines() if topic in each]
+    done = run_kafka("groups", "reset", name, topic, "--to", "end", "--dry-run", "--json")
+    expected = {(each[2], each[3]) for each in planned}
+    assert {(str(each["partition"]), str(each["after"])) for each in json.loads(done.out)} == (
+        expected
+    )
