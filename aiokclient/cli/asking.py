@@ -53,11 +53,11 @@ def read_answer(question: str) -> str:
     """Ask on standard error, because standard output has the result, and return the answer."""
     import signal
 
-    sys.stderr.write(question)
-    sys.stderr.flush()
     # asyncio's handler would only cancel the task that waits for this line, which never ends then.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        sys.stderr.write(question)
+        sys.stderr.flush()
         return sys.stdin.readline()
     finally:
         signal.signal(signal.SIGINT, before)

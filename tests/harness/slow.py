@@ -10,6 +10,8 @@ SLOW = tuple(
     f"tests/{name}"
     for name in (
         "behavior/admin/test_admin.py::test_log_directories_of_unknown",
+        "behavior/command_line/test_interruption.py",
+        "behavior/command_line/test_watch.py",
         "behavior/consumer/test_brokers.py",
         "behavior/consumer/test_ends.py::TestYielding",
         "behavior/consumer/test_missing_partitions.py",

@@ -17,6 +17,11 @@ from aiokclient.protocol import ApiKey
 from aiokclient.testing import EmbeddedCluster
 
 ROOT = Path(__file__).resolve().parents[3]
+PROGRAM = (
+    # A shell lets the programs that it runs in the background ignore SIGINT, and so the tests.
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "from aiokclient.cli import main; main()"
+)
 
 
 @pytest.fixture
@@ -26,7 +31,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 def start(cluster: EmbeddedCluster, *words: str, **streams: Any) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "aiokclient", *words, "-b", cluster.bootstrap_servers]
+    command = [sys.executable, "-c", PROGRAM, *words, "-b", cluster.bootstrap_servers]
     return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, **streams)
 
 

@@ -18,10 +18,15 @@ from aiokclient.cli.grammar import parse_words
 from aiokclient.cli.nouns.topics import DescribeTopics
 
 ROOT = Path(__file__).resolve().parents[3]
+PROGRAM = (
+    # A shell lets the programs that it runs in the background ignore SIGINT, and so the tests.
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "from aiokclient.cli import main; main()"
+)
 
 
 def start(servers: Any, *words: str, **options: Any) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "aiokclient", *words, "-b", servers.bootstrap]
+    command = [sys.executable, "-c", PROGRAM, *words, "-b", servers.bootstrap]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"}
     return subprocess.Popen(command, env=environment, **options)
 
