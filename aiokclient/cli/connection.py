@@ -133,8 +133,18 @@ def make_client(
         refuse_protected(profile, given)
     # A command ends too soon to push metrics.
     return client_class.from_properties(
-        sources, *arguments, enable_metrics_push=False, **(fixed or {})
+        merge_sources(sources), *arguments, enable_metrics_push=False, **(fixed or {})
     )
+
+
+def merge_sources(sources: Sequence[Mapping[str, Any] | str]) -> dict[str, Any]:
+    """Return the options of all sources, the last value of each. Raises ConfigError for a file."""
+    from aiokclient.config.properties import read_properties
+
+    merged: dict[str, Any] = {}
+    for source in sources:
+        merged.update(read_properties(source) if isinstance(source, str) else source)
+    return merged
 
 
 def without_others(source: Mapping[str, str], typed: Mapping[str, str]) -> Mapping[str, str]:

@@ -39,11 +39,8 @@ from aiokclient.log.client_log import ClientLog
 if TYPE_CHECKING:
     from aiokclient.config.security.sasl import Security
 
-OneSource: TypeAlias = Mapping[str, Any] | str | os.PathLike[str]
-Properties: TypeAlias = OneSource | Sequence[OneSource]
-"""A mapping of Kafka's dotted names to texts, the path of a properties file, or several of both."""
-Source: TypeAlias = Properties | Exception
-"""Properties, or the error of reading them."""
+Source: TypeAlias = Mapping[str, Any] | str | os.PathLike[str] | Exception
+"""A mapping of properties, the path of a properties file, or the error of reading them."""
 
 
 class ClientConfig(LoginConfig):
@@ -431,8 +428,7 @@ class ClientConfig(LoginConfig):
     ) -> Self:
         """Return the configuration of options with Kafka's dotted names and texts as values.
 
-        `source` is a mapping, the path of a properties file, several of both, or the result of
-        `hide_properties`.
+        `source` is a mapping, the path of a properties file, or the result of `hide_properties`.
         `options` are additional keyword options, such as functions. `client` is as in `build`.
         Options of other kinds of clients are ignored with one line of the log, as files that
         several programs share have them. Raises ConfigError, which lists all unknown names and

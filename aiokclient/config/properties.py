@@ -33,21 +33,19 @@ def hidden_properties(
 ) -> dict[str, Any] | Exception:
     """Return the properties with all secrets hidden, or the error. This does not raise.
 
-    `source` is a mapping, the path of a file, or a list of such, of which later ones count more.
-    `secret` and `public` are the names of options.
+    `source` is a mapping, or the path of a file. `secret` and `public` are the names of options.
     """
-    found: dict[str, Any] = {}
-    for each in source if isinstance(source, list | tuple) else [source]:
-        try:
-            part = read_properties(each) if isinstance(each, str | os.PathLike) else each
-        except ConfigError as error:
-            return _bare(error)
-        if not isinstance(part, Mapping) or not all(isinstance(name, str) for name in part):
-            return TypeError(
-                f"{type(part).__name__} is neither a mapping of Kafka's dotted names to texts nor "
-                "the path of a file."
-            )
-        found.update(part)
+    try:
+        if isinstance(source, str | os.PathLike):
+            source = read_properties(source)
+    except ConfigError as error:
+        return _bare(error)
+    if not isinstance(source, Mapping) or not all(isinstance(name, str) for name in source):
+        return TypeError(
+            f"{type(source).__name__} is neither a mapping of Kafka's dotted names to texts nor "
+            "the path of a file."
+        )
+    found = dict(source)
     hide_secrets(found, *([name.replace("_", ".") for name in names] for names in (secret, public)))
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import threading
 import weakref
@@ -14,7 +15,6 @@ from aiokclient.cluster.lifecycle.lifecycle import Lifecycle, config_of
 from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.cluster.lifecycle.public_calls import count_cancelled, watch_calls
-from aiokclient.config.client import Properties
 from aiokclient.config.consumer import ConsumerConfig, ConsumerOptions
 from aiokclient.config.problems import refuse_positional
 from aiokclient.consumer.arguments import (
@@ -195,13 +195,13 @@ class Consumer(Lifecycle, Generic[K, V]):
     @classmethod
     def from_properties(
         cls,
-        source: Properties,
+        source: Mapping[str, Any] | str | os.PathLike[str],
         *topics: str | re.Pattern[str],
         **options: Any,
     ) -> Self:
         """Make a consumer of these topics from Kafka's dotted names, or from a properties file.
 
-        `source` is a mapping of the names to strings, the file's path, or a list of both. See
+        `source` is a mapping of the names to strings, or the file's path. See
         `Lifecycle.from_properties`.
         """
         listener = options.pop("listener", None)

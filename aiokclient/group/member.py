@@ -7,7 +7,8 @@ candidates for a single writer (`aiokclient.patterns`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self, Unpack
 
 import anyio
@@ -17,7 +18,6 @@ from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.cluster.lifecycle.public_calls import count_cancelled, watch_calls
 from aiokclient.cluster.targets import Coordinator
-from aiokclient.config.client import Properties
 from aiokclient.errors import ConfigError, IllegalStateError
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
 from aiokclient.group.engine import GroupEngine
@@ -203,7 +203,7 @@ class GroupMember(MemberLifecycle):
     @classmethod
     def from_properties(
         cls,
-        source: Properties,
+        source: Mapping[str, Any] | str | os.PathLike[str],
         *,
         client: Parent | None = None,
         **options: Any,

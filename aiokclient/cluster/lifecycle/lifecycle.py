@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import threading
 import uuid
 from collections.abc import Callable, Generator, Mapping
@@ -32,7 +33,7 @@ from aiokclient.cluster.lifecycle.states import (
     LifecyclePhase,
 )
 from aiokclient.cluster.lifecycle.supervisor import STOP_S, Supervisor
-from aiokclient.config.client import ClientConfig, Properties
+from aiokclient.config.client import ClientConfig
 from aiokclient.errors import (
     ClosedError,
     ConfigError,
@@ -79,14 +80,13 @@ class Lifecycle:
     @classmethod
     def from_properties(
         cls,
-        source: Properties,
+        source: Mapping[str, Any] | str | os.PathLike[str],
         *,
         client: Parent | None = None,
         **options: Any,
     ) -> Self:
         """Create an object from a mapping of Kafka's dotted names to texts, or a properties file.
 
-        A list has several of both; of an option that several name, the last one counts.
         `options` are additional keyword options, such as functions, which a text cannot express.
         With `client`, the object shares the connections of that client, and has only options of its
         own. Raises ConfigError, which lists all mistakes.

@@ -47,6 +47,11 @@ def group(cluster_servers: Any, topic: str) -> str:
     return name
 
 
+def seconds_to_the_fourth_record() -> int:
+    """Return the seconds from ten minutes before the fourth record until now."""
+    return round(time.time() - BEGIN / 1000) - 50 * 60
+
+
 def committed(run: Run, group: str) -> dict[int, int]:
     """Return the committed offsets of a group by partition."""
     rows = json.loads(run("groups", "describe", group, "--json").out)
@@ -64,8 +69,8 @@ def committed(run: Run, group: str) -> dict[int, int]:
         (("--to", "-1"), 1),
         (("--shift", "-1"), 1),
         (("--shift-by", "2"), 4),
-        (("--to", "-70m"), 3),
-        (("--to", "-PT1H10M"), 3),
+        (("--to", "-{}s"), 3),
+        (("--to", "-PT{}S"), 3),
         (("--to", f"@{BEGIN + 1}"), 1),
         (("--to", "2020-01-01"), 0),
         (("--to", "max-timestamp"), 5),
@@ -75,6 +80,7 @@ def committed(run: Run, group: str) -> dict[int, int]:
 def test_groups_reset_moves_the_group_as_the_dry_run_says(
     run: Run, group: str, topic: str, words: tuple[str, ...], offset: int
 ) -> None:
+    words = tuple(each.format(seconds_to_the_fourth_record()) for each in words)
     reset = ("groups", "reset", group, *words)
     planned = run(*reset, "--dry-run", "--json")
     assert planned.code == 0

@@ -32,8 +32,14 @@ class Stage:
         code, _, err = self.run("topics", "create", name, "--assign", ",".join(replicas))
         assert (code, err) == (0, "")
         deadline = time.monotonic() + 30
-        while len(self.replicas(name)) != len(replicas):
-            assert time.monotonic() < deadline
+        body = json.dumps({"topics": [{"name": name}]})
+        for broker in ("1", "2", "3"):  # Each one learns of the topic by itself.
+            while True:
+                out = self.run("request", "Metadata", body, "--broker", broker).out
+                (topic,) = json.loads(out)["topics"]
+                if topic["error_code"] == 0 and len(topic["partitions"]) == len(replicas):
+                    break
+                assert time.monotonic() < deadline
         return name
 
     def replicas(self, name: str) -> list[list[int]]:

@@ -220,20 +220,6 @@ def test_properties_are_converted_from_text() -> None:
     assert strategy.partition_assignment_strategy == ("range", "sticky")
 
 
-def test_the_last_of_several_sources_of_properties_counts(tmp_path: Path) -> None:
-    file = tmp_path / "client.properties"
-    file.write_text("bootstrap.servers=file:1\nclient.id=file\n")
-    sources = [{"client.id": "first", "retry.backoff.ms": "7"}, file, {"client.id": "last"}]
-    made = ClientConfig.from_properties(sources)
-    assert made.client_id == "last"
-    assert made.bootstrap_servers == (("file", 1),)
-    assert made.retry_backoff_ms == 7
-    with pytest.raises(ConfigError, match=r"nowhere\.properties"):
-        ClientConfig.from_properties([{"bootstrap.servers": "h:1"}, "/nowhere.properties"])
-    with pytest.raises(TypeError, match="int is neither a mapping"):
-        ClientConfig.from_properties([{"bootstrap.servers": "h:1"}, 7])  # type: ignore[list-item]
-
-
 def test_properties_take_options_that_no_text_can_say() -> None:
     made = ProducerConfig.from_properties({"bootstrap.servers": "h:1"}, value_serializer=str.encode)
     assert made.value_serializer("v") == b"v"
