@@ -22,7 +22,7 @@ ROWS, COLUMNS = 40, 110
 
 
 class Ended(NamedTuple):
-    """What a process has left: its exit code, and what it has written."""
+    """The exit code of a process that has ended, and its output."""
 
     code: int
     out: str
@@ -30,7 +30,7 @@ class Ended(NamedTuple):
 
 
 class Screen(NamedTuple):
-    """What a process on a terminal has left: its exit code, and what the terminal got."""
+    """The exit code of a process on a terminal that has ended, and what the terminal got."""
 
     code: int
     text: str

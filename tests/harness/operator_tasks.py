@@ -42,7 +42,7 @@ class Task(NamedTuple):
     asks: bool = False
     """Whether a terminal is asked whether to go on. In a pipe, the task has --yes."""
     typed: str = ""
-    """What comes from standard input."""
+    """The text on standard input."""
     following: tuple[str, ...] = ()
     """The words of a second command, which reads the output of the first one."""
 

@@ -70,7 +70,7 @@ SEEN: Final = {
     "tls": "The TLS handshake succeeded.",
     "protocol": "It answers as a Kafka broker.",
 }
-"""What is known of a step if a later one has failed."""
+"""The outcome of a step that succeeded, if a later one has failed."""
 
 ADVICE: Final = {
     "names": "Check the name, and whether this machine can resolve it.",

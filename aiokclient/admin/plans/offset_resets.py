@@ -86,7 +86,7 @@ OffsetTarget: TypeAlias = (
     | timedelta
     | Mapping[TopicPartition, int | OffsetAndMetadata]
 )
-"""What `reset_offsets` takes as the new position of a group."""
+"""The new position of a group, in the forms that `reset_offsets` takes."""
 
 Given: TypeAlias = dict[TopicPartition, OffsetAndMetadata]
 Target: TypeAlias = OffsetSpec | Literal["current"] | int | Shift | Time | Given

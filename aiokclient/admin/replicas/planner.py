@@ -90,9 +90,9 @@ class Holdings:
     def __init__(self) -> None:
         self.counts: Counter[int] = Counter()
         self.gains: Counter[int] = Counter()
-        """How often each broker has got a partition, or one of its partitions has changed."""
+        """The number of times that each broker has got a partition, or one of its own changed."""
         self.departures: Counter[int] = Counter()
-        """How often each broker has lost a partition, which may leave room."""
+        """The number of times that each broker has lost a partition, which may leave room."""
         self._topics: dict[int, dict[str, dict[TopicPartition, None]]] = {}
 
     def add_partition(self, tp: TopicPartition, broker: int) -> None:

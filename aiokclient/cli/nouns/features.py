@@ -241,7 +241,7 @@ class DescribeDependencies(Command):
         """Print a row for each level, and return the exit code."""
         rows: list[Row] = []
         for each in given.level:
-            refuse_unknown(each)
+            refuse_unknown_level(each)
             needs = NEEDS.get((each.name, each.level), {})
             rows.append({"name": each.name, "level": each.level, "dependencies": needs})
         return write_result(rows_result(["name", "level", "dependencies"], rows), given)
@@ -298,7 +298,7 @@ def release_of(name: str, level: int) -> str | None:
     return RELEASES[index] if name == METADATA and 0 <= index < len(RELEASES) else None
 
 
-def refuse_unknown(given: FeatureLevel) -> None:
+def refuse_unknown_level(given: FeatureLevel) -> None:
     """Raise WrongUseError for a level that is not known here."""
     if given.name == METADATA:
         if release_of(given.name, given.level) is None:

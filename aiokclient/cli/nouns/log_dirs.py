@@ -119,7 +119,7 @@ class MoveReplicas(AdminCommand):
         if given.dry_run:
             if not given.no_check:
                 listed = await list_directories(admin, target.broker)
-                refuse_unknown(listed, target)
+                refuse_unknown_directory(listed, target)
             failures = {
                 f"{each.topic}-{each.partition}": missing_replica(each.broker_id)
                 for each in replicas
@@ -185,7 +185,7 @@ async def set_cordoned(admin: Admin, given: Namespace, is_cordoned: bool) -> Res
         listed = await list_directories(admin, broker)
         before = {each.path for each in listed if each.is_cordoned}
         for target in targets:
-            refuse_unknown(listed, target)
+            refuse_unknown_directory(listed, target)
             rows += [
                 {
                     "broker": broker,
@@ -216,7 +216,7 @@ async def list_directories(admin: Admin, broker: int) -> Sequence[LogDirDescript
     return (await admin.describe_log_dirs([broker])).raise_for_errors()[broker]
 
 
-def refuse_unknown(listed: Iterable[LogDirDescription], target: BrokerPath) -> None:
+def refuse_unknown_directory(listed: Iterable[LogDirDescription], target: BrokerPath) -> None:
     """Raise NotFoundError for a path that is none of a broker's directories."""
     paths = [each.path for each in listed]
     if target.path not in (*paths, ALL):

@@ -13,7 +13,7 @@ from aiokclient.cli.values import Duration, Place, PlaceType, TopicPartitions
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS = ("all", "-1", "0", "1")
 TERMINAL_RECORDS = "-10"
-"""Where reading begins on a terminal by default."""
+"""The position at which reading begins on a terminal by default."""
 
 
 class Partitions:

@@ -63,7 +63,7 @@ def run_sending(command: Command, given: Namespace) -> int:
 
 
 async def _send_input(command: Command, given: Namespace) -> int:
-    parse = make_parser(given)
+    parse = make_line_parser(given)
     chunks = read_chunks(given, parse)
     if given.dry_run:
         return await _show_records(given, chunks)
@@ -131,7 +131,7 @@ async def prepare_topic(producer: Producer[bytes, bytes], topic: str) -> None:
 
 
 class Outcome:
-    """How many records were sent, and what came of them."""
+    """The number of records that were sent, and their outcomes."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -264,7 +264,7 @@ class Sending:
 # -- the input
 
 
-def make_parser(given: Namespace) -> Callable[[Sequence[bytes], int], Chunk]:
+def make_line_parser(given: Namespace) -> Callable[[Sequence[bytes], int], Chunk]:
     """Return the function that makes records of lines, of which the first has a number."""
     partition = given.partition.number if given.partition else -1
     number = partition if partition >= 0 else None

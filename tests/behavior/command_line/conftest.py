@@ -13,7 +13,7 @@ from aiokclient.cli import main
 
 
 class Ended(NamedTuple):
-    """What a command has left: its exit code, and what it has written."""
+    """The exit code of a command that has ended, and its output."""
 
     code: int
     out: str

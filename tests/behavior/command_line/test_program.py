@@ -1,4 +1,4 @@
-"""What holds for every command: options, output, exit codes, errors, and questions."""
+"""The rules for every command: options, output, exit codes, errors, and questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `consume --jsonl` writes, `produce --jsonl` sends again, byte for byte."""
+"""The lines that `consume --jsonl` writes are sent again by `produce --jsonl`, byte for byte."""
 
 from __future__ import annotations
 

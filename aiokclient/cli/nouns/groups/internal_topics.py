@@ -21,7 +21,7 @@ ENDINGS = re.compile(
     r"-.+-(changelog|repartition|subscription-registration-topic|subscription-response-topic)"
     r"|-.*KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-\d+-topic"
 )
-"""What follows the application's id in the name of an internal topic."""
+"""The part of an internal topic's name after the id of the application."""
 
 
 async def find_internal_topics(admin: Admin, types: Mapping[str, str]) -> dict[str, list[str]]:
