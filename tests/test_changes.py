@@ -328,7 +328,7 @@ async def count_sheep(requests: AdminRequests, most: int, timeout: float | None)
         before="async def describe_cluster(",
     )
     checkout.insert(
-        "admin/admin.py",
+        "admin/kafka_calls.py",
         """\
     async def count_sheep(self, most: int, *, timeout: float | None = None) -> int:
         return await subjects.cluster.count_sheep(self._requests, most, timeout)
@@ -360,7 +360,7 @@ def handle(call):
         "protocol/api.py",
         "protocol/messages/count_sheep.py",
         "admin/cluster.py",
-        "admin/admin.py",
+        "admin/kafka_calls.py",
         "testing/broker/handlers/count_sheep.py",
         "testing/broker/handlers/__init__.py",
     }

@@ -11,6 +11,8 @@ import pytest
 from class_file import method_names
 
 from aiokclient import Admin
+from aiokclient.admin.kafka_calls import KafkaCalls
+from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "migration" / "java.md"
@@ -36,6 +38,12 @@ def test_each_method_of_java_has_a_call_or_a_reason(name: str) -> None:
     else:
         method = getattr(Admin, call.strip("`"))
         assert inspect.iscoroutinefunction(method) or call in ("`metrics`", *PLAIN)
+
+
+def test_kafka_calls_has_the_calls_of_java_and_no_others() -> None:
+    named = {call.strip("`") for call, _ in ROWS.values()}
+    not_calls = {"none", "async with Admin(...)", *dir(Lifecycle)}
+    assert {name for name in vars(KafkaCalls) if not name.startswith("_")} == named - not_calls
 
 
 PLAIN = ("`register_metric`", "`unregister_metric`")

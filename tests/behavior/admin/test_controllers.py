@@ -61,7 +61,7 @@ def public_calls() -> set[str]:
     inherited = {"start", "close", "client_instance_id"}
     return {
         name
-        for name, each in vars(Admin).items()
+        for name, each in inspect.getmembers(Admin)
         if inspect.iscoroutinefunction(each) and not name.startswith("_") and name not in inherited
     }
 
