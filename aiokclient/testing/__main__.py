@@ -67,6 +67,12 @@ def _make_parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="a config of the brokers; may be given more than once",
     )
+    parser.add_argument(
+        "--defaults",
+        choices=("tests", "kafka"),
+        default="tests",
+        help="default values of configs that make tests fast, or those of Kafka (tests)",
+    )
     telemetry = parser.add_mutually_exclusive_group()
     telemetry.add_argument(
         "--telemetry",
@@ -98,6 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             port=options.port,
             advertised_host=options.advertised_host,
             auto_create_topics=not options.no_auto_create,
+            defaults=options.defaults,
             configs=dict(options.config),
             telemetry=options.telemetry,
         )

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from aiokclient.clock import Clock, SystemClock
 from aiokclient.config.kinds import written
 from aiokclient.errors import IllegalStateError
 from aiokclient.testing.broker.broker import EmbeddedBroker
 from aiokclient.testing.broker.codes import Refused
+from aiokclient.testing.broker.configs import choose_broker_options
 from aiokclient.testing.broker.connections.listener import Listener, TcpListener
 from aiokclient.testing.broker.groups.coordinator import GroupCoordinator, get_groups
 from aiokclient.testing.broker.groups.group import GroupView
@@ -83,16 +84,20 @@ class EmbeddedCluster:
     host: The address at which the brokers listen.
     advertised_host: The host name that the brokers send to clients. The default is `host`.
     replication: The number of replicas of each partition of a topic that is created without such a
-        number. The default is min(3, brokers).
-    auto_create_topics: Whether brokers create a topic when a client first uses its name.
+        number. The default is min(3, brokers), and with `defaults="kafka"` 1.
+    auto_create_topics: Whether brokers create a topic when a client first uses its name. The
+        default is False, and with `defaults="kafka"` True.
     racks: The rack of each broker. With racks, brokers direct the fetches of a client to a replica
         in the client's rack.
+    defaults: The default values of options: "tests" for values that make tests fast and small, or
+        "kafka" for those of Kafka 4.4 (`KAFKA_DEFAULTS` in `broker/configs.py` has the
+        differences). Other arguments and `configs` take precedence.
     configs: Configs of the brokers under Kafka's names (`BROKER_OPTIONS` in `broker/configs.py`,
         and those of `broker/security/options.py`). ACLs apply if `authorizer.class.name` is that of
         Kafka's StandardAuthorizer. `allow` and `deny` add ACLs, and `super.users` are principals
         without restrictions. A client that does not log in is `User:ANONYMOUS`.
-    retention_bytes: The number of bytes that each partition keeps. The default is 256 MiB; -1 keeps
-        everything.
+    retention_bytes: The number of bytes that each partition keeps. The default is 256 MiB; -1, the
+        default with `defaults="kafka"`, keeps everything.
     resync: Whether the leader of a group may send new assignments within a generation, which Kafka
         does not allow. The brokers announce it as the feature "group.resync"
         (`broker/groups/rebalancing.py` describes it).
@@ -122,7 +127,8 @@ class EmbeddedCluster:
         advertised_host: str | None = None,
         replication: int | None = None,
         racks: Sequence[str | None] = (),
-        auto_create_topics: bool = False,
+        auto_create_topics: bool | None = None,
+        defaults: Literal["tests", "kafka"] = "tests",
         configs: Mapping[str, str | int] = {},
         retention_bytes: int | None = None,
         resync: bool = False,
@@ -147,6 +153,7 @@ class EmbeddedCluster:
             list_handled(),
             GroupCoordinator,
             TransactionCoordinator,
+            options=choose_broker_options(defaults),
             telemetry=check_receiver(telemetry),
             hidden=TELEMETRY_APIS if telemetry is None else (),
         )
@@ -167,14 +174,15 @@ class EmbeddedCluster:
         self._security = SecurityControls(self._state.security, listeners, advertised_host or host)
         self._acls = AclControls(self._state, self._brokers, self._runner)
         self._used = False
-        defaults = {
-            "auto.create.topics.enable": str(auto_create_topics).lower(),
-            "default.replication.factor": str(replication or min(3, brokers)),
-            **{name: str(value) for name, value in configs.items()},
-        }
+        values: dict[str, str] = {}
+        if auto_create_topics is not None:
+            values["auto.create.topics.enable"] = str(auto_create_topics).lower()
+        if replication or defaults == "tests":
+            values["default.replication.factor"] = str(replication or min(3, brokers))
+        values.update((name, str(value)) for name, value in configs.items())
         if retention_bytes is not None:
-            defaults["log.retention.bytes"] = str(retention_bytes)
-        self._state.static_configs.apply_changes(self._state.security.apply_configs(defaults))
+            values["log.retention.bytes"] = str(retention_bytes)
+        self._state.static_configs.apply_changes(self._state.security.apply_configs(values))
         for index, rack in enumerate(racks or [None] * brokers):
             self._add_broker(self._make_endpoints(advertised_host or host, port, index), rack)
         if isinstance(topics, str):

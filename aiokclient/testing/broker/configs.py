@@ -217,12 +217,10 @@ BROKER_OPTIONS: Mapping[str, BrokerOption] = {
     "auto.create.topics.enable": _fixed_option(_boolean_option(False)),
     "background.threads": _int_option(10, 1),
     "default.replication.factor": _fixed_option(_int_option(1, 1)),
-    # The default in Kafka is 1000.
     "group.consumer.assignment.interval.ms": _int_option(0, 0),
     "group.consumer.assignors": _fixed_option(
         BrokerOption("uniform,range", BrokerConfigType.LIST, _make_list_check("uniform", "range"))
     ),
-    # The default in Kafka is 5000.
     "group.consumer.heartbeat.interval.ms": _fixed_option(_int_option(500, 1)),
     "group.consumer.max.size": _fixed_option(_int_option((1 << 31) - 1, 1)),
     "group.consumer.migration.policy": _fixed_option(
@@ -233,7 +231,6 @@ BROKER_OPTIONS: Mapping[str, BrokerOption] = {
         )
     ),
     "group.consumer.session.timeout.ms": _fixed_option(_int_option(45_000, 1)),
-    # The default in Kafka is 3000: the first rebalance of a group waits 3 s for more members.
     "group.initial.rebalance.delay.ms": _fixed_option(_int_option(0, 0)),
     "group.max.session.timeout.ms": _fixed_option(_int_option(1_800_000, 1)),
     "group.max.size": _fixed_option(_int_option((1 << 31) - 1, 1)),
@@ -256,6 +253,17 @@ BROKER_OPTIONS: Mapping[str, BrokerOption] = {
     "transactional.id.expiration.ms": _fixed_option(_int_option(604_800_000, 1)),
 }
 
+# Kafka's defaults, where those of BROKER_OPTIONS differ from them to make tests fast and small.
+KAFKA_DEFAULTS: Mapping[str, str] = {
+    "auto.create.topics.enable": "true",
+    "group.consumer.assignment.interval.ms": "1000",
+    "group.consumer.heartbeat.interval.ms": "5000",
+    # The first rebalance of a group waits for more members.
+    "group.initial.rebalance.delay.ms": "3000",
+    "log.retention.bytes": "-1",
+    "log.segment.bytes": str(1 << 30),
+}
+
 # The options of one group that uses the consumer protocol.
 GROUP_OPTIONS: Mapping[str, BrokerOption] = {
     name.removeprefix("group."): BROKER_OPTIONS[name]._replace(fixed=False)
@@ -271,6 +279,22 @@ SERVER_DEFAULTS: Mapping[str, str] = {
     **{name: f"group.{name}" for name in GROUP_OPTIONS},
     **_TOPIC_SERVER_DEFAULTS,
 }
+
+
+def choose_broker_options(defaults: str) -> Mapping[str, BrokerOption]:
+    """Return the options of brokers, with the default values for "tests" or those of "kafka".
+
+    Raises ValueError for other names.
+    """
+    if defaults == "tests":
+        return BROKER_OPTIONS
+    if defaults != "kafka":
+        raise ValueError(f'defaults={defaults!r}: The values are "tests" and "kafka".')
+    own = {
+        name: BROKER_OPTIONS[name]._replace(default=value) for name, value in KAFKA_DEFAULTS.items()
+    }
+    return {**BROKER_OPTIONS, **own}
+
 
 # The options of running brokers that are described only while they are set. They have no effect.
 _RATE_OPTIONS: Mapping[str, BrokerOption] = dict.fromkeys(
@@ -332,7 +356,7 @@ class Configs:
         parent = self._parent
         if parent is not None:
             parent_name = name if parent.options is self.options else SERVER_DEFAULTS.get(name, "")
-            if parent.is_set(parent_name):
+            if parent_name in parent.options or parent.is_set(parent_name):
                 return parent[parent_name]
         return self.find_option(name).default
 

@@ -24,7 +24,11 @@ class Feature(NamedTuple):
     level: int
 
 
-_KAFKA = (Feature("metadata.version", 7, 33, 33), Feature("group.version", 0, 1, 1))
+_KAFKA = (
+    Feature("metadata.version", 7, 33, 33),
+    Feature("group.version", 0, 1, 1),
+    Feature("eligible.leader.replicas.version", 0, 1, 1),
+)
 _RESYNC = Feature(RESYNC, 1, 1, 1)
 
 

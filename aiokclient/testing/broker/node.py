@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from aiokclient.config.kinds import written
-from aiokclient.testing.broker.configs import BROKER_OPTIONS, BrokerConfigSource, Configs
+from aiokclient.testing.broker.configs import BrokerConfigSource, Configs
 from aiokclient.testing.broker.security.listeners import DEFAULT
 from aiokclient.testing.broker.sessions import FetchSessions
 from aiokclient.testing.broker.telemetry.instances import ClientInstances
@@ -46,7 +46,7 @@ class Node:
         self.registered = True
         """Whether the cluster knows the broker. Without that, the broker answers nevertheless."""
         self.paused = False
-        self.configs = Configs(BROKER_OPTIONS, BrokerConfigSource.DYNAMIC_BROKER, defaults)
+        self.configs = Configs(defaults.options, BrokerConfigSource.DYNAMIC_BROKER, defaults)
         self.sessions = FetchSessions(self.configs, rng, time)
         self.client_instances = ClientInstances(time)
 

@@ -19,9 +19,9 @@ from aiokclient.protocol import ApiKey
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.codes import Refused as Refused
 from aiokclient.testing.broker.configs import (
-    BROKER_OPTIONS,
     TOPIC_OPTIONS,
     BrokerConfigSource,
+    BrokerOption,
     Configs,
     ConfigValueError,
 )
@@ -111,19 +111,21 @@ class ClusterState:
         new_groups: Callable[[ClusterState], Groups],
         new_transactions: Callable[[ClusterState], Transactions],
         *,
+        options: Mapping[str, BrokerOption],
         telemetry: ClientTelemetryReceiver | None,
         hidden: Collection[ApiKey],
     ) -> None:
         """`post` runs a function in the cluster's loop. Any thread may call `post`.
 
-        The APIs in `hidden` are answered although they are not announced.
+        `options` are those of the brokers, with their defaults. The APIs in `hidden` are answered
+        although they are not announced.
         """
         self.rng = rng
         self.versions = BrokerVersions(announced, hidden)
         self.cluster_id = self._new_cluster_id()
-        self.static_configs = Configs(BROKER_OPTIONS, BrokerConfigSource.STATIC_BROKER)
+        self.static_configs = Configs(options, BrokerConfigSource.STATIC_BROKER)
         self.configs = Configs(
-            BROKER_OPTIONS, BrokerConfigSource.DYNAMIC_DEFAULT_BROKER, self.static_configs
+            options, BrokerConfigSource.DYNAMIC_DEFAULT_BROKER, self.static_configs
         )
         self.brokers: dict[int, Node] = {}
         self.topics: dict[str, BrokerTopic] = {}

@@ -194,6 +194,8 @@ class TestCommand:
             "3",
             "--port",
             str(first),
+            "--defaults",
+            "kafka",
         ]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:

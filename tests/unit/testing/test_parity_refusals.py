@@ -226,7 +226,7 @@ def features(broker):
             client_software_name="test", client_software_version="1"
         )
         response = broker.request(request, version)
-        wanted = ("group.version", "metadata.version")
+        wanted = ("eligible.leader.replicas.version", "group.version", "metadata.version")
         supported = {
             each.name: (each.min_version, each.max_version)
             for each in response.supported_features
@@ -254,7 +254,12 @@ def test_only_supported_features_are_announced(cluster, wire):
         messages.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4
     )
     names = [each.name for each in response.supported_features]
-    assert sorted(names) == ["group.version", "metadata.version", "transaction.version"]
+    assert sorted(names) == [
+        "eligible.leader.replicas.version",
+        "group.version",
+        "metadata.version",
+        "transaction.version",
+    ]
     assert sorted(each.name for each in response.finalized_features) == sorted(names)
     assert ApiKey.SHARE_FETCH not in list_handled()
 
@@ -265,7 +270,11 @@ def test_group_version_is_not_announced_without_its_requests(cluster, wire):
         messages.ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4
     )
     names = [each.name for each in response.finalized_features]
-    assert names == ["metadata.version", "transaction.version"]
+    assert names == [
+        "metadata.version",
+        "eligible.leader.replicas.version",
+        "transaction.version",
+    ]
 
 
 def test_clients_may_not_write_to_internal_topics(cluster, wire):

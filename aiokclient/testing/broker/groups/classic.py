@@ -1,7 +1,7 @@
 """A group of the classic protocol: the effect of its members' requests in each state.
 
 `rebalancing.py` has the states, the timers, and what is persisted. Errors are the same as those of
-Kafka's coordinator. Unlike Kafka's, this coordinator chooses the leader at random.
+Kafka's coordinator.
 """
 
 from __future__ import annotations

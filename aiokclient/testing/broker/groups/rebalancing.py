@@ -23,7 +23,8 @@ The states are Kafka's. The design of client-side assignment has other names for
 The generation is incremented when all members have joined. Members that have not joined within the
 rebalance timeout (the longest of any member) are removed, except static ones. Members that do not
 send their SyncGroup within the same time, or send nothing for their session timeout, are removed as
-well. For each generation, the leader is chosen at random from the members that joined.
+well. The leader stays the same while it joins again. Otherwise, the first member that joined leads
+a group that was empty, and one of the members that joined, chosen at random, any other group.
 
 The next coordinator finds what was persisted:
 
@@ -279,7 +280,7 @@ class RebalancingGroup(Group):
             return
         self.generation += 1
         self._grown = False
-        self.leader = self.cluster.rng.choice(candidates).member_id if candidates else None
+        self.leader = self._choose_leader([each.member_id for each in candidates])
         self.protocol = self.members.choose_protocol()
         self._enter_phase(ClassicGroupState.COMPLETING if candidates else ClassicGroupState.EMPTY)
         self.persist_state()
@@ -289,6 +290,15 @@ class RebalancingGroup(Group):
             self.restart_session(member)
         if candidates:
             self._await_syncs()
+
+    def _choose_leader(self, candidates: list[str]) -> str | None:
+        """Return the id of the leader of the next generation, whose members are `candidates`."""
+        if self.leader in candidates or not candidates:
+            return self.leader if candidates else None
+        if self.before is ClassicGroupState.EMPTY:
+            return candidates[0]
+        # Kafka takes the first member in the order of a hash table of random ids.
+        return self.cluster.rng.choice(candidates)
 
     def is_leader(self, member: ClassicMember) -> bool:
         return member.member_id == self.leader

@@ -5,28 +5,52 @@ import pytest
 from aiokclient.testing import EmbeddedCluster
 
 
+def rebalanced(cluster, peers, *members):
+    """Begin the next generation with these members."""
+    cluster.rebalance("g")
+    for each in members:
+        each.start_join()
+    for each in members:
+        assert each.joined().error_code == 0
+    peers.assign(*members)
+
+
 def drawn(peers_of, seed):
-    """Return the leaders of ten generations of five members, as indexes."""
+    """Return the successors of leaders that left, as indexes among seven members."""
     with EmbeddedCluster(1, {"orders": 1}, seed=seed) as cluster:
         peers = peers_of(cluster)
-        members = [peers() for _ in range(5)]
-        leaders = [members.index(peers.settle(*members))]
-        for _ in range(9):
-            cluster.rebalance("g")
-            for each in members:
-                each.start_join()
-            for each in members:
-                assert each.joined().error_code == 0
-            peers.assign(*members)
-            leaders += [number for number, each in enumerate(members) if each.leads]
-    return leaders
+        members = [peers() for _ in range(7)]
+        here, leaders = list(members), [peers.settle(*members)]
+        while len(here) > 2:
+            here.remove(leaders[-1])
+            leaders[-1].leave()
+            rebalanced(cluster, peers, *here)
+            leaders += [each for each in here if each.leads]
+        return [members.index(each) for each in leaders[1:]]
 
 
 class TestGenerations:
-    def test_the_leader_is_chosen_at_random(self, peers_of):
+    def test_the_leader_stays_the_same_while_it_joins_again(self, cluster, peers):
+        members = [peers() for _ in range(5)]
+        leader = peers.settle(*members)
+        for _ in range(3):
+            rebalanced(cluster, peers, *members)
+            assert [each for each in members if each.leads] == [leader]
+
+    def test_the_first_member_leads_a_new_group(self, peers_of):
+        delay = {"group.initial.rebalance.delay.ms": 500}
+        with EmbeddedCluster(1, {"orders": 1}, configs=delay) as cluster:
+            peers = peers_of(cluster)
+            first, second = peers(), peers()
+            first.start_join()
+            first.until("PreparingRebalance", 1)
+            second.start_join()
+            first.joined(), second.joined()
+            assert (first.leads, second.leads) == (True, False)
+
+    def test_the_successor_of_a_leader_that_left_is_chosen_at_random(self, peers_of):
         first = drawn(peers_of, 3)
-        assert len(first) == 10
-        assert len(set(first)) > 2
+        assert len(first) == 5
         assert drawn(peers_of, 3) == first
         assert drawn(peers_of, 4) != first
 
