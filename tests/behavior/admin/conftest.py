@@ -1,14 +1,29 @@
-"""Three brokers that a test may stop: of an embedded cluster, and of a real Kafka."""
+"""Admin clients of an embedded cluster and of a real Kafka, and brokers that a test may stop."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
 from kafka_harness import KAFKA, KafkaCluster
 
+from aiokclient import Admin
 from aiokclient.testing import EmbeddedCluster
+
+
+@pytest.fixture
+async def admin(cluster_servers: Any) -> AsyncIterator[Admin]:
+    """An admin client of the embedded cluster, and in another test of a real Kafka."""
+    async with Admin(bootstrap_servers=cluster_servers.bootstrap) as admin:
+        yield admin
+
+
+@pytest.fixture
+def group() -> str:
+    """The id of a group that does not exist."""
+    return f"group-{uuid.uuid4().hex[:12]}"
 
 
 class Brokers:

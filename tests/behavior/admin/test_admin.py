@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
 
@@ -39,12 +38,6 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokclient.types import TopicPartition
-
-
-@pytest.fixture
-async def admin(cluster_servers: Any) -> AsyncIterator[Admin]:
-    async with Admin(bootstrap_servers=cluster_servers.bootstrap) as admin:
-        yield admin
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -18,17 +16,6 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokclient.errors.local import ArgumentValueError
-
-
-@pytest.fixture
-async def admin(cluster_servers: Any) -> AsyncIterator[Admin]:
-    async with Admin(bootstrap_servers=cluster_servers.bootstrap) as admin:
-        yield admin
-
-
-@pytest.fixture
-def group() -> str:
-    return f"check-{uuid.uuid4().hex[:12]}"
 
 
 async def test_offsets_outside_of_a_partition_are_not_committed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,12 +13,6 @@ from aiokclient.errors import InvalidUpdateVersionError
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
 
 TRANSACTIONS = "transaction.version"
-
-
-@pytest.fixture
-async def admin(cluster_servers: Any) -> AsyncIterator[Admin]:
-    async with Admin(bootstrap_servers=cluster_servers.bootstrap) as admin:
-        yield admin
 
 
 async def test_features_have_supported_levels_and_a_finalized_one(admin: Admin) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,17 +10,6 @@ from aiokclient import Admin, Consumer, Producer, TopicPartition
 from aiokclient.admin import PartitionLag
 from aiokclient.errors import GroupIdNotFoundError
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
-
-
-@pytest.fixture
-async def admin(cluster_servers: Any) -> AsyncIterator[Admin]:
-    async with Admin(bootstrap_servers=cluster_servers.bootstrap) as admin:
-        yield admin
-
-
-@pytest.fixture
-def group() -> str:
-    return f"lag-{uuid.uuid4().hex[:12]}"
 
 
 async def write(servers: Any, topic: str, counts: list[int]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -24,17 +23,6 @@ from aiokclient.protocol.messages import (
     HeartbeatRequest,
     LeaveGroupRequest,
 )
-
-
-@pytest.fixture
-async def admin(cluster_servers: Any) -> AsyncIterator[Admin]:
-    async with Admin(bootstrap_servers=cluster_servers.bootstrap) as admin:
-        yield admin
-
-
-@pytest.fixture
-def group() -> str:
-    return f"g-{uuid.uuid4().hex[:12]}"
 
 
 def member(servers: Any, group: str, name: str, **options: Any) -> Life:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,12 +11,6 @@ from aiokclient import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartit
 from aiokclient.admin import OffsetChange
 from aiokclient.errors import GroupIdNotFoundError, NoOffsetError, UnknownTopicOrPartitionError
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
-
-
-@pytest.fixture
-async def admin(cluster_servers: Any) -> AsyncIterator[Admin]:
-    async with Admin(bootstrap_servers=cluster_servers.bootstrap) as admin:
-        yield admin
 
 
 @pytest.fixture

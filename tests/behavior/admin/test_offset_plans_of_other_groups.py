@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from streams_member import StreamsMember
 
 from aiokclient import Admin, Client, Coordinator, NewTopic, Producer, TopicPartition
 from aiokclient.admin import OffsetChange, OffsetSpec, Shift
@@ -17,8 +18,7 @@ from aiokclient.errors import (
     GroupNotEmptyError,
     UnsupportedVersionError,
 )
-from aiokclient.protocol.messages import ShareGroupHeartbeatRequest, StreamsGroupHeartbeatRequest
-from aiokclient.protocol.messages import streams_group_heartbeat as parts
+from aiokclient.protocol.messages import ShareGroupHeartbeatRequest
 
 T0 = 1_700_000_000_000
 
@@ -42,11 +42,6 @@ async def tp(kafka: Any, client: Client) -> TopicPartition:
         for n in range(5):
             await producer.send(topic, b"v", partition=0, timestamp=T0 + n)
     return TopicPartition(topic, 0)
-
-
-@pytest.fixture
-def group() -> str:
-    return f"other-{uuid.uuid4().hex[:12]}"
 
 
 async def start_of(admin: Admin, group: str, tp: TopicPartition) -> int:
@@ -114,26 +109,12 @@ async def test_a_share_group_with_members_is_refused(
 async def test_a_streams_group_is_reset_once_it_has_no_members(
     client: Client, admin: Admin, tp: TopicPartition, group: str
 ) -> None:
-    member = uuid.uuid4().hex
-    subtopology = parts.Subtopology(subtopology_id="0", source_topics=[tp.topic])
-    join = StreamsGroupHeartbeatRequest(
-        group_id=group,
-        member_id=member,
-        member_epoch=0,
-        rebalance_timeout_ms=10_000,
-        topology=parts.Topology(epoch=1, subtopologies=[subtopology]),
-        active_tasks=[],
-        standby_tasks=[],
-        warmup_tasks=[],
-        process_id="process",
-        client_tags=[],
-    )
-    assert (await client.request(join, Coordinator("group", group))).error_code == 0
+    member = StreamsMember(client, group, tp.topic)
+    await member.join()
     for dry_run in (True, False):
         with pytest.raises(GroupNotEmptyError, match="worker-3 on "):
             await admin.reset_offsets(group, "earliest", topics=[tp], dry_run=dry_run)
-    leave = StreamsGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=-1)
-    await client.request(leave, Coordinator("group", group))
+    await member.leave()
     changes = (await admin.reset_offsets(group, 3, topics=[tp])).raise_for_errors()
     assert changes == {tp: OffsetChange(None, 3)}
     changes = (await admin.reset_offsets(group, Shift(1))).raise_for_errors()

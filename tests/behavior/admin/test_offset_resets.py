@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -24,17 +22,6 @@ from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError, Topic
 
 T0 = 1_700_000_000_000
 MOMENT = datetime.fromtimestamp(T0 / 1000, UTC)
-
-
-@pytest.fixture
-async def admin(cluster_servers: Any) -> AsyncIterator[Admin]:
-    async with Admin(bootstrap_servers=cluster_servers.bootstrap) as admin:
-        yield admin
-
-
-@pytest.fixture
-def group() -> str:
-    return f"reset-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture

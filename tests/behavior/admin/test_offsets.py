@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,12 +13,6 @@ from aiokclient.errors import UnknownTopicOrPartitionError, UnsupportedVersionEr
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
 
 T0 = 1_790_000_000_000
-
-
-@pytest.fixture
-async def admin(cluster_servers: Any) -> AsyncIterator[Admin]:
-    async with Admin(bootstrap_servers=cluster_servers.bootstrap) as admin:
-        yield admin
 
 
 async def write(servers: Any, tp: TopicPartition, times: list[int]) -> None:

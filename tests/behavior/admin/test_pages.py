@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,12 +11,6 @@ from aiokclient import Admin
 from aiokclient.admin import TopicDescription
 from aiokclient.errors import InvalidTopicError, UnknownTopicOrPartitionError
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
-
-
-@pytest.fixture
-async def admin(cluster_servers: Any) -> AsyncIterator[Admin]:
-    async with Admin(bootstrap_servers=cluster_servers.bootstrap) as admin:
-        yield admin
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 100, 1 << 40])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -23,12 +22,6 @@ from aiokclient.errors import (
 from aiokclient.errors.local import ArgumentTypeError
 
 ENDPOINTS = [RaftVoterEndpoint("CONTROLLER", "127.0.0.1", 9)]
-
-
-@pytest.fixture
-async def admin(cluster_servers: Any) -> AsyncIterator[Admin]:
-    async with Admin(bootstrap_servers=cluster_servers.bootstrap) as admin:
-        yield admin
 
 
 async def test_the_leader_of_the_quorum_is_a_voter(admin: Admin) -> None:

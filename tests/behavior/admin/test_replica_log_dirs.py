@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,12 +15,6 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokclient.errors.local import ArgumentTypeError
-
-
-@pytest.fixture
-async def admin(cluster_servers: Any) -> AsyncIterator[Admin]:
-    async with Admin(bootstrap_servers=cluster_servers.bootstrap) as admin:
-        yield admin
 
 
 async def find_replica(admin: Admin, topic: str) -> tuple[TopicPartitionReplica, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,3 +57,15 @@ def run_on(
 def run(cluster_servers: Any, run_on: Callable[[str], Run]) -> Run:
     """Type a command for the embedded cluster, and in another test for a real Kafka."""
     return run_on(cluster_servers.bootstrap)
+
+
+@pytest.fixture
+def run_kafka(kafka: Any, run_on: Callable[[str], Run]) -> Run:
+    """Type a command for a real Kafka."""
+    return run_on(kafka.bootstrap)
+
+
+@pytest.fixture
+def group() -> str:
+    """The id of a group that does not exist."""
+    return f"typed-{uuid.uuid4().hex[:12]}"

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prepared import commit_offsets, write_records
 
-from aiokclient import Admin, Consumer, Producer, TopicPartition
+from aiokclient import Consumer, TopicPartition
 from aiokclient.cli import main
 
 Run = Callable[..., Any]
@@ -23,13 +24,8 @@ BEGIN = round(time.time() * 1000) - 7_200_000
 def topic(cluster_servers: Any) -> str:
     """A topic with six records, twenty minutes apart, from two hours ago on."""
     name = cluster_servers.kafka.create_topic(None, 2)
-
-    async def write() -> None:
-        async with Producer(bootstrap_servers=cluster_servers.bootstrap) as producer:
-            for n in range(6):
-                await producer.send(name, b"v", partition=0, timestamp=BEGIN + n * 1_200_000)
-
-    asyncio.run(write())
+    times = [BEGIN + n * 1_200_000 for n in range(6)]
+    write_records(cluster_servers.bootstrap, name, {0: times})
     return str(name)
 
 
@@ -37,13 +33,7 @@ def topic(cluster_servers: Any) -> str:
 def group(cluster_servers: Any, topic: str) -> str:
     """A group without members, which has committed offset 2 of partition 0."""
     name = f"typed-{uuid.uuid4().hex[:12]}"
-
-    async def commit() -> None:
-        async with Admin(bootstrap_servers=cluster_servers.bootstrap) as admin:
-            offsets = {TopicPartition(topic, 0): 2}
-            (await admin.alter_consumer_group_offsets(name, offsets)).raise_for_errors()
-
-    asyncio.run(commit())
+    commit_offsets(cluster_servers.bootstrap, name, {TopicPartition(topic, 0): 2})
     return name
 
 

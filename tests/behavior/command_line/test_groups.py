@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from prepared import commit_offsets, write_records
 
-from aiokclient import Admin, Consumer, Producer, TopicPartition
+from aiokclient import Consumer, TopicPartition
 from aiokclient.cli import main
 from aiokclient.errors import GroupAuthorizationError
 from aiokclient.protocol import ApiKey
@@ -22,32 +22,11 @@ LAG = ("committed", "end", "lag", "member_id", "client_id", "host")
 
 
 @pytest.fixture
-def group() -> str:
-    return f"typed-{uuid.uuid4().hex[:12]}"
-
-
-@pytest.fixture
 def topic(cluster_servers: Any) -> str:
     """A topic with five records in each of two partitions."""
     name = cluster_servers.kafka.create_topic(None, 2)
-
-    async def write() -> None:
-        async with Producer(bootstrap_servers=cluster_servers.bootstrap) as producer:
-            for n in range(10):
-                await producer.send(name, b"v", partition=n % 2)
-
-    asyncio.run(write())
+    write_records(cluster_servers.bootstrap, name, {0: [None] * 5, 1: [None] * 5})
     return str(name)
-
-
-def commit(servers: Any, group: str, offsets: dict[TopicPartition, int]) -> None:
-    """Commit offsets of a group without members."""
-
-    async def ask() -> None:
-        async with Admin(bootstrap_servers=servers.bootstrap) as admin:
-            (await admin.alter_consumer_group_offsets(group, offsets)).raise_for_errors()
-
-    asyncio.run(ask())
 
 
 @asynccontextmanager
@@ -79,7 +58,7 @@ def beside_member(servers: Any, group: str, topic: str, *commands: Sequence[str]
 def test_groups_list_has_the_type_and_the_state_of_each_group(
     cluster_servers: Any, run: Run, group: str, topic: str
 ) -> None:
-    commit(cluster_servers, group, {TopicPartition(topic, 0): 1})
+    commit_offsets(cluster_servers.bootstrap, group, {TopicPartition(topic, 0): 1})
     done = run("groups", "list", "--json")
     assert (done.code, done.err) == (0, "")
     row = next(each for each in json.loads(done.out) if each["group_id"] == group)
@@ -107,7 +86,7 @@ def test_groups_list_lag_has_the_largest_lag_first(
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     offsets = {f"{group}-1": {first: 4}, f"{group}-2": {first: 1, second: 2}}
     for name, each in offsets.items():
-        commit(cluster_servers, name, each)
+        commit_offsets(cluster_servers.bootstrap, name, each)
     done = run("groups", "list", "--lag", "--json")
     rows = [each for each in json.loads(done.out) if each["group_id"] in offsets]
     assert [(each["group_id"], each["lag"], each["partition_count"]) for each in rows] == [
@@ -121,7 +100,9 @@ def test_groups_list_lag_has_the_largest_lag_first(
 def test_groups_describe_has_the_lag_of_each_partition(
     cluster_servers: Any, run: Run, group: str, topic: str
 ) -> None:
-    commit(cluster_servers, group, {TopicPartition(topic, 0): 3, TopicPartition(topic, 1): 5})
+    commit_offsets(
+        cluster_servers.bootstrap, group, {TopicPartition(topic, 0): 3, TopicPartition(topic, 1): 5}
+    )
     done = run("groups", "describe", group)
     assert (done.code, done.err) == (0, "")
     assert [line.split("\t") for line in done.out.splitlines()] == [
@@ -169,7 +150,7 @@ def test_groups_describe_shows_the_members_and_the_state(
 def test_groups_describe_ends_with_3_for_a_group_that_does_not_exist(
     cluster_servers: Any, run: Run, group: str, topic: str
 ) -> None:
-    commit(cluster_servers, group, {TopicPartition(topic, 0): 0})
+    commit_offsets(cluster_servers.bootstrap, group, {TopicPartition(topic, 0): 0})
     for shown in ("offsets", "members", "state"):
         done = run("groups", "describe", f"{group}-absent", group, "--show", shown)
         assert done.code == 3, shown
@@ -187,7 +168,7 @@ def test_groups_delete_asks_and_leaves_groups_with_members(
     cluster_servers: Any, run: Run, group: str, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     empty = f"{group}-empty"
-    commit(cluster_servers, empty, {TopicPartition(topic, 0): 0})
+    commit_offsets(cluster_servers.bootstrap, empty, {TopicPartition(topic, 0): 0})
     assert run("groups", "delete", empty).code == 2
     delete = ["groups", "delete", group, empty, "--jsonl"]
     codes = beside_member(cluster_servers, group, topic, [*delete, "--dry-run"], [*delete, "--yes"])
@@ -204,7 +185,9 @@ def test_groups_delete_asks_and_leaves_groups_with_members(
 def test_groups_delete_offsets_deletes_those_of_partitions_or_topics(
     cluster_servers: Any, run: Run, group: str, topic: str
 ) -> None:
-    commit(cluster_servers, group, {TopicPartition(topic, 0): 3, TopicPartition(topic, 1): 5})
+    commit_offsets(
+        cluster_servers.bootstrap, group, {TopicPartition(topic, 0): 3, TopicPartition(topic, 1): 5}
+    )
     delete = ("groups", "delete-offsets", group)
     assert run(*delete, f"{topic}:0").code == 2
     row = f"{topic}\t0\t3"

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from kafka_harness import JavaTool
+from prepared import commit_offsets, write_records
 
-from aiokclient import Admin, Producer, TopicPartition
+from aiokclient import Admin, TopicPartition
 
 Run = Callable[..., Any]
 Offsets = dict[tuple[str, int], int]
@@ -22,12 +23,6 @@ BEGIN = round(time.time() * 1000) - 7_200_000
 PACKAGE = "org.apache.kafka.tools"
 
 pytestmark = pytest.mark.usefixtures("kafka_tools_jars")
-
-
-@pytest.fixture
-def run_kafka(kafka: Any, run_on: Callable[[str], Run]) -> Run:
-    """Type a command for a real Kafka."""
-    return run_on(kafka.bootstrap)
 
 
 @pytest.fixture
@@ -46,13 +41,8 @@ def topic(kafka: Any) -> str:
     """A topic with three partitions, the first of which has six records in two hours."""
     name = kafka.create_topic(None, 3)
 
-    async def write() -> None:
-        async with Producer(bootstrap_servers=kafka.bootstrap) as producer:
-            for n in range(6):
-                await producer.send(name, b"v", partition=0, timestamp=BEGIN + n * 1_200_000)
-            await producer.send(name, b"v", partition=1, timestamp=BEGIN)
-
-    asyncio.run(write())
+    times = [BEGIN + n * 1_200_000 for n in range(6)]
+    write_records(kafka.bootstrap, name, {0: times, 1: [BEGIN]})
     return str(name)
 
 
@@ -60,13 +50,8 @@ def topic(kafka: Any) -> str:
 def group(kafka: Any, topic: str) -> str:
     """A group without members, which has committed offsets of two partitions."""
     name = f"typed-{uuid.uuid4().hex[:12]}"
-
-    async def commit() -> None:
-        async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
-            offsets = {TopicPartition(topic, 0): 2, TopicPartition(topic, 1): 0}
-            (await admin.alter_consumer_group_offsets(name, offsets)).raise_for_errors()
-
-    asyncio.run(commit())
+    offsets = {TopicPartition(topic, 0): 2, TopicPartition(topic, 1): 0}
+    commit_offsets(kafka.bootstrap, name, offsets)
     return name
 
 

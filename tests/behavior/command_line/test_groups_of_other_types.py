@@ -7,42 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from prepared import write_records
+from streams_member import StreamsMember
 
-from aiokclient import Admin, Client, Coordinator, Producer, TopicPartition
+from aiokclient import Admin, Client, TopicPartition
 from aiokclient.cli import main
-from aiokclient.protocol.messages import StreamsGroupHeartbeatRequest
-from aiokclient.protocol.messages import streams_group_heartbeat as parts
 
 Run = Callable[..., Any]
-
-
-@pytest.fixture
-def run_kafka(kafka: Any, run_on: Callable[[str], Run]) -> Run:
-    """Type a command for a real Kafka."""
-    return run_on(kafka.bootstrap)
-
-
-@pytest.fixture
-def group() -> str:
-    return f"typed-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture
 def topic(kafka: Any) -> str:
     """A topic with five records in its first partition."""
     name = kafka.create_topic(None, 2)
-
-    async def write() -> None:
-        async with Producer(bootstrap_servers=kafka.bootstrap) as producer:
-            for _ in range(5):
-                await producer.send(name, b"v", partition=0)
-
-    asyncio.run(write())
+    write_records(kafka.bootstrap, name, {0: [None] * 5})
     return str(name)
 
 
@@ -97,51 +79,21 @@ def test_streams_groups_are_described_with_their_tasks(
 ) -> None:
     run_kafka("groups", "list")  # It sets the environment of the commands.
     describe = ("groups", "describe", group, "--jsonl", "--show")
-    member = uuid.uuid4().hex
-    subtopology = parts.Subtopology(subtopology_id="0", source_topics=[topic])
-    join = StreamsGroupHeartbeatRequest(
-        group_id=group,
-        member_id=member,
-        member_epoch=0,
-        rebalance_timeout_ms=10_000,
-        topology=parts.Topology(epoch=1, subtopologies=[subtopology]),
-        active_tasks=[],
-        standby_tasks=[],
-        warmup_tasks=[],
-        process_id="process",
-        client_tags=[],
-    )
 
-    async def ask() -> list[int]:
+    async def ask() -> tuple[str, list[int]]:
         async with Client(bootstrap_servers=kafka.bootstrap) as client:
-            to = Coordinator("group", group)
-            answer = await client.request(join, to)
-            # The coordinator assigns the tasks of a new group after a delay of some seconds.
-            while not answer.active_tasks:
-                await asyncio.sleep(0.1)
-                heartbeat = StreamsGroupHeartbeatRequest(
-                    group_id=group, member_id=member, member_epoch=answer.member_epoch
-                )
-                answer = await client.request(heartbeat, to)
-            active = [parts.TaskIds(subtopology_id="0", partitions=[0, 1])]
-            owned = StreamsGroupHeartbeatRequest(
-                group_id=group,
-                member_id=member,
-                member_epoch=answer.member_epoch,
-                active_tasks=active,
-                standby_tasks=[],
-                warmup_tasks=[],
-            )
-            await client.request(owned, to)
+            member = StreamsMember(client, group, topic)
+            await member.join()
+            await member.own_tasks(await member.wait_for_tasks())
             codes = [
                 await asyncio.to_thread(main, [*describe, shown])
                 for shown in ("offsets", "members", "state", "topology")
             ]
-            leave = StreamsGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=-1)
-            await client.request(leave, to)
-            return codes
+            await member.leave()
+            return member.member_id, codes
 
-    assert asyncio.run(ask()) == [0, 0, 0, 0]
+    member, codes = asyncio.run(ask())
+    assert codes == [0, 0, 0, 0]
     first, second, members, state, topology = map(json.loads, capsys.readouterr().out.splitlines())
     assert [(row["partition"], row["end"], row["lag"]) for row in (first, second)] == [
         (0, 5, None),

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from prepared import write_records
 
 from aiokclient import Producer
 from aiokclient.cli.nouns.offsets import PartitionRanges
@@ -21,13 +22,7 @@ BEGIN = round(time.time() * 1000) - 3_600_000
 def topic(cluster_servers: Any) -> str:
     """A topic with three partitions, the first of which has five records a second apart."""
     name = cluster_servers.kafka.create_topic(None, 3)
-
-    async def write() -> None:
-        async with Producer(bootstrap_servers=cluster_servers.bootstrap) as producer:
-            for n in range(5):
-                await producer.send(name, b"v", partition=0, timestamp=BEGIN + n * 1000)
-
-    asyncio.run(write())
+    write_records(cluster_servers.bootstrap, name, {0: [BEGIN + n * 1000 for n in range(5)]})
     return str(name)
 
 
