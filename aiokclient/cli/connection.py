@@ -6,6 +6,7 @@ Arguments win over the environment, and the environment wins over the profile.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -59,10 +60,17 @@ def _interruption_text(given: argparse.Namespace) -> str:
 async def _call_admin(
     admin_class: type[Admin], command: AdminCommand, given: argparse.Namespace
 ) -> Result:
-    admin = make_client(admin_class, command, given)
+    parent: contextlib.AbstractAsyncContextManager[Any] = contextlib.nullcontext()
+    if command.asks_brokers:
+        from aiokclient import Client
+
+        parent = given.client = make_client(Client, command, given)
+        admin = admin_class(client=given.client)
+    else:
+        admin = make_client(admin_class, command, given)
     notice = schedule_notice(given)
     try:
-        async with admin:
+        async with parent, admin:
             notice.cancel()
             given.is_connected = True
             if getattr(given, "watch", None) is not None:

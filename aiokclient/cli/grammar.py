@@ -155,6 +155,9 @@ class Command:
 class AdminCommand(Command):
     """The base of the commands that ask an admin client, and print one result."""
 
+    asks_brokers: ClassVar[bool] = False
+    """Whether the command sends requests to single brokers, with the client in `given.client`."""
+
     def run(self, given: argparse.Namespace) -> int:
         """Run the command with a connected admin client, print its result, and return the code."""
         from aiokclient.cli.connection import call_admin

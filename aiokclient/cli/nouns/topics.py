@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from uuid import UUID
 
-    from aiokclient import Admin, TopicPartition
+    from aiokclient import Admin, Client, TopicPartition
     from aiokclient.admin import (
         ConfigEntry,
         PartitionDescription,
@@ -44,6 +44,9 @@ HIGH_WATERMARK = -1
 """The offset that stands for the end of a partition in a file of kafka-delete-records."""
 PAGE = 2000
 """Partitions in one response to a description, the limit of brokers by default."""
+KNOWN_WAIT_S = 5.0
+"""Seconds within which all brokers should know a new topic. The command ends then anyway."""
+KNOWN_POLL_S = 0.05
 
 
 class Assignment:
@@ -141,11 +144,13 @@ class DescribeTopics(AdminCommand):
 class CreateTopics(AdminCommand):
     """Create topics. What is not given has the default of the cluster.
 
+    When the command ends, all brokers know the topics, so that the next command finds them.
     --config NAME=VALUE is a config of the topics; --config FILE is a properties file of the client.
     """
 
     verb = "create"
     changes = True
+    asks_brokers = True
     arguments = (Argument("NAME", "Names of topics; - reads them from standard input.", "+"),)
     options = (
         Option(("-p", "--partitions"), "The number of partitions.", "N", type=int),
@@ -180,6 +185,9 @@ class CreateTopics(AdminCommand):
             for name in given.name
         ]
         created = await admin.create_topics(topics, validate_only=given.dry_run)
+        if created.succeeded and not given.dry_run:
+            given.done += [f"creation of {name}" for name in created.succeeded]
+            await wait_for_topics(given.client, admin, created.succeeded)
         failures = {
             name: error
             for name, error in created.errors.items()
@@ -387,6 +395,39 @@ class CopyConfig(AdminCommand):
             for name, value in changes.items()
         ]
         return rows_result(["name", "before", "after"], rows, notes=dry_run_notes(given))
+
+
+async def wait_for_topics(client: Client, admin: Admin, names: Iterable[str]) -> None:
+    """Wait until all brokers know new topics and their leaders.
+
+    The controller creates topics, and each broker learns of them a moment later. A broker that does
+    not answer, or may not tell this user, is not waited for.
+    """
+    import asyncio
+    import contextlib
+
+    from aiokclient import Broker
+    from aiokclient.errors import KafkaError, LeaderNotAvailableError, UnknownTopicOrPartitionError
+    from aiokclient.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    not_yet = {UnknownTopicOrPartitionError.code, LeaderNotAvailableError.code}
+
+    async def wait_for_broker(node_id: int) -> None:
+        with contextlib.suppress(KafkaError):
+            while True:
+                response = await client.request(request, to=Broker(node_id))
+                codes = {topic.error_code for topic in response.topics}
+                codes |= {each.error_code for topic in response.topics for each in topic.partitions}
+                if not_yet.isdisjoint(codes):
+                    return
+                await asyncio.sleep(KNOWN_POLL_S)
+
+    with contextlib.suppress(TimeoutError, KafkaError):
+        async with asyncio.timeout(KNOWN_WAIT_S):
+            brokers = (await admin.describe_cluster()).brokers
+            await asyncio.gather(*(wait_for_broker(each.node_id) for each in brokers))
 
 
 def is_named(given: Namespace) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -29,15 +30,22 @@ def group() -> str:
 class Brokers:
     """The brokers 1 to 3 of a cluster, which a test may stop."""
 
-    def __init__(
-        self,
-        servers: str,
-        stop: Callable[[int], Any],
-        start: Callable[[int], Any],
-        is_real: bool = False,
-    ) -> None:
-        self.servers, self.stop, self.start = servers, stop, start
-        self.is_real = is_real
+    def __init__(self, cluster: EmbeddedCluster | KafkaCluster) -> None:
+        self.start = cluster.start
+        self.is_real = not isinstance(cluster, EmbeddedCluster)
+        if isinstance(cluster, EmbeddedCluster):
+            self.servers, self.stop = cluster.bootstrap_servers, cluster.stop
+        else:
+            self.servers, self.stop = cluster.bootstrap, cluster.kill
+            self._await_all = cluster.await_all_brokers
+
+    async def await_all(self) -> None:
+        """Wait until all brokers know what the controller has decided before.
+
+        Each broker learns of it by itself, and a call may ask any of them.
+        """
+        if self.is_real:
+            await asyncio.to_thread(self._await_all)
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +55,8 @@ def embedded() -> Iterator[EmbeddedCluster]:
 
 
 @pytest.fixture(params=["embedded", "kafka3"])
-def brokers(request: pytest.FixtureRequest) -> Iterator[Brokers]:
-    cluster = request.getfixturevalue(request.param)
-    if request.param == "kafka3":
-        yield Brokers(cluster.bootstrap, cluster.kill, cluster.start)
-    else:
-        yield Brokers(cluster.bootstrap_servers, cluster.stop, cluster.start)
+def brokers(request: pytest.FixtureRequest) -> Brokers:
+    return Brokers(request.getfixturevalue(request.param))
 
 
 @pytest.fixture(params=["embedded", "kafka3"])
@@ -60,11 +64,11 @@ def own_brokers(request: pytest.FixtureRequest) -> Iterator[Brokers]:
     """Three brokers of the test's own, which have no topics of other tests."""
     if request.param == "embedded":
         with EmbeddedCluster(brokers=3) as cluster:
-            yield Brokers(cluster.bootstrap_servers, cluster.stop, cluster.start)
+            yield Brokers(cluster)
     else:
         request.getfixturevalue("java")
         # With a replica on each of three brokers, they could not leave one.
         topics = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
         factors = {f"{name}.replication.factor": 2 for name in topics}
         with KafkaCluster(KAFKA, brokers=3, properties=factors) as kafka:
-            yield Brokers(kafka.bootstrap, kafka.kill, kafka.start, is_real=True)
+            yield Brokers(kafka)

@@ -46,20 +46,23 @@ async def describe(admin: Admin, topic: str) -> Placed:
     return {each.index: (each.replicas, each.leader) for each in described.partitions}
 
 
-async def until(admin: Admin, topic: str, is_reached: Callable[[Placed], bool]) -> Placed:
-    """Wait until a topic has a state. Brokers learn of it a moment later."""
+async def until(
+    brokers: Any, admin: Admin, topic: str, is_reached: Callable[[Placed], bool]
+) -> Placed:
+    """Wait until a topic has a state, and all brokers know it."""
     async with asyncio.timeout(30):
         while not is_reached(placed := await describe(admin, topic)):
             pass
+    await brokers.await_all()
     return placed
 
 
-async def create(admin: Admin, assignments: Mapping[int, Sequence[int]]) -> str:
+async def create(brokers: Any, admin: Admin, assignments: Mapping[int, Sequence[int]]) -> str:
     topic = f"planned-{uuid.uuid4().hex[:12]}"
     created = await admin.create_topics([NewTopic(topic, assignments=assignments)])
     created.raise_for_errors()
     wanted = {index: (tuple(each), each[0]) for index, each in assignments.items()}
-    await until(admin, topic, lambda placed: placed == wanted)
+    await until(brokers, admin, topic, lambda placed: placed == wanted)
     return topic
 
 
@@ -70,22 +73,24 @@ async def read_lists(admin: Admin, topic: str) -> list[str | None]:
     return [entries[name].value for name in LISTS]
 
 
-async def until_lists(admin: Admin, topic: str, wanted: list[str | None]) -> None:
+async def until_lists(brokers: Any, admin: Admin, topic: str, wanted: list[str | None]) -> None:
     async with asyncio.timeout(30):
         while await read_lists(admin, topic) != wanted:
             pass
+    await brokers.await_all()
 
 
-async def until_even(admin: Admin, topic: str) -> None:
+async def until_even(brokers: Any, admin: Admin, topic: str) -> None:
     async with asyncio.timeout(30):
         while await admin.rebalance_plan([topic]):
             pass
+    await brokers.await_all()
 
 
 async def test_a_plan_evens_out_the_replicas_and_leaders_of_a_topic(
     brokers: Any, admin: Admin
 ) -> None:
-    topic = await create(admin, {index: [1, 2] for index in range(6)})
+    topic = await create(brokers, admin, {index: [1, 2] for index in range(6)})
     async with Producer(bootstrap_servers=brokers.servers) as producer:
         for index in range(6):
             await producer.send(topic, b"v" * 1_000, partition=index)
@@ -107,27 +112,27 @@ async def test_a_plan_evens_out_the_replicas_and_leaders_of_a_topic(
     planned = {tp.partition: move.after for tp, move in plan.moves.items()}
     after = {index: planned.get(index, (1, 2)) for index in range(6)}
     wanted = {index: (replicas, replicas[0]) for index, replicas in after.items()}
-    await until(admin, topic, lambda placed: placed == wanted)
-    await until_even(admin, topic)
+    await until(brokers, admin, topic, lambda placed: placed == wanted)
+    await until_even(brokers, admin, topic)
     # To carry it out again does nothing.
     assert (await admin.apply_plan(plan)).is_complete
 
 
 async def test_a_plan_moves_a_topic_to_the_given_brokers(brokers: Any, admin: Admin) -> None:
-    topic = await create(admin, {0: [1], 1: [2]})
+    topic = await create(brokers, admin, {0: [1], 1: [2]})
     plan = await admin.rebalance_plan([topic], brokers=[3])
     assert {move.after for move in plan.moves.values()} == {(3,)}
     copy = ReassignmentPlan.from_json(plan.to_json())
     started = await admin.apply_plan(copy, wait=False)
     assert len(started.complete) + len(started.moving) + len(started.stopped) == 2
-    await until(admin, topic, lambda placed: placed == {0: ((3,), 3), 1: ((3,), 3)})
+    await until(brokers, admin, topic, lambda placed: placed == {0: ((3,), 3), 1: ((3,), 3)})
     async with asyncio.timeout(30):
         while not (await admin.describe_plan_progress(plan)).is_complete:
             pass
 
 
 async def test_plans_that_are_not_possible_are_refused(brokers: Any, admin: Admin) -> None:
-    topic = await create(admin, {0: [1, 2]})
+    topic = await create(brokers, admin, {0: [1, 2]})
     with pytest.raises(InvalidReplicaAssignmentError, match="only these brokers may have them: 3"):
         await admin.rebalance_plan([topic], brokers=[3])
     with pytest.raises(IllegalStateError, match="Broker 77 does not run"):
@@ -148,7 +153,7 @@ async def test_plans_that_are_not_possible_are_refused(brokers: Any, admin: Admi
 
 
 async def test_a_plan_for_other_replicas_begins_nothing(brokers: Any, admin: Admin) -> None:
-    topic = await create(admin, {0: [1, 2], 1: [1, 2]})
+    topic = await create(brokers, admin, {0: [1, 2], 1: [1, 2]})
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     plan = ReassignmentPlan(
         {first: PlannedMove((3, 2), (1, 2)), second: PlannedMove((1, 3), (2, 3))}
@@ -169,42 +174,43 @@ async def test_a_plan_for_other_replicas_begins_nothing(brokers: Any, admin: Adm
 
 
 async def test_the_throttle_of_a_plan_is_removed_at_its_end(brokers: Any, admin: Admin) -> None:
-    topic = await create(admin, {0: [1, 2], 1: [1, 2]})
+    topic = await create(brokers, admin, {0: [1, 2], 1: [1, 2]})
     other = ConfigResource.topic(topic)
     (await admin.alter_configs({other: {LISTS[0]: "1:2"}})).raise_for_errors()
-    await until_lists(admin, topic, ["1:2", ""])
+    await until_lists(brokers, admin, topic, ["1:2", ""])
     tp = TopicPartition(topic, 0)
     there = ReassignmentPlan({tp: PlannedMove((1, 3))})
     back = ReassignmentPlan({tp: PlannedMove((1, 2), (1, 3))})
     assert (await admin.apply_plan(there, throttle=10_000_000)).is_complete
     # What others have set stays.
-    await until_lists(admin, topic, ["1:2", ""])
-    await until(admin, topic, lambda placed: placed[0] == ((1, 3), 1))
+    await until_lists(brokers, admin, topic, ["1:2", ""])
+    await until(brokers, admin, topic, lambda placed: placed[0] == ((1, 3), 1))
     await admin.apply_plan(back, throttle=10_000_000, wait=False)
-    await until_lists(admin, topic, ["1:2,0:1,0:3", "0:2"])
-    await until(admin, topic, lambda placed: placed[0] == ((1, 2), 1))
+    await until_lists(brokers, admin, topic, ["1:2,0:1,0:3", "0:2"])
+    await until(brokers, admin, topic, lambda placed: placed[0] == ((1, 2), 1))
     removed = await admin.throttle_reassignments(None)
     assert other in removed.raise_for_errors()
     assert ConfigResource.broker(1) in removed
-    await until_lists(admin, topic, ["", ""])
+    await until_lists(brokers, admin, topic, ["", ""])
     assert not await admin.throttle_reassignments(1_000)
 
 
-async def wait_for_stop(admin: Admin, topic: str, node: int) -> None:
+async def wait_for_stop(brokers: Any, admin: Admin, node: int) -> None:
     """Wait until no broker takes a stopped one for running."""
     async with asyncio.timeout(30):
         while any(each.node_id == node for each in (await admin.describe_cluster()).brokers):
             pass
+    await brokers.await_all()
 
 
 async def begin_stuck(brokers: Any, admin: Admin) -> tuple[str, ReassignmentPlan]:
     """Begin a move to a broker that does not run, and return the topic and the plan for it."""
-    topic = await create(admin, {0: [1, 2], 1: [2, 1]})
+    topic = await create(brokers, admin, {0: [1, 2], 1: [2, 1]})
     tp = TopicPartition(topic, 0)
     brokers.stop(3)
-    await wait_for_stop(admin, topic, 3)
+    await wait_for_stop(brokers, admin, 3)
     (await admin.alter_partition_reassignments({tp: [3, 1]})).raise_for_errors()
-    await until(admin, topic, lambda placed: placed[0][0] == (3, 1, 2))
+    await until(brokers, admin, topic, lambda placed: placed[0][0] == (3, 1, 2))
     return topic, ReassignmentPlan({tp: PlannedMove((3, 1), (1, 2), 10)})
 
 
@@ -232,12 +238,12 @@ async def test_a_partition_that_moves_already_is_in_no_other_plan(
             ConfigResource.broker(1),
             ConfigResource.broker(2),
         }
-        await until_lists(admin, topic, ["0:1,0:2", "0:3"])
+        await until_lists(brokers, admin, topic, ["0:1,0:2", "0:3"])
         # The former order, which a cancellation alone does not restore, is back as well.
         cancelled = await admin.cancel_plan(plan)
         assert cancelled.raise_for_errors() == {tp: None}
-        await until(admin, topic, lambda placed: placed[0] == ((1, 2), 1))
-        await until_lists(admin, topic, ["", ""])
+        await until(brokers, admin, topic, lambda placed: placed[0] == ((1, 2), 1))
+        await until_lists(brokers, admin, topic, ["", ""])
         assert await admin.list_partition_reassignments() == {}
         assert not await admin.cancel_plan(plan)
     finally:
@@ -252,21 +258,21 @@ async def test_a_cancelled_plan_is_undone(brokers: Any, admin: Admin) -> None:
             admin.apply_plan(plan, throttle=1_000_000, on_progress=lambda _: begun.set())
         )
         await begun.wait()
-        await until_lists(admin, topic, ["0:1,0:2", "0:3"])
+        await until_lists(brokers, admin, topic, ["0:1,0:2", "0:3"])
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await admin.list_partition_reassignments() == {}
-        await until(admin, topic, lambda placed: placed[0] == ((1, 2), 1))
-        await until_lists(admin, topic, ["", ""])
+        await until(brokers, admin, topic, lambda placed: placed[0] == ((1, 2), 1))
+        await until_lists(brokers, admin, topic, ["", ""])
     finally:
         brokers.start(3)
 
 
 async def test_all_replicas_leave_a_drained_broker(own_brokers: Any, tmp_path: Path) -> None:
     async with Admin(bootstrap_servers=own_brokers.servers) as admin:
-        topic = await create(admin, {0: [2, 1], 1: [3, 2], 2: [1, 3], 3: [2, 3]})
-        single = await create(admin, {0: [2], 1: [2]})
+        topic = await create(own_brokers, admin, {0: [2, 1], 1: [3, 2], 2: [1, 3], 3: [2, 3]})
+        single = await create(own_brokers, admin, {0: [2], 1: [2]})
         before = await describe(admin, topic)
         plan = await admin.drain_broker(2, dry_run=True)
         assert await describe(admin, topic) == before
@@ -284,8 +290,8 @@ async def test_all_replicas_leave_a_drained_broker(own_brokers: Any, tmp_path: P
                 assert 2 not in move.after
                 if tp.topic == name:
                     wanted[tp.partition] = (move.after, move.after[0])
-            await until(admin, name, lambda placed, wanted=wanted: placed == wanted)
-            await until_lists(admin, name, ["", ""])
+            await until(own_brokers, admin, name, lambda placed, wanted=wanted: placed == wanted)
+            await until_lists(own_brokers, admin, name, ["", ""])
         assert not await admin.drain_broker(2, dry_run=True)
     if own_brokers.is_real:
         path = tmp_path / "plan.json"

@@ -44,19 +44,25 @@ async def describe(admin: Admin, tp: TopicPartition) -> PartitionDescription | N
 
 
 async def until(
-    admin: Admin, tp: TopicPartition, is_reached: Callable[[PartitionDescription], bool]
+    brokers: Any,
+    admin: Admin,
+    tp: TopicPartition,
+    is_reached: Callable[[PartitionDescription], bool],
 ) -> PartitionDescription:
-    """Wait until the partition has a state. Brokers learn of it a moment later."""
+    """Wait until the partition has a state, and all brokers know it."""
     async with asyncio.timeout(30):
         while (found := await describe(admin, tp)) is None or not is_reached(found):
             pass
+    await brokers.await_all()
     return found
 
 
-async def create(admin: Admin, *replicas: int) -> TopicPartition:
+async def create(brokers: Any, admin: Admin, *replicas: int) -> TopicPartition:
     tp = TopicPartition(f"moved-{uuid.uuid4().hex[:12]}", 0)
     (await admin.create_topics([NewTopic(tp.topic, assignments={0: replicas})])).raise_for_errors()
-    await until(admin, tp, lambda p: p.leader == replicas[0] and len(p.isr) == len(replicas))
+    await until(
+        brokers, admin, tp, lambda p: p.leader == replicas[0] and len(p.isr) == len(replicas)
+    )
     return tp
 
 
@@ -65,11 +71,11 @@ async def move(admin: Admin, tp: TopicPartition, replicas: Sequence[int] | None)
 
 
 async def test_a_partition_moves_to_other_brokers(brokers: Any, admin: Admin) -> None:
-    tp = await create(admin, 1)
+    tp = await create(brokers, admin, 1)
     async with Producer(bootstrap_servers=brokers.servers) as producer:
         await producer.send(tp.topic, b"v")
     await move(admin, tp, [2, 3])
-    found = await until(admin, tp, lambda p: p.replicas == (2, 3) and p.leader in (2, 3))
+    found = await until(brokers, admin, tp, lambda p: p.replicas == (2, 3) and p.leader in (2, 3))
     assert sorted(found.isr) == [2, 3]
     assert await admin.list_partition_reassignments([tp]) == {}
     listed = await admin.list_offsets({tp: OffsetSpec.LATEST})
@@ -78,28 +84,30 @@ async def test_a_partition_moves_to_other_brokers(brokers: Any, admin: Admin) ->
     assert end.offset == 1
 
 
-async def test_an_election_makes_the_first_replica_the_leader(admin: Admin) -> None:
-    tp = await create(admin, 1, 2)
+async def test_an_election_makes_the_first_replica_the_leader(brokers: Any, admin: Admin) -> None:
+    tp = await create(brokers, admin, 1, 2)
     results = await admin.elect_leaders(ElectionType.PREFERRED, [tp])
     assert isinstance(results[tp], ElectionNotNeededError)
     # Another order of the same replicas moves no leader.
     await move(admin, tp, [2, 1])
-    found = await until(admin, tp, lambda p: p.replicas == (2, 1))
+    found = await until(brokers, admin, tp, lambda p: p.replicas == (2, 1))
     assert found.leader == 1
     assert await admin.list_partition_reassignments() == {}
     results = await admin.elect_leaders(ElectionType.PREFERRED, [tp])
     assert results.raise_for_errors() == {tp: None}
-    await until(admin, tp, lambda p: p.leader == 2)
+    await until(brokers, admin, tp, lambda p: p.leader == 2)
     await move(admin, tp, [1, 2])
-    await until(admin, tp, lambda p: p.replicas == (1, 2))
+    await until(brokers, admin, tp, lambda p: p.replicas == (1, 2))
     results = await admin.elect_leaders(ElectionType.PREFERRED)
     assert results[tp] is None
-    await until(admin, tp, lambda p: p.leader == 1)
+    await until(brokers, admin, tp, lambda p: p.leader == 1)
     assert tp not in await admin.elect_leaders(ElectionType.PREFERRED)
 
 
-async def test_partitions_that_do_not_exist_are_not_elected_or_moved(admin: Admin) -> None:
-    tp = await create(admin, 1)
+async def test_partitions_that_do_not_exist_are_not_elected_or_moved(
+    brokers: Any, admin: Admin
+) -> None:
+    tp = await create(brokers, admin, 1)
     absent = TopicPartition(f"absent-{uuid.uuid4().hex[:12]}", 0)
     beyond = TopicPartition(tp.topic, 9)
     for kind in ElectionType:
@@ -121,8 +129,8 @@ async def test_partitions_that_do_not_exist_are_not_elected_or_moved(admin: Admi
     assert await admin.alter_partition_reassignments({}) == {}
 
 
-async def test_replicas_that_are_not_possible_are_refused(admin: Admin) -> None:
-    tp = await create(admin, 1, 2)
+async def test_replicas_that_are_not_possible_are_refused(brokers: Any, admin: Admin) -> None:
+    tp = await create(brokers, admin, 1, 2)
     for replicas, why in (
         ([], "includes an empty replica list"),
         ([1, 1], "includes the broker 1 more than once"),
@@ -148,14 +156,14 @@ async def test_replicas_that_are_not_possible_are_refused(admin: Admin) -> None:
 async def test_a_reassignment_waits_for_a_broker_and_can_be_cancelled(
     brokers: Any, admin: Admin
 ) -> None:
-    tp = await create(admin, 1, 2)
+    tp = await create(brokers, admin, 1, 2)
     brokers.stop(3)
     try:
         await move(admin, tp, [3, 1])
         moving = await admin.list_partition_reassignments([tp])
         assert moving == {tp: PartitionReassignment((3, 1, 2), (3,), (2,))}
         assert moving[tp].target == (3, 1)
-        await until(admin, tp, lambda p: p.replicas == (3, 1, 2))
+        await until(brokers, admin, tp, lambda p: p.replicas == (3, 1, 2))
         await move(admin, tp, [3, 2])
         moving = await admin.list_partition_reassignments()
         assert moving == {tp: PartitionReassignment((3, 2, 1), (3,), (1,))}
@@ -165,26 +173,26 @@ async def test_a_reassignment_waits_for_a_broker_and_can_be_cancelled(
         assert "is changed from 2 to 1" in str(results.errors[tp])
         # A cancellation does not restore the order.
         await move(admin, tp, None)
-        await until(admin, tp, lambda p: p.replicas == (2, 1))
+        await until(brokers, admin, tp, lambda p: p.replicas == (2, 1))
         assert await admin.list_partition_reassignments() == {}
         await move(admin, tp, [3])
     finally:
         brokers.start(3)
-    found = await until(admin, tp, lambda p: p.replicas == (3,) and p.leader == 3)
+    found = await until(brokers, admin, tp, lambda p: p.replicas == (3,) and p.leader == 3)
     assert found.isr == (3,)
 
 
 async def test_an_unclean_election_needs_a_running_replica(brokers: Any, admin: Admin) -> None:
-    tp = await create(admin, 3, 2)
+    tp = await create(brokers, admin, 3, 2)
     brokers.stop(2)
     brokers_running = [3]
     try:
-        await until(admin, tp, lambda p: p.isr == (3,))
+        await until(brokers, admin, tp, lambda p: p.isr == (3,))
         async with Producer(bootstrap_servers=brokers.servers) as producer:
             await producer.send(tp.topic, b"lost")
         brokers.stop(3)
         brokers_running.clear()
-        await until(admin, tp, lambda p: p.leader is None)
+        await until(brokers, admin, tp, lambda p: p.leader is None)
         results = await admin.elect_leaders(ElectionType.UNCLEAN, [tp])
         assert isinstance(results[tp], EligibleLeadersNotAvailableError)
         assert isinstance(
@@ -197,7 +205,7 @@ async def test_an_unclean_election_needs_a_running_replica(brokers: Any, admin: 
         async with asyncio.timeout(30):
             while (await admin.elect_leaders(ElectionType.UNCLEAN, [tp])).errors:
                 pass
-        found = await until(admin, tp, lambda p: p.leader == 2)
+        found = await until(brokers, admin, tp, lambda p: p.leader == 2)
         assert found.isr == (2,)
         listed = await admin.list_offsets({tp: OffsetSpec.LATEST})
         end = listed.raise_for_errors()[tp]

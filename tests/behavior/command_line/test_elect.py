@@ -22,12 +22,20 @@ def embedded() -> Iterator[EmbeddedCluster]:
 class Stage:
     """Three brokers that a test may stop, and a function that types commands for them."""
 
-    def __init__(self, run: Any, stop: Callable[[int], Any], start: Callable[[int], Any]) -> None:
+    def __init__(
+        self,
+        run: Any,
+        stop: Callable[[int], Any],
+        start: Callable[[int], Any],
+        await_all_brokers: Callable[[], Any],
+    ) -> None:
         self.run, self.stop, self.start = run, stop, start
+        self.await_all_brokers = await_all_brokers
 
     def create_topic(self, name: str, *replicas: str) -> None:
         code, _, err = self.run("topics", "create", name, "--assign", ",".join(replicas))
         assert (code, err) == (0, "")
+        self.await_all_brokers()
         self.wait_for_leaders(name, [int(each.split(":")[0]) for each in replicas])
 
     def leaders(self, name: str) -> list[int | None]:
@@ -35,9 +43,18 @@ class Stage:
         return [each["leader"] for each in topic["partitions"]]
 
     def wait_for_leaders(self, name: str, leaders: list[int | None]) -> None:
+        """Wait until all brokers know these leaders."""
+        self.wait_until(lambda: self.leaders(name) == leaders)
+
+    def wait_until(self, is_reached: Callable[[], object]) -> None:
+        """Wait until a broker says that a state is reached, and until all others know that."""
         deadline = time.monotonic() + 30
-        while self.leaders(name) != leaders:
-            assert time.monotonic() < deadline, self.leaders(name)
+        while not is_reached():
+            assert time.monotonic() < deadline
+        self.await_all_brokers()
+
+    def are_under_replicated(self, name: str) -> bool:
+        return bool(self.run("topics", "describe", name, "--only", "under-replicated", "-q").out)
 
     def restart(self, broker: int, name: str, meanwhile: list[int | None]) -> None:
         """Stop a broker until the leaders are others, and wait until it is in sync again."""
@@ -46,17 +63,16 @@ class Stage:
             self.wait_for_leaders(name, meanwhile)
         finally:
             self.start(broker)
-        deadline = time.monotonic() + 30
-        while self.run("topics", "describe", name, "--only", "under-replicated", "-q").out:
-            assert time.monotonic() < deadline
+        self.wait_until(lambda: not self.are_under_replicated(name))
 
 
 @pytest.fixture(params=["embedded", "kafka3"])
 def stage(request: pytest.FixtureRequest, run_on: Any) -> Stage:
     cluster = request.getfixturevalue(request.param)
     if request.param == "kafka3":
-        return Stage(run_on(cluster.bootstrap), cluster.kill, cluster.start)
-    return Stage(run_on(cluster.bootstrap_servers), cluster.stop, cluster.start)
+        run, wait = run_on(cluster.bootstrap), cluster.await_all_brokers
+        return Stage(run, cluster.kill, cluster.start, wait)
+    return Stage(run_on(cluster.bootstrap_servers), cluster.stop, cluster.start, lambda: None)
 
 
 def test_elect_preferred_makes_the_first_replica_the_leader_again(stage: Stage) -> None:
@@ -84,6 +100,7 @@ def test_elect_preferred_of_all_partitions_shows_only_those_that_needed_it(stage
     assert [row for row in rows if row["topic"] == name] == [
         {"topic": name, "partition": 0, "before": 1, "after": 3, "outcome": "elected"}
     ]
+    stage.await_all_brokers()
     assert json.loads(stage.run("elect", "preferred", "--all", "--json").out) == []
 
 
@@ -112,17 +129,13 @@ def test_elect_unclean_elects_a_replica_that_lacks_records(stage: Stage) -> None
     stage.stop(2)
     stopped = [2]
     try:
-        deadline = time.monotonic() + 30
-        while not stage.run("topics", "describe", name, "--only", "under-replicated", "-q").out:
-            assert time.monotonic() < deadline
+        stage.wait_until(lambda: stage.are_under_replicated(name))
         stage.stop(3)
         stopped.append(3)
         stage.wait_for_leaders(name, [None, 1])
         stage.start(2)
         stopped.remove(2)
-        deadline = time.monotonic() + 30
-        while '"node_id": 2' not in stage.run("brokers", "list", "--json").out:
-            assert time.monotonic() < deadline
+        stage.wait_until(lambda: '"node_id": 2' in stage.run("brokers", "list", "--json").out)
         code, out, err = stage.run("elect", "unclean", name)
         assert (code, out) == (2, "")
         assert "lose records" in err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,28 +24,22 @@ def embedded() -> Iterator[EmbeddedCluster]:
 class Stage:
     """Three brokers, and a function that types commands for them."""
 
-    def __init__(self, run: Any, file: Path) -> None:
-        self.run, self.file = run, file
+    def __init__(
+        self, run: Any, file: Path, await_all_brokers: Callable[[], Any] = lambda: None
+    ) -> None:
+        self.run, self.file, self.await_all_brokers = run, file, await_all_brokers
 
     def create_topic(self, *replicas: str) -> str:
         name = f"moved-{time.time_ns()}"
         code, _, err = self.run("topics", "create", name, "--assign", ",".join(replicas))
         assert (code, err) == (0, "")
-        deadline = time.monotonic() + 30
-        body = json.dumps({"topics": [{"name": name}]})
-        for broker in ("1", "2", "3"):  # Each one learns of the topic by itself.
-            while True:
-                out = self.run("request", "Metadata", body, "--broker", broker).out
-                (topic,) = json.loads(out)["topics"]
-                if topic["error_code"] == 0 and len(topic["partitions"]) == len(replicas):
-                    break
-                assert time.monotonic() < deadline
+        self.await_all_brokers()
         return name
 
     def replicas(self, name: str) -> list[list[int]]:
-        code, out, _ = self.run("topics", "describe", name, "--json")
-        if code:
-            return []
+        """Return the replicas of each partition, as they are after all commands before."""
+        self.await_all_brokers()
+        out = self.run("topics", "describe", name, "--json").out
         (topic,) = json.loads(out)
         return [each["replicas"] for each in topic["partitions"]]
 
@@ -63,6 +57,7 @@ class Stage:
             code, out, err = self.run("reassign", "status", plan, "--json")
             assert code == 0, err
             if json.loads(out)["is_complete"]:
+                self.await_all_brokers()
                 return json.loads(out), err
             assert time.monotonic() < deadline
 
@@ -70,8 +65,10 @@ class Stage:
 @pytest.fixture(params=["embedded", "kafka3"])
 def stage(request: pytest.FixtureRequest, run_on: Any, tmp_path: Path) -> Stage:
     cluster = request.getfixturevalue(request.param)
-    servers = cluster.bootstrap if request.param == "kafka3" else cluster.bootstrap_servers
-    return Stage(run_on(servers), tmp_path / "plan.json")
+    file = tmp_path / "plan.json"
+    if request.param == "kafka3":
+        return Stage(run_on(cluster.bootstrap), file, cluster.await_all_brokers)
+    return Stage(run_on(cluster.bootstrap_servers), file)
 
 
 def test_reassign_plan_is_started_and_completed(stage: Stage) -> None:
@@ -133,6 +130,7 @@ def test_reassign_start_without_waiting_leaves_the_throttle_to_status(stage: Sta
         if json.loads(out)["is_complete"]:
             break
         assert time.monotonic() < deadline
+    stage.await_all_brokers()
     throttled = ("reassign", "throttle", "none", "--dry-run", "--json")
     assert json.loads(stage.run(*throttled).out) != []
     _, err = stage.wait_for_status(plan)

@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 
 from aiokclient import Producer
+from aiokclient.errors import UnknownTopicOrPartitionError
+from aiokclient.protocol import ApiKey
+from aiokclient.testing import EmbeddedCluster
 
 Run = Callable[..., Any]
 
@@ -67,6 +70,34 @@ def test_topics_list_ends_with_3_for_a_name_that_does_not_exist(
     done = run("topics", "list", "--regex", "(", topic)
     assert (done.code, done.out) == (2, "")
     assert "'(' is no regular expression" in done.err
+
+
+def test_topics_create_ends_when_all_brokers_know_the_topic(
+    run_on: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def deny(request: Any, response: Any) -> Any:
+        """Answer as a broker that does not know the topic yet."""
+        asked.append(response.topics[0].name)
+        response.topics[0].error_code = UnknownTopicOrPartitionError.code
+        response.topics[0].partitions = []
+        return response
+
+    def asks_for_it(request: Any) -> bool:
+        return any(each.name.startswith(name) for each in request.topics or [])
+
+    with EmbeddedCluster(brokers=2) as cluster:
+        run = run_on(cluster.bootstrap_servers)
+        with cluster.alter(ApiKey.METADATA, deny, broker=2, times=3, where=asks_for_it):
+            done = run("topics", "create", name, "-q")
+        assert (done.code, done.out, done.err) == (0, f"{name}\n", "")
+        assert asked == [name] * 3
+        # A broker that answers nothing delays the end, and does not change the result.
+        with cluster.alter(ApiKey.METADATA, lambda *_: None, broker=2, where=asks_for_it):
+            monkeypatch.setattr("aiokclient.cli.nouns.topics.KNOWN_WAIT_S", 0.2)
+            done = run("topics", "create", f"{name}-2", name, "-q")
+        assert (done.code, done.out) == (1, f"{name}-2\n")
 
 
 def test_topics_describe_has_the_partitions_and_the_configs_of_a_topic(

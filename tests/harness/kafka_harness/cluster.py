@@ -65,6 +65,23 @@ class ExternalKafka:
         """Wait until all brokers know this number of partitions of the topic, and their leaders."""
         wait_until(f"{count} partitions of {topic}", lambda: self._knows(topic, count), 30)
 
+    def await_all_brokers(self) -> None:
+        """Wait until all brokers know what the controller has decided before this call.
+
+        A command that changes something ends when the controller has done so, and the brokers learn
+        of it one by one. They learn of all changes in their order, so whoever knows a topic that is
+        created now knows all earlier changes.
+        """
+        name = f"sync-{uuid.uuid4().hex[:12]}"
+        controller = Probe(*self._controller(), timeout=60)
+        controller.create_topic(name, 1, 1, {})
+        wait_until(f"all brokers to know {name}", lambda: self._is_known(name), 30)
+        controller.delete_topic(name)
+
+    def _is_known(self, topic: str) -> bool:
+        brokers = self.metadata([]).brokers.values()
+        return all(topic in Probe(*address).metadata([topic]).topics for address in brokers)
+
     def _controller(self) -> tuple[str, int]:
         picture = self.metadata([])
         return picture.brokers.get(picture.controller) or next(iter(picture.brokers.values()))

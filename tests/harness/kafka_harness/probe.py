@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-CREATE_TOPICS, METADATA, LIST_OFFSETS, FIND_COORDINATOR, INIT_PRODUCER_ID = 19, 3, 2, 10, 22
+CREATE_TOPICS, DELETE_TOPICS, METADATA, LIST_OFFSETS = 19, 20, 3, 2
+FIND_COORDINATOR, INIT_PRODUCER_ID = 10, 22
 
 
 class KafkaProbeError(RuntimeError):
@@ -139,6 +140,15 @@ class Probe:
             error, message = reader.number("h"), reader.string()
             if error:
                 raise KafkaProbeError(f"Topic {name} was not created: error {error}: {message}")
+
+    def delete_topic(self, name: str) -> None:
+        body = struct.pack(">i", 1) + string(name) + struct.pack(">i", 30000)
+        reader = self.ask(DELETE_TOPICS, 1, body)
+        reader.number("i")
+        for _ in reader.times():
+            reader.string()
+            if error := reader.number("h"):
+                raise KafkaProbeError(f"Topic {name} was not deleted: error {error}.")
 
     def leads(self, topic: str, partitions: Sequence[int]) -> bool:
         """Return whether the broker already acts as the leader of these partitions."""
