@@ -181,7 +181,9 @@ async def _list_running(requests: AdminRequests, timeout: float) -> set[int]:
         cluster = await describe_cluster(requests, False, False, timeout)
         return {each.node_id for each in cluster.brokers}
     quorum = await describe_metadata_quorum(requests, timeout)
-    replicas = {each.replica_id: each.last_fetch_timestamp or 0 for each in quorum.observers}
+    # A node may be both a broker and a voter.
+    nodes = (*quorum.voters, *quorum.observers)
+    replicas = {each.replica_id: each.last_fetch_timestamp or 0 for each in nodes}
     now_ms = max((each.last_fetch_timestamp or 0 for each in quorum.voters), default=0)
     return {node for node, fetched_ms in replicas.items() if now_ms - fetched_ms < RUNNING_MS}
 

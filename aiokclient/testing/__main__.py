@@ -1,6 +1,7 @@
 """Run an embedded cluster for any client: `python -m aiokclient.testing --brokers 3`.
 
-It prints the bootstrap servers and runs until Ctrl-C (or SIGTERM). Nothing is stored on disk.
+It prints the addresses of brokers and controllers, and runs until Ctrl-C (or SIGTERM). Nothing is
+stored on disk.
 """
 
 from __future__ import annotations
@@ -112,6 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda *_: over.set())
             sys.stdout.write(f"bootstrap servers: {cluster.bootstrap_servers}\n")
+            sys.stdout.write(f"bootstrap controllers: {cluster.bootstrap_controllers}\n")
             sys.stdout.flush()
             over.wait()
         if isinstance(options.telemetry, OtlpHttpTelemetryReceiver):

@@ -28,7 +28,7 @@ from aiokclient.testing.broker.groups.group import GroupView
 from aiokclient.testing.broker.handlers import TELEMETRY_APIS, list_handled
 from aiokclient.testing.broker.node import Endpoint
 from aiokclient.testing.broker.requests import ReceivedRequest
-from aiokclient.testing.broker.security.listeners import DEFAULT, BrokerListener
+from aiokclient.testing.broker.security.listeners import CONTROLLER, DEFAULT, BrokerListener
 from aiokclient.testing.broker.state import ClusterState
 from aiokclient.testing.broker.telemetry.receiver import (
     check_receiver,
@@ -313,6 +313,14 @@ class EmbeddedCluster:
         Raises IllegalStateError before the start.
         """
         return self.bootstrap_servers_for(DEFAULT)
+
+    @property
+    def bootstrap_controllers(self) -> str:
+        """The addresses of all brokers as controllers, for `Admin(bootstrap_controllers=...)`.
+
+        Each broker is a controller, too (KIP-919). Raises IllegalStateError before the start.
+        """
+        return self.bootstrap_servers_for(CONTROLLER)
 
     def bootstrap_servers_for(self, listener: str) -> str:
         """Return the addresses of all brokers at one of the `listeners`.

@@ -68,7 +68,7 @@ STEPS: Final = ("names", "tcp", "tls", "protocol", "login")
 SEEN: Final = {
     "tcp": "The connection was accepted.",
     "tls": "The TLS handshake succeeded.",
-    "protocol": "It answers as a Kafka broker.",
+    "protocol": "It answers in Kafka's protocol.",
 }
 """The outcome of a step that succeeded, if a later one has failed."""
 
@@ -222,7 +222,7 @@ class AddressChecks:
             if settings.sasl is not None:
                 seen["login"] = f"The login with {settings.sasl.mechanism} was accepted."
             count = len(connection.broker.api_versions)
-            seen["protocol"] = f"It answers as a Kafka broker, with {counted(count, 'API')}."
+            seen["protocol"] = f"It answers as a Kafka {server.noun}, with {counted(count, 'API')}."
             return await self._ask_server(server, cluster_id, connection)
         finally:
             connection.abort()

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.controllers import find_inactive_code
 from aiokclient.testing.broker.faults import Refusal
 from aiokclient.testing.broker.security.acls import CLUSTER_NAME, AclOperation, AclResource
 from aiokclient.testing.broker.security.requirements import FAILED, NEEDED
@@ -124,6 +125,7 @@ class Call:
 
     __slots__ = (
         "_authorizer",
+        "_inactive_code",
         "_refusals",
         "_spoken",
         "api",
@@ -163,6 +165,7 @@ class Call:
         self._authorizer = cluster.security.authorizer
         self._refusals = [each for each in faults if isinstance(each, Refusal)]
         self._spoken: list[Refusal] = []
+        self._inactive_code = find_inactive_code(cluster, broker, owner.listener, api)
         self.handled = 0
         """The number of items that `iterate_items` has yielded in all its uses."""
         self.yielded = False
@@ -173,9 +176,9 @@ class Call:
     def find_refusal(self, topic: str | None = None, partition: int | None = None) -> int:
         """Return the error code with which this part of the request is refused, or 0.
 
-        The part is refused if a test injected a `Refusal` for it, or if the client is not
-        authorized for the topic. A refusal counts as used once for each request, however many
-        partitions it applies to.
+        The part is refused if a test injected a `Refusal` for it, if the client is not authorized
+        for the topic, or if only the active controller executes the request. A refusal counts as
+        used once for each request, however many partitions it applies to.
         """
         for each in self._refusals:
             if each.is_about(topic, partition):
@@ -183,6 +186,8 @@ class Call:
                     self._spoken.append(each)
                     each.count_use()
                 return each.code
+        if self._inactive_code:
+            return self._inactive_code
         if topic is None or self._authorizer is None:
             return 0
         return self.check_authorization(AclResource.TOPIC, topic)

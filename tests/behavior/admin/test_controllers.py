@@ -1,11 +1,16 @@
-"""An admin client with `bootstrap_controllers`, on the controllers of a real Kafka (KIP-919)."""
+"""An admin client with `bootstrap_controllers`, on controllers of both kinds of clusters (KIP-919).
+
+The brokers of the embedded cluster are its controllers. The real Kafka has a broker and three other
+nodes as controllers.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, NamedTuple
 
 import pytest
 from kafka_harness import KAFKA, KafkaCluster
@@ -22,6 +27,7 @@ from aiokclient.errors import (
     SecurityDisabledError,
     UnsupportedVersionError,
 )
+from aiokclient.testing import EmbeddedCluster
 
 CALLS = {
     "add_raft_voter",
@@ -44,15 +50,45 @@ CALLS = {
 """The calls that Java's client with `bootstrap.controllers` makes."""
 
 
+class Quorum(NamedTuple):
+    """The addresses of a cluster, the ids of its controllers, and how to stop and start these."""
+
+    bootstrap: str
+    controllers: str
+    ids: list[int]
+    stop: Callable[[int], Any]
+    start: Callable[[int], Any]
+
+
 @pytest.fixture(scope="module")
-def quorum(java: str) -> Iterator[KafkaCluster]:
-    with KafkaCluster(KAFKA, brokers=1, controllers=3) as cluster:
-        yield cluster
+def real_quorum(java: str) -> Iterator[Quorum]:
+    with KafkaCluster(KAFKA, brokers=1, controllers=3) as kafka:
+        ids = [100, 101, 102]
+        yield Quorum(kafka.bootstrap, kafka.controllers, ids, kafka.kill, kafka.start)
+
+
+@pytest.fixture(scope="module")
+def embedded_quorum() -> Iterator[Quorum]:
+    with EmbeddedCluster(3) as cluster:
+        bootstrap, controllers = cluster.bootstrap_servers, cluster.bootstrap_controllers
+        yield Quorum(bootstrap, controllers, cluster.brokers, cluster.stop, cluster.start)
+
+
+@pytest.fixture(params=["embedded_quorum"])
+def quorum(request: pytest.FixtureRequest) -> Quorum:
+    quorum: Quorum = request.getfixturevalue(request.param)
+    return quorum
+
+
+ON_BOTH = pytest.mark.parametrize(
+    "quorum",
+    ["embedded_quorum", pytest.param("real_quorum", marks=pytest.mark.kafka)],
+    indirect=True,
+)
 
 
 @pytest.fixture
-async def controllers(quorum: KafkaCluster) -> AsyncIterator[Admin]:
-    quorum.heal()
+async def controllers(quorum: Quorum) -> AsyncIterator[Admin]:
     async with Admin(bootstrap_controllers=quorum.controllers) as admin:
         yield admin
 
@@ -92,17 +128,19 @@ async def test_options_that_name_no_servers_or_two_kinds_are_refused() -> None:
     assert "a:1, b:2" in repr(made)
 
 
+@ON_BOTH
 async def test_controllers_describe_the_cluster_and_its_quorum(
-    quorum: KafkaCluster, controllers: Admin
+    quorum: Quorum, controllers: Admin
 ) -> None:
     described = await controllers.describe_cluster()
-    assert described.cluster_id == quorum.cluster_id
-    assert [each.node_id for each in described.brokers] == [100, 101, 102]
+    assert [each.node_id for each in described.brokers] == quorum.ids
     info = await controllers.describe_metadata_quorum()
     assert info.leader_id == described.controller_id
-    assert {each.replica_id for each in info.voters} == {100, 101, 102}
+    assert [each.replica_id for each in info.voters] == quorum.ids
+    addresses = {node: each[0][1:] for node, each in info.endpoints.items()}
+    assert addresses == {each.node_id: (each.host, each.port) for each in described.brokers}
     features = await controllers.describe_features()
-    for node in (100, 101, 102):
+    for node in quorum.ids:
         assert (await controllers.describe_features(node_id=node)).finalized == features.finalized
     async with Admin(bootstrap_servers=quorum.bootstrap) as admin:
         other = await admin.describe_features()
@@ -110,18 +148,19 @@ async def test_controllers_describe_the_cluster_and_its_quorum(
         assert (await admin.describe_cluster()).cluster_id == described.cluster_id
 
 
+@ON_BOTH
 async def test_controllers_change_configs_reassignments_and_registrations(
-    quorum: KafkaCluster, controllers: Admin
+    quorum: Quorum, controllers: Admin
 ) -> None:
     name = f"controlled-{uuid.uuid4().hex[:8]}"
     topic, tp = ConfigResource.topic(name), TopicPartition(name, 0)
     async with Admin(bootstrap_servers=quorum.bootstrap) as admin:
         (await admin.create_topics([NewTopic(name, 1, 1)])).raise_for_errors()
     (await controllers.alter_configs({topic: {"retention.ms": 12345}})).raise_for_errors()
-    results = await controllers.describe_configs([topic, ConfigResource.broker(101)])
-    described = results.raise_for_errors()
+    node = ConfigResource.broker(quorum.ids[1])
+    described = (await controllers.describe_configs([topic, node])).raise_for_errors()
     assert described[topic]["retention.ms"].value == "12345"
-    assert described[ConfigResource.broker(101)]["node.id"].value == "101"
+    assert described[node]["num.io.threads"].value == "8"
     (await controllers.alter_partition_reassignments({tp: [1]})).raise_for_errors()
     assert await controllers.list_partition_reassignments() == {}
     level = (await controllers.describe_features()).finalized["metadata.version"]
@@ -135,15 +174,16 @@ async def test_controllers_change_configs_reassignments_and_registrations(
         await controllers.describe_acls()
 
 
+@ON_BOTH
 async def test_calls_continue_with_the_next_active_controller(
-    quorum: KafkaCluster, controllers: Admin
+    quorum: Quorum, controllers: Admin
 ) -> None:
     name = f"led-{uuid.uuid4().hex[:8]}"
     topic = ConfigResource.topic(name)
     async with Admin(bootstrap_servers=quorum.bootstrap) as admin:
         (await admin.create_topics([NewTopic(name, 1, 1)])).raise_for_errors()
     former = (await controllers.describe_metadata_quorum()).leader_id
-    quorum.kill(former)
+    quorum.stop(former)
     try:
         (await controllers.alter_configs({topic: {"retention.ms": 1}})).raise_for_errors()
         info = await controllers.describe_metadata_quorum()
@@ -156,7 +196,7 @@ async def test_calls_continue_with_the_next_active_controller(
 
 
 async def test_a_check_of_controllers_names_what_it_leaves_out(
-    quorum: KafkaCluster, controllers: Admin
+    quorum: Quorum, controllers: Admin
 ) -> None:
     async with asyncio.timeout(60):
         while not (report := await controllers.check_cluster()).ok:
@@ -169,7 +209,8 @@ async def test_a_check_of_controllers_names_what_it_leaves_out(
     assert again.ok
 
 
-async def test_addresses_of_the_wrong_kind_are_named(quorum: KafkaCluster) -> None:
+@ON_BOTH
+async def test_addresses_of_the_wrong_kind_are_named(quorum: Quorum) -> None:
     with pytest.raises(MismatchedEndpointTypeError, match="bootstrap_controllers"):
         await Admin(bootstrap_controllers=quorum.bootstrap).start()
     with pytest.raises(ConnectionSetupError, match="is a controller, not a broker"):

@@ -1,4 +1,7 @@
-"""Commands with --bootstrap-controller, on the controllers of a real Kafka (KIP-919)."""
+"""Commands with --bootstrap-controller, on the controllers of the embedded cluster (KIP-919).
+
+The same calls are tested on a real Kafka in `tests/behavior/admin/test_controllers.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,35 +10,34 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kafka_harness import KAFKA, KafkaCluster
 
-pytestmark = pytest.mark.kafka
+from aiokclient.testing import EmbeddedCluster
 
 
 @pytest.fixture(scope="module")
-def quorum(java: str) -> Iterator[KafkaCluster]:
-    with KafkaCluster(KAFKA, brokers=1, controllers=3) as cluster:
+def quorum() -> Iterator[EmbeddedCluster]:
+    """A cluster whose three brokers are its controllers."""
+    with EmbeddedCluster(3) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def run(quorum: KafkaCluster, run_on: Any) -> Any:
+def run(quorum: EmbeddedCluster, run_on: Any) -> Any:
     """Type a command for controllers. An environment variable names the brokers."""
-    run = run_on(quorum.bootstrap)
-    return lambda *words: run(*words, "--bootstrap-controller", quorum.controllers)
+    run = run_on(quorum.bootstrap_servers)
+    return lambda *words: run(*words, "--bootstrap-controller", quorum.bootstrap_controllers)
 
 
 def test_controllers_describe_the_quorum_the_cluster_and_features(
-    run: Any, run_on: Any, quorum: KafkaCluster
+    run: Any, run_on: Any, quorum: EmbeddedCluster
 ) -> None:
-    on_brokers = run_on(quorum.bootstrap)
+    on_brokers = run_on(quorum.bootstrap_servers)
     described = json.loads(run("quorum", "describe", "--json").out)
-    assert [each["replica_id"] for each in described["voters"]] == [100, 101, 102]
-    assert [each["replica_id"] for each in described["observers"]] == [1]
+    assert [each["replica_id"] for each in described["voters"]] == quorum.brokers
     cluster = json.loads(run("cluster", "describe", "--json").out)
     assert cluster["controller_id"] == described["leader_id"]
     assert on_brokers("cluster", "describe", "-q").out == f"{cluster['cluster_id']}\n"
-    assert run("brokers", "list", "-q").out == "100\n101\n102\n"
+    assert run("brokers", "list", "-q").out == "1\n2\n3\n"
     features = json.loads(run("features", "describe", "--json").out)
     expected = json.loads(on_brokers("features", "describe", "--json").out)
     assert features["finalized"] == expected["finalized"]
@@ -55,7 +57,7 @@ def test_controllers_unregister_neither_running_brokers_nor_voters(run: Any) -> 
     assert "Broker 1 is running" in err
     assert "--no-check" in err
     assert run("brokers", "unregister", "77", "--yes").code == 3
-    assert run("quorum", "unregister", "101", "--yes").code == 2
+    assert run("quorum", "unregister", "2", "--yes").code == 2
     assert run("quorum", "unregister", "77", "--yes").code == 3
 
 

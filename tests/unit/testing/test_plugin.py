@@ -140,6 +140,9 @@ def test_the_command_runs_a_cluster(wire_to, number):
             line = process.stdout.readline()
             assert line.startswith("bootstrap servers: ")
             first, second = line.split()[-1].split(",")
+            line = process.stdout.readline()
+            assert line.startswith("bootstrap controllers: ")
+            assert len({first, second, *line.split()[-1].split(",")}) == 4
             host, port = second.split(":")
             connection = wire_to(None).at((host, int(port)))
             response = connection.request(messages.MetadataRequest(topics=None))

@@ -37,6 +37,7 @@ from aiokclient.protocol.framing import DecodedRequest, FrameReader, ServerFrami
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Refused
 from aiokclient.testing.broker.connections.sasl import AuthenticationStep
+from aiokclient.testing.broker.controllers import is_answered
 from aiokclient.testing.broker.faults import Alter, Delay, Drop, Fault, Throttle
 from aiokclient.testing.broker.handlers import get_handler
 from aiokclient.testing.broker.security import quotas as quotas_
@@ -316,9 +317,9 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             )
 
     def _is_allowed(self, received: DecodedRequest) -> bool:
-        """Return whether the client's step of authentication allows this request."""
+        """Return whether the listener and the client's authentication allow this request."""
         api = ApiKey(received.header.request_api_key)
-        return self.authentication.is_allowed(api)
+        return is_answered(self.listener, api) and self.authentication.is_allowed(api)
 
     def _handle_request(self, received: DecodedRequest, faults: list[Fault]) -> None:
         header = received.header

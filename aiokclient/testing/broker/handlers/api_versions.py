@@ -3,6 +3,7 @@
 * A version that the broker does not know is answered with UNSUPPORTED_VERSION in the layout of
   version 0. The response has the versions of ApiVersions only, so that the client can ask again.
 * From version 3 on, the client names its software. An empty or malformed name is INVALID_REQUEST.
+* A controller announces what it answers (`controllers.py`).
 * Version 5 checks that the client reached the intended broker (KIP-1242). The client sends both
   the cluster id and the node id, or neither. Only one of them is INVALID_REQUEST, and a different
   value is REBOOTSTRAP_REQUIRED. An error comes without APIs, and the connection stays open.
@@ -29,6 +30,7 @@ from aiokclient.protocol.messages.api_versions import (
 )
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.controllers import is_answered
 from aiokclient.testing.broker.features import Feature, list_features
 
 _LEVEL_0 = 4
@@ -55,6 +57,7 @@ def handle(call: Call) -> Reply:
         api_keys=[
             ApiVersion(api_key=api, min_version=low, max_version=high)
             for api, (low, high) in spans.items()
+            if is_answered(call.owner.listener, api)
         ],
     )
     if call.version >= _FEATURES:

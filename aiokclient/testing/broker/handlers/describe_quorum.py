@@ -1,6 +1,6 @@
 """DescribeQuorum 0 to 2: the brokers as the metadata quorum (KIP-595).
 
-There are no separate controllers. So the brokers are the voters, and the leader is the broker that
+Every broker is a controller, too. So the brokers are the voters, and the leader is the broker that
 the metadata names as the controller. The log has one offset for each change of topics and features.
 Only partition 0 of `__cluster_metadata` is described; any other is UNKNOWN_TOPIC_OR_PARTITION.
 """
@@ -17,6 +17,8 @@ from aiokclient.protocol.messages.describe_quorum import (
 )
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.node import Endpoint
+from aiokclient.testing.broker.security.listeners import CONTROLLER
 
 _TOPIC, _PARTITION = "__cluster_metadata", 0
 _LISTENERS = 2
@@ -41,7 +43,7 @@ async def handle(call: Call) -> Answer:
     nodes = [
         Node(
             node_id=node.node_id,
-            listeners=[Listener(name="CONTROLLER", host=node.host, port=node.port)],
+            listeners=[_describe_listener(node.endpoints[CONTROLLER])],
         )
         for node in call.cluster.registered.values()
         if topics
@@ -49,6 +51,10 @@ async def handle(call: Call) -> Answer:
     return DescribeQuorumResponse(
         error_message="", topics=topics, nodes=nodes if call.version >= _LISTENERS else []
     )
+
+
+def _describe_listener(endpoint: Endpoint) -> Listener:
+    return Listener(name=CONTROLLER, host=endpoint.host, port=endpoint.port)
 
 
 def _describe_partition(call: Call, topic: str, index: int) -> ResponsePartitionData:

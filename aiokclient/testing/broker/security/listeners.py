@@ -16,6 +16,9 @@ from aiokclient.types import public_in
 DEFAULT: Final = "PLAINTEXT"
 """The name of the listener that every broker has, without encryption and logins."""
 
+CONTROLLER: Final = "CONTROLLER"
+"""The name of the listener at which every broker is a controller (KIP-919)."""
+
 CERTIFICATES: Final = ("valid", "expired", "untrusted", "other-host")
 """The kinds of certificates that brokers can have."""
 
@@ -141,8 +144,9 @@ def check_listeners(listeners: Mapping[str, BrokerListener]) -> None:
     for name, listener in listeners.items():
         if not isinstance(listener, BrokerListener):
             raise TypeError(f"listeners: {name!r} is not a BrokerListener.")
-        if name == DEFAULT or not _NAME.fullmatch(name):
+        if name in (DEFAULT, CONTROLLER) or not _NAME.fullmatch(name):
             raise ValueError(
                 f"listeners: {name!r} cannot be the name of a listener. Use capital letters, "
-                f"digits, and underscores, and not {DEFAULT}, which every broker has."
+                f"digits, and underscores, and neither {DEFAULT} nor {CONTROLLER}, which every "
+                "broker has."
             )

@@ -10,7 +10,7 @@ from functools import partial
 from aiokclient.testing.broker.connections.sasl import Accounts, Authentication, Login
 from aiokclient.testing.broker.security.acls import Authorizer
 from aiokclient.testing.broker.security.jwt import check_token
-from aiokclient.testing.broker.security.listeners import DEFAULT, BrokerListener
+from aiokclient.testing.broker.security.listeners import CONTROLLER, DEFAULT, BrokerListener
 from aiokclient.testing.broker.security.mechanism import Bearer, ScramCredential
 from aiokclient.testing.broker.security.options import (
     TokenOptions,
@@ -34,7 +34,10 @@ class Security:
         self, rng: random.Random, now: Callable[[], float], time_ms: Callable[[], int]
     ) -> None:
         self._rng, self._now, self._time_ms = rng, now, time_ms
-        self.listeners: dict[str, BrokerListener] = {DEFAULT: BrokerListener()}
+        self.listeners: dict[str, BrokerListener] = {
+            DEFAULT: BrokerListener(),
+            CONTROLLER: BrokerListener(),
+        }
         self.scram = ScramUsers(rng)
         self.authorizer: Authorizer | None = None
         """The check of ACLs. If it is None, everybody may do everything."""
