@@ -524,6 +524,7 @@ class EmbeddedCluster:
         "_transactions", TransactionControls.hold_transaction_loading
     )
     time_out_transaction = forward_to("_transactions", TransactionControls.time_out_transaction)
+    hang_transaction = forward_to("_transactions", TransactionControls.hang_transaction)
     forget_transactional_id = forward_to(
         "_transactions", TransactionControls.forget_transactional_id
     )

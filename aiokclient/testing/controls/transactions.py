@@ -82,13 +82,29 @@ class TransactionControls(Controls):
 
         The epoch is increased. Raises ValueError if no transaction is open.
         """
+        self._change_open(transactional_id, self._coordinator.revoke_transaction)
 
-        def time_out(transaction: TransactionMetadata) -> None:
+    def hang_transaction(self, transactional_id: str) -> None:
+        """Let the coordinator forget an open transaction, which hangs from then on (KIP-664).
+
+        No marker is written, and the coordinator reports the state CompleteAbort. In its
+        partitions, the transaction stays open, so that readers of committed data stop at its first
+        record, until `Admin.abort_transaction` ends it or another transaction of the same
+        transactional id ends there. In Kafka, a record that arrives after the end of its
+        transaction has this effect, if the brokers do not verify transactions (KIP-890). Raises
+        ValueError if no transaction is open.
+        """
+        self._change_open(transactional_id, self._coordinator.hang_transaction)
+
+    def _change_open(self, transactional_id: str, change: Callable[[str], None]) -> None:
+        """Change a transactional id whose transaction is open. Raises ValueError otherwise."""
+
+        def change_open(transaction: TransactionMetadata) -> None:
             if transaction.state is not CoordinatorTransactionState.ONGOING:
                 raise ValueError(f"{transaction!r} has no open transaction.")
-            self._coordinator.revoke_transaction(transactional_id)
+            change(transactional_id)
 
-        self._change_transaction(transactional_id, time_out)
+        self._change_transaction(transactional_id, change_open)
 
     def forget_transactional_id(self, transactional_id: str) -> None:
         """Forget a transactional id, as Kafka does after `transactional.id.expiration.ms`.

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
-from raw_transactions import RawTransaction
+from hanging_transactions import hang_transaction, switch_verification
 
 from aiokclient import Admin, Client, SaslPlain, SaslScram, Tls, TopicPartition
-from aiokclient.admin import ClusterReport, ConfigResource, Finding, NewTopic
+from aiokclient.admin import ClusterReport, Finding, NewTopic
 from aiokclient.errors import ClosedError, ClusterAuthorizationError, UnsupportedVersionError
 from aiokclient.protocol import ApiKey
 from aiokclient.testing import BrokerListener, EmbeddedCluster
@@ -311,17 +310,13 @@ async def test_a_cancelled_check_leaves_no_task(cluster_servers: Any) -> None:
         assert asyncio.all_tasks() == before
 
 
-async def test_a_hanging_transaction_is_a_finding(kafka: Any) -> None:
-    option, everywhere = "transaction.partition.verification.enable", ConfigResource.broker("")
-    topic = await asyncio.to_thread(kafka.create_topic, None, 1)
-    tp = TopicPartition(topic, 0)
-    async with Client(bootstrap_servers=kafka.bootstrap) as client, Admin(client=client) as admin:
-        (await admin.alter_configs({everywhere: {option: "false"}})).raise_for_errors()
-        try:
-            transaction = RawTransaction(client, f"{topic}-hangs")
-            await transaction.begin()
-            old = int(time.time() * 1000) - 20 * 60_000
-            await transaction.produce(tp, b"hangs", timestamp=old, version=11)
+async def test_a_hanging_transaction_is_a_finding(cluster_servers: Any) -> None:
+    topic = await cluster_servers.new_topic()
+    tp, bootstrap = TopicPartition(topic, 0), cluster_servers.bootstrap
+    await switch_verification(bootstrap, False)
+    try:
+        async with Client(bootstrap_servers=bootstrap) as client, Admin(client=client) as admin:
+            await hang_transaction(client, f"{topic}-hangs", tp)
             report = await admin.check_cluster()
             found = [each for each in report if each.check == "hanging-transactions"]
             (finding,) = [each for each in found if each.subject == str(tp)]
@@ -333,8 +328,8 @@ async def test_a_hanging_transaction_is_a_finding(kafka: Any) -> None:
             await admin.abort_transaction(hanging)
             again = await admin.check_cluster()
             assert str(tp) not in {each.subject for each in again}
-        finally:
-            (await admin.alter_configs({everywhere: {option: None}})).raise_for_errors()
+    finally:
+        await switch_verification(bootstrap, True)
 
 
 async def test_an_older_kafka_says_what_it_cannot_answer(kafka_old: Any) -> None:

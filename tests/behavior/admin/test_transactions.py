@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hanging_transactions import OPTION, hang_transaction, switch_verification
 from kafka_harness import JavaTool
 from raw_transactions import RawTransaction
 
 from aiokclient import Admin, Client, Consumer, TopicPartition
 from aiokclient.admin import (
     ActiveProducer,
-    ConfigResource,
     FencedProducer,
     HangingTransaction,
     TransactionDescription,
@@ -34,6 +34,7 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
+from aiokclient.testing import EmbeddedCluster
 
 MINUTES_MS = 60_000
 
@@ -307,39 +308,31 @@ class TestFenceProducers:
             await site.admin.force_terminate_transaction("")
 
 
-@pytest.mark.kafka
+ON_BOTH = pytest.mark.parametrize("site", ["embedded", "kafka"], indirect=True)
+
+
 class TestHangingTransactions:
     """`find_hanging_transactions` and `abort_transaction`."""
 
-    @pytest.fixture
-    async def site(self, kafka: Any) -> AsyncIterator[Site]:
+    @pytest.fixture(params=["embedded"])
+    async def site(self, request: pytest.FixtureRequest) -> AsyncIterator[Site]:
         """A cluster whose brokers accept records that belong to no transaction of a coordinator."""
-        option = "transaction.partition.verification.enable"
-        everywhere = ConfigResource.broker("")
+        if request.param == "embedded":
+            with EmbeddedCluster(2, {"t": 3}, replication=1, configs={OPTION: "false"}) as cluster:
+                async with opened_site(cluster.bootstrap_servers, "t") as site:
+                    yield site
+            return
+        kafka = request.getfixturevalue("kafka")
         topic = await asyncio.to_thread(kafka.create_topic, None, 3)
+        await switch_verification(kafka.bootstrap, False)
         async with opened_site(kafka.bootstrap, topic) as site:
-            await self._set(site, everywhere, option, "false")
             yield site
-            await self._set(site, everywhere, option, None)
-
-    async def _set(self, site: Site, resource: Any, option: str, value: str | None) -> None:
-        (await site.admin.alter_configs({resource: {option: value}})).raise_for_errors()
-        [broker] = (await site.admin.describe_cluster()).brokers
-        shown = ConfigResource.broker(broker.node_id)
-        async with asyncio.timeout(30):
-            while True:  # The broker applies the config a moment later.
-                results = await site.admin.describe_configs([shown])
-                entry = results.raise_for_errors()[shown][option]
-                if entry.value == (value or "true"):
-                    return
-                await asyncio.sleep(0.05)
+        await switch_verification(kafka.bootstrap, True)
 
     async def _hanging(self, site: Site, name: str, partition: int = 0) -> RawTransaction:
-        transaction = await site.begun(name)
-        old = int(time.time() * 1000) - 20 * MINUTES_MS
-        await transaction.produce(site.tp(partition), b"hangs", timestamp=old, version=11)
-        return transaction
+        return await hang_transaction(site.client, site.id(name), site.tp(partition))
 
+    @ON_BOTH
     async def test_a_transaction_that_no_coordinator_knows_is_found_and_aborted(
         self, site: Site
     ) -> None:
@@ -358,8 +351,10 @@ class TestHangingTransactions:
             transaction.last_timestamp,
             site.id("hanging"),
         )
-        [broker] = (await site.admin.describe_cluster()).brokers
-        by_broker = await site.admin.find_hanging_transactions(broker_id=broker.node_id)
+        topics = (await site.admin.describe_topics([site.topic])).raise_for_errors()
+        leader = topics[site.topic].partitions[1].leader
+        assert leader is not None
+        by_broker = await site.admin.find_hanging_transactions(broker_id=leader)
         assert transaction in by_broker
         assert healthy.producer_id not in {each.producer_id for each in by_broker}
         nobody = await site.admin.find_hanging_transactions(
@@ -396,6 +391,7 @@ class TestHangingTransactions:
         with pytest.raises(TransactionCoordinatorFencedError):
             await site.admin.abort_transaction(replace(transaction, coordinator_epoch=4))
 
+    @pytest.mark.parametrize("site", ["kafka"], indirect=True)
     @pytest.mark.usefixtures("kafka_tools_jars")
     async def test_the_calls_return_what_kafka_transactions_prints(
         self, kafka: Any, site: Site

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hanging_transactions import hang_transaction, switch_verification
 from raw_transactions import RawTransaction
 
-from aiokclient import Admin, Client, ConfigResource, TopicPartition
+from aiokclient import Client, TopicPartition
 
 MINUTES_MS = 60_000
 
@@ -174,35 +175,20 @@ def test_transactions_refuses_wrong_use(run: Any, words: tuple[str, ...], text: 
 
 
 @pytest.fixture
-def hanging(kafka: Any, run_on: Any) -> Iterator[Site]:
-    """A topic on a broker that accepts records which belong to no transaction of a coordinator."""
-    option = "transaction.partition.verification.enable"
-
-    async def switch(value: str | None, shown: str) -> None:
-        async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
-            everywhere = ConfigResource.broker()
-            (await admin.alter_configs({everywhere: {option: value}})).raise_for_errors()
-            (broker,) = (await admin.describe_cluster()).brokers
-            one = ConfigResource.broker(broker.node_id)
-            while True:  # The broker applies the config a moment later.
-                entries = (await admin.describe_configs([one])).raise_for_errors()[one]
-                if entries[option].value == shown:
-                    return
-
-    class Servers:
-        bootstrap = kafka.bootstrap
-
-    servers: Any = Servers()
-    servers.kafka = kafka
-    asyncio.run(switch("false", "false"))
-    yield Site(servers, run_on(kafka.bootstrap))
-    asyncio.run(switch(None, "true"))
+def hanging(cluster_servers: Any, run: Any) -> Iterator[Site]:
+    """A topic on brokers that accept records which belong to no transaction of a coordinator."""
+    asyncio.run(switch_verification(cluster_servers.bootstrap, False))
+    yield Site(cluster_servers, run)
+    asyncio.run(switch_verification(cluster_servers.bootstrap, True))
 
 
-@pytest.mark.kafka
 def test_transactions_find_hanging_finds_what_abort_ends(hanging: Site) -> None:
-    old = round(time.time() * 1000) - 20 * MINUTES_MS
-    transaction = hanging.open_transaction("hanging", timestamp=old, version=11)
+    async def hang() -> RawTransaction:
+        async with Client(bootstrap_servers=hanging.bootstrap) as client:
+            tp = TopicPartition(hanging.topic, 0)
+            return await hang_transaction(client, hanging.id("hanging"), tp)
+
+    transaction = asyncio.run(hang())
     search = ("transactions", "find-hanging")
     for words in ((hanging.topic,), (f"{hanging.topic}:0,1",), ()):
         found = json.loads(hanging.run(*search, *words, "--json").out)

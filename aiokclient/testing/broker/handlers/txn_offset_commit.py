@@ -143,9 +143,7 @@ class _Commit:
         if isinstance(verification, Verification):
             asked = {tp: verification}
             transactional_id = self.request.transactional_id
-            found = ask_coordinator(
-                self.call.cluster, transactional_id, self._producer, asked, support
-            )
+            found = ask_coordinator(self.call, transactional_id, self._producer, asked, support)
             if found[tp]:
                 raise Refused(found[tp], "The transaction's coordinator refuses the group.")
             return verification

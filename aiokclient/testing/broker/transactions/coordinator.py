@@ -226,6 +226,12 @@ class TransactionCoordinator:
         """Abort an open transaction as after its timeout, at the request of a test."""
         self._revoke_if_open(self._transactions[transactional_id])
 
+    def hang_transaction(self, transactional_id: str) -> None:
+        """Abort an open transaction without its markers, at the request of a test."""
+        transaction = self._transactions[transactional_id]
+        transaction.forget_partitions(self._now_ms(), self.level)
+        self._on_change(transaction)
+
     def expire_id(self, transactional_id: str) -> None:
         """Forget a transactional id as if it had not been used for long. Raises Refused."""
         self._transactions[transactional_id].mark_dead()

@@ -118,7 +118,7 @@ class ProduceVerification:
         if not wanted:
             return False
         transactional_id = call.request.transactional_id
-        codes = ask_coordinator(call.cluster, transactional_id, producer, wanted, self._support)
+        codes = ask_coordinator(call, transactional_id, producer, wanted, self._support)
         for tp, code in codes.items():
             if code:
                 self._codes[asked[tp][0]] = self._adapt_code(code)

@@ -262,6 +262,14 @@ class TransactionMetadata:
         self._check_idle()
         self.state = self._find_next_state(CoordinatorTransactionEvent.EXPIRE)
 
+    def forget_partitions(self, now_ms: int, level: int) -> None:
+        """Abort the open transaction without its markers, at the request of a test.
+
+        The epoch stays the same, as when a client of an older version aborts the transaction.
+        """
+        self.end_transaction(self.current, False, now_ms, level)
+        self.complete_end(now_ms, level)
+
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, at the request of a test."""
         self.epoch = epoch

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.topics.producers import BUMPS_AT, Verification
@@ -20,7 +20,13 @@ from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoc
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokclient.testing.broker.state import ClusterState
+    from aiokclient.testing.broker.call import Call
+
+VERIFICATION: Final = "transaction.partition.verification.enable"
+"""The option without which the leader does not ask.
+
+A partition that the client has not added then gets a transaction that no coordinator will end.
+"""
 
 
 class Support(Enum):
@@ -39,7 +45,7 @@ def find_support(version: int, abortable_since: int) -> Support:
 
 
 def ask_coordinator(
-    cluster: ClusterState,
+    call: Call,
     transactional_id: str,
     producer: ProducerIdAndEpoch,
     verifications: Mapping[TopicPartition, Verification],
@@ -48,8 +54,10 @@ def ask_coordinator(
     """Ask the coordinator about partitions, and return an error code for each, or NONE."""
     if not verifications:
         return {}
-    transactions = get_transactions(cluster)
-    coordinator = cluster.find_coordinator(transactional_id)
+    if support is not Support.ADDS and call.broker.configs[VERIFICATION] == "false":
+        return dict.fromkeys(verifications, Code.NONE)
+    transactions = get_transactions(call.cluster)
+    coordinator = call.cluster.find_coordinator(transactional_id)
     try:
         if support is not Support.ADDS:
             found = transactions.verify_partitions(

@@ -180,6 +180,22 @@ def test_a_test_can_time_out_a_transaction(cluster, txn):
     assert txn.log("orders")[3] == [(0, 0)]
 
 
+def test_a_test_can_make_a_transaction_hang_until_the_next_one_ends(cluster, txn):
+    with pytest.raises(ValueError, match="has no open transaction"):
+        cluster.hang_transaction("t")
+    txn.produce("orders", b"a")
+    cluster.hang_transaction("t")
+    assert state(cluster) == "CompleteAbort"
+    assert cluster.transactions["t"].partitions == frozenset()
+    assert txn.commit()[0] == "INVALID_TXN_STATE"
+    assert txn.log("orders")[:3] == ("ok", 1, 0)  # The last stable offset stays at the record.
+    assert txn.init() == ("ok", 0, 1)
+    assert txn.produce("orders", b"b") == ("ok", 1)
+    assert txn.commit()[0] == "ok"
+    cluster.wait_for(lambda: state(cluster) == "CompleteCommit")
+    assert txn.log("orders")[:3] == ("ok", 3, 3)
+
+
 def test_a_test_can_forget_a_transactional_id(cluster, txn):
     txn.produce("orders")
     with pytest.raises(ValueError, match="is in use"):
