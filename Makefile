@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`. `make help` lists all.
-.PHONY: help demo demo-clients quick test test-all lint native docs kafka fuzz sim eos soak secrets spark spark-eos bench bench-spark callgrind clean
+.PHONY: help demo demo-clients quick test test-all lint native docs kafka fuzz sim eos soak walk secrets spark spark-eos bench bench-spark callgrind clean
 .DEFAULT_GOAL := test
 
 PY := .venv/bin/python
@@ -88,6 +88,11 @@ soak: .venv/.test .venv/.native kafka ## MINUTES=10 of every kind of client and 
 ## SEED=n repeats the faults of a run; BREAK=A (B, ... L) breaks that promise on purpose, so that it fails
 	AIOKCLIENT_SOAK_MINUTES=$(or $(MINUTES),10) AIOKCLIENT_SOAK_SEED=$(SEED) AIOKCLIENT_SOAK_BREAK=$(BREAK) \
 	    $(PY) -m pytest -q -s tests/faults/kafka/test_soak.py
+
+walk: .venv/.test .venv/.native kafka ## random walks of admin calls while brokers are killed, and other long tests of Admin
+## 500 calls on three real brokers, SEEDS=20 times as many on an embedded cluster; SEED=n repeats one; CALLS=n
+	AIOKCLIENT_WALK_SEED=$(SEED) AIOKCLIENT_WALK_SEEDS=$(SEEDS) AIOKCLIENT_WALK_CALLS=$(CALLS) \
+	    $(PY) -m pytest -q -s --timeout=0 -m walk $(or $(T),tests/faults tests/behavior/admin tests/behavior/command_line)
 
 secrets: .venv/.test .venv/.native ## use known passwords, tokens, and keys everywhere, and search all output for them
 ## LEAK=channel leaks one on purpose (log, repr, locals, ...), so that it fails

@@ -226,6 +226,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests that need a real Kafka or Java, and slow ones, so that ``-m`` can omit them."""
+    if "walk" not in (config.option.markexpr or ""):
+        left_out = [item for item in items if any(item.iter_markers("walk"))]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     with_servers: set[Path] = set()
     for item in items:
         names = set(getattr(item, "fixturenames", ()))

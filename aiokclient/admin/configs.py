@@ -308,9 +308,10 @@ async def _find_mistakes(
     )
     mistakes: dict[ConfigResource, KafkaError] = {}
     for resource, names in suspects.items():
-        known = described.succeeded.get(wanted[resource])
-        unknown = [name for name in names if known is not None and name not in known]
-        if unknown:
+        known = described[wanted[resource]]
+        if isinstance(known, KafkaError):
+            continue  # The change itself is refused then, or goes to a broker that can answer.
+        if unknown := [name for name in names if name not in known]:
             mistakes[resource] = _make_mistake(resource, f"There is no option {unknown[0]!r}.")
     for resource, made in changes.items():
         if resource.type is ResourceType.TOPIC and made.get("cleanup.policy") == "":

@@ -45,6 +45,7 @@ from aiokclient.cluster.metadata.snapshot import BrokerInfo, ClusterMetadata
 from aiokclient.cluster.targets import AnyBroker, Broker, Coordinator, Leader
 from aiokclient.errors import (
     CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
     GroupIdNotFoundError,
     KafkaError,
     NotCoordinatorError,
@@ -65,6 +66,7 @@ from aiokclient.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from aiokclient.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -85,6 +87,15 @@ DEAD = "Dead"
 
 Later brokers return GROUP_ID_NOT_FOUND, also for a group of another type (KIP-1043).
 """
+
+COORDINATOR_CODES = frozenset(
+    {
+        CoordinatorLoadInProgressError.code,
+        CoordinatorNotAvailableError.code,
+        NotCoordinatorError.code,
+    }
+)
+"""Error codes of brokers that are not the coordinator, or not yet."""
 
 NOT_REMOVED = frozenset(
     {
@@ -381,7 +392,9 @@ async def alter_consumer_group_offsets(
         request = _commit(group, {tp: o for tp, o in items.items() if tp not in answers}, snapshot)
         if not request.topics:
             return answers
-        response = await requests.send_request(request, Coordinator("group", group), remaining)
+        response = await requests.send_request(
+            request, Coordinator("group", group), remaining, check=_find_refusal
+        )
         for topic in response.topics:
             name = topic.name or snapshot.names.get(topic.topic_id, "")
             for result in topic.partitions:
@@ -400,6 +413,19 @@ async def alter_consumer_group_offsets(
     left = {tp: offset for tp, offset in wanted.items() if tp not in refused}
     results = await requests.ask_items(left, ask, requests.compute_remaining_s(deadline))
     return requests.join_results(wanted, results, refused)
+
+
+def _find_refusal(response: OffsetCommitResponse) -> KafkaError | None:
+    """Return the error of a broker that is not the coordinator, or not yet.
+
+    The response has it for each partition. As the error of the request, it makes the next attempt
+    locate the coordinator again.
+    """
+    for topic in response.topics:
+        for result in topic.partitions:
+            if result.error_code in COORDINATOR_CODES:
+                return error_for(result.error_code)
+    return None
 
 
 async def delete_consumer_group_offsets(

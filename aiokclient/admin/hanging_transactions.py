@@ -139,8 +139,10 @@ async def _list_partitions(
     for step in _in_steps(names):
         remaining = requests.compute_remaining_s(deadline)
         results = await describe_topics(requests, step, False, None, remaining)
-        if topic is not None:
-            results.raise_for_errors()
+        for error in results.errors.values():
+            # Without a name, a topic may have been deleted since the topics were listed.
+            if topic is not None or error.code != UnknownTopicOrPartitionError.code:
+                raise error
         partitions += [
             TopicPartition(description.name, each.index)
             for description in results.succeeded.values()

@@ -23,6 +23,7 @@ from aiokclient.protocol.messages import (
     HeartbeatRequest,
     LeaveGroupRequest,
 )
+from aiokclient.testing import EmbeddedCluster
 
 
 def member(servers: Any, group: str, name: str, **options: Any) -> Life:
@@ -183,3 +184,22 @@ async def test_low_level_requests_find_the_coordinator(cluster_servers: Any, gro
             await client.request(beat, to=Coordinator("group", group))
         leave = LeaveGroupRequest(group_id=group)
         await client.request(leave, to=Coordinator("group", group))
+
+
+async def test_offsets_are_set_after_the_coordinator_has_moved(embedded: EmbeddedCluster) -> None:
+    embedded.create_topic("moving-coordinator", 1)
+    tp = TopicPartition("moving-coordinator", 0)
+    async with Admin(bootstrap_servers=embedded.bootstrap_servers) as admin:
+
+        async def set_offset() -> int:
+            altered = await admin.alter_consumer_group_offsets("moving", {tp: 0}, timeout=5)
+            altered.raise_for_errors()
+            described = (await admin.describe_groups(["moving"])).raise_for_errors()
+            return described["moving"].coordinator.node_id
+
+        coordinator = await set_offset()
+        embedded.stop(coordinator)
+        assert await set_offset() != coordinator
+        # The other broker answers still, and is not the coordinator any more.
+        embedded.start(coordinator)
+        assert await set_offset() == coordinator

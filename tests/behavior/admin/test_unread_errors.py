@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from aiokclient import Admin, NewTopic
-from aiokclient.errors import TopicExistsError
+from aiokclient.admin import ConfigResource
+from aiokclient.errors import TopicExistsError, UnknownTopicOrPartitionError
 from aiokclient.testing import EmbeddedCluster
 
 
@@ -71,3 +72,12 @@ async def test_results_of_which_only_the_successes_were_read_log_a_warning(
     assert list(results.succeeded) == ["new"]
     del results
     assert len(warnings(caplog)) == 1
+
+
+async def test_a_change_of_options_that_is_checked_first_logs_nothing(
+    admin: Admin, caplog: pytest.LogCaptureFixture
+) -> None:
+    missing = ConfigResource.topic("missing")
+    altered = await admin.alter_configs({missing: {"retention.ms": None}})
+    assert isinstance(altered[missing], UnknownTopicOrPartitionError)
+    assert warnings(caplog) == []

@@ -5,12 +5,12 @@ import functools
 import signal
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from .distribution import KAFKA, Distribution, random_id
+from .distribution import KAFKA, Distribution, identify_directory, random_id
 from .node import KafkaNode, ReservedPort
 from .probe import KafkaProbeError, Partition, Picture, Probe, wait_until
 from .properties import node_properties
@@ -122,8 +122,10 @@ class KafkaCluster(ExternalKafka):
     name with their security protocol; `listener` returns their addresses. ``hosts`` maps some of
     these listeners to the host names for 127.0.0.1 that they advertise. If ``formatted_by`` is an
     older version, `change_version` can go back to that version. ``telemetry`` is the topic into
-    which the brokers write the metrics that clients push; `pushed` reads its records. The cluster
-    is a context manager. At its end, the nodes are killed by SIGKILL and all files are deleted.
+    which the brokers write the metrics that clients push; `pushed` reads its records. ``racks`` are
+    the racks of the brokers in their order, and ``log_dirs`` is the number of log directories of
+    each of them; `list_log_dirs` returns their paths. The cluster is a context manager. At its end,
+    the nodes are killed by SIGKILL and all files are deleted.
     """
 
     def __init__(
@@ -140,7 +142,10 @@ class KafkaCluster(ExternalKafka):
         archive: bool = True,
         formatted_by: Distribution | None = None,
         telemetry: str | None = None,
+        racks: Sequence[str] = (),
+        log_dirs: int = 1,
     ) -> None:
+        self._racks, self._log_dir_count = dict(enumerate(racks, 1)), log_dirs
         self._template = formatted_by or distribution
         self.distribution, self.cluster_id = distribution, random_id()
         self.nodes: dict[int, KafkaNode] = {}
@@ -282,6 +287,9 @@ class KafkaCluster(ExternalKafka):
 
     def _add(self, node_id: int) -> None:
         folder = self._template.node_folder(node_id, self.cluster_id)
+        if node_id in self._ports:
+            for path in self._find_log_dirs(folder)[1:]:
+                identify_directory(path, node_id, self.cluster_id)
         properties = self._properties(node_id, folder)
         self.nodes[node_id] = KafkaNode(
             self.distribution, folder, properties, self._jvm, self._plugins
@@ -305,9 +313,21 @@ class KafkaCluster(ExternalKafka):
             },
             hosts=self._hosts,
         )
+        if is_broker:
+            properties["log.dirs"] = ",".join(map(str, self._find_log_dirs(folder)))
+        if node_id in self._racks:
+            properties["broker.rack"] = self._racks[node_id]
         if self._telemetry is not None:
             properties |= forwarder_properties(self._telemetry, self._servers())
         return properties | self._extra
+
+    def list_log_dirs(self, node: int) -> list[str]:
+        """Return the paths of the log directories of a broker."""
+        return [str(path) for path in self._find_log_dirs(self.nodes[node].folder)]
+
+    def _find_log_dirs(self, folder: Path) -> list[Path]:
+        further = range(2, self._log_dir_count + 1)
+        return [folder / "data", *(folder / f"data-{number}" for number in further)]
 
     def _await_brokers(self, timeout: float) -> None:
         """Wait until each running broker answers, and its response names all running brokers."""

@@ -131,10 +131,16 @@ class Distribution:
         folder = Path(tempfile.mkdtemp(prefix=f"kafka-{self.version}-node{node_id}-"))
         data = folder / "data"
         shutil.copytree(self.template(), data)
-        (data / "meta.properties").write_text(
-            f"version=1\nnode.id={node_id}\ncluster.id={cluster_id}\ndirectory.id={random_id()}\n"
-        )
+        identify_directory(data, node_id, cluster_id)
         return folder
+
+
+def identify_directory(folder: Path, node_id: int, cluster_id: str) -> None:
+    """Give a log directory the ids of a node, as formatting does."""
+    folder.mkdir(exist_ok=True)
+    (folder / "meta.properties").write_text(
+        f"version=1\nnode.id={node_id}\ncluster.id={cluster_id}\ndirectory.id={random_id()}\n"
+    )
 
 
 def fetch_jars(what: str, pom: Path, target: Path) -> None:

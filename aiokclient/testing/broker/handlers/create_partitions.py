@@ -77,7 +77,9 @@ def _choose_replicas(
     cluster: ClusterState, topic: BrokerTopic, wanted: CreatePartitionsTopic
 ) -> list[list[int]]:
     have = len(topic.partitions)
-    if wanted.count <= have:
+    if wanted.count == have:
+        raise Refused(Code.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
+    if wanted.count < have:
         raise Refused(
             Code.INVALID_PARTITIONS,
             f"The topic {topic.name} currently has {have} partition(s); "
