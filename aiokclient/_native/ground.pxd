@@ -35,7 +35,7 @@ cdef class MemoryBlock:
 
 
 # Return `size` bytes of memory with arbitrary content, from the pool if that is not None, with room
-# for `frame_batch` before and after them.
+# for `frame_batches` before and after them.
 cdef MemoryBlock new_block(
     BufferPool pool, Py_ssize_t size, Py_ssize_t before, Py_ssize_t after
 )

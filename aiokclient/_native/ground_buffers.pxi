@@ -8,7 +8,6 @@ not needed since the last time. Small blocks are left to malloc, which keeps the
 """
 
 from cpython.buffer cimport Py_buffer, PyBuffer_FillInfo
-from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.memoryview cimport PyMemoryView_Check, PyMemoryView_GET_BUFFER
 from cpython.object cimport PyObject
@@ -129,17 +128,53 @@ cdef uint8_t *block_start(MemoryBlock block) noexcept:
     return aligned(block.at) + block.start
 
 
-def frame_batch(batch, bytearray head not None, bytes tail not None, bint flexible):
-    """The native twin of `produce_template.frame_batch`, with the same interface."""
-    cdef Py_ssize_t before = len(head), after = len(tail), size
+def frame_batches(list batches not None, list heads not None, bytes tail not None, bint flexible):
+    """The native twin of `produce_template.frame_batches`, with the same interface."""
+    cdef list frames = []
+    cdef MemoryBlock block
+    cdef bytes head
     cdef uint8_t digits[10]
-    cdef int count = 0
-    cdef uint64_t rest
+    cdef uint8_t *start
+    cdef Py_ssize_t i, before, after, total = 0, last = len(batches) - 1
+    cdef int count
+    if last < 0 or len(heads) != last + 1 or len(<bytes>heads[0]) < LENGTH_SIZE:
+        return None
+    for i in range(last + 1):
+        block = unused_block(batches[i])
+        if block is None:
+            return None
+        before = len(<bytes>heads[i]) + put_size(digits, block.size, flexible)
+        after = len(tail) if i == last else 0
+        start = block_start(block)
+        if before > block.start or after > block.room - (start - <uint8_t *>block.at) - block.size:
+            return None
+        total += before + block.size + after
+    if total - LENGTH_SIZE > INT32_MAX:
+        return None
+    for i in range(last + 1):
+        block, head = unused_block(batches[i]), <bytes>heads[i]
+        if block is None:  # The same batch twice.
+            raise ValueError("Each batch has one frame.")
+        after = len(tail) if i == last else 0
+        start = block_start(block)
+        count = put_size(digits, block.size, flexible)
+        before = len(head) + count
+        memcpy(start - before, PyBytes_AS_STRING(head), len(head))
+        memcpy(start - count, digits, count)
+        memcpy(start + block.size, PyBytes_AS_STRING(tail), after)
+        if i == 0:
+            put_length(start - before, total - LENGTH_SIZE)
+        block.start -= before
+        block.size += before + after
+        frames.append(memoryview(block).toreadonly())
+    return frames
+
+
+cdef MemoryBlock unused_block(object batch):
+    """Return the block of a view of a batch, or None if something was written around the batch."""
     cdef Py_buffer *view
     cdef PyObject *owner
     cdef MemoryBlock block
-    cdef uint8_t *start
-    cdef uint8_t *at
     if not PyMemoryView_Check(batch):
         return None
     view = PyMemoryView_GET_BUFFER(batch)
@@ -147,33 +182,24 @@ def frame_batch(batch, bytearray head not None, bytes tail not None, bint flexib
     if owner == NULL or type(<object>owner) is not MemoryBlock:
         return None
     block = <MemoryBlock>owner
-    start, size = block_start(block), block.size
-    if flexible:
-        rest = size + 1
-        while rest > 0x7F:
-            digits[count] = <uint8_t>(rest & 0x7F | 0x80)
-            rest >>= 7
-            count += 1
-        digits[count] = <uint8_t>rest
-        count += 1
-    else:
+    # Once something was written around the batch, the block is larger than the view.
+    return block if view.buf == block_start(block) and view.len == block.size else None
+
+
+cdef inline int put_size(uint8_t *digits, Py_ssize_t size, bint flexible) noexcept:
+    """Write the size of a batch as a request has it. Return the number of bytes."""
+    cdef int count = 0
+    cdef uint64_t rest
+    if not flexible:
         put_length(digits, size)
-        count = LENGTH_SIZE
-    # Once this was done, the block is larger than the view of the batch.
-    if view.buf != start or view.len != size or before + count > block.start:
-        return None
-    if after > block.room - (start - <uint8_t *>block.at) - size:
-        return None
-    if before < LENGTH_SIZE or size > INT32_MAX - before - count - after:
-        return None
-    at = start - count - before
-    memcpy(at, PyByteArray_AS_STRING(head), before)
-    put_length(at, before + count + size + after - LENGTH_SIZE)
-    memcpy(start - count, digits, count)
-    memcpy(start + size, PyBytes_AS_STRING(tail), after)
-    block.start -= before + count
-    block.size += before + count + after
-    return memoryview(block).toreadonly()
+        return LENGTH_SIZE
+    rest = size + 1
+    while rest > 0x7F:
+        digits[count] = <uint8_t>(rest & 0x7F | 0x80)
+        rest >>= 7
+        count += 1
+    digits[count] = <uint8_t>rest
+    return count + 1
 
 
 cdef inline void put_length(uint8_t *at, Py_ssize_t number) noexcept:

@@ -4,7 +4,7 @@ Records are encoded directly into a block of memory. At first it has the likely 
 and it doubles when it is full. No other object refers to it before the batch is sealed. A block
 returns to its pool when nothing refers to it: neither the builder nor a view, such as those that a
 transport keeps until it has sent the bytes. It has room for the rest of a request around the batch,
-so that both are written to the transport without a copy and in one piece (`frame_batch`). The size of a record is computed before it is written,
+so that both are written to the transport without a copy and in one piece (`frame_batches`). The size of a record is computed before it is written,
 so the size limit is exact, and a refused record leaves the batch unchanged.
 """
 

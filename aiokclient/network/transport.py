@@ -202,6 +202,10 @@ JOINED = 16 * 1024
 PIECE = 4 * 1024
 """Segments with at most this many bytes in total, or on average, are copied into one, because that
 is cheaper than writing them one by one."""
+LARGE_PIECE = 48 * 1024
+"""Segments of at least this many bytes on average are written one by one if `writelines` of the
+transport would copy them into one, as that of Python 3.11 does: a copy out of the processor's cache
+costs more than a system call."""
 
 
 def _never_pauses(version: tuple[int, int, int]) -> bool:
@@ -227,8 +231,16 @@ def write_segments(
         transport.write(b"".join(segments))
     elif NEVER_PAUSES and transport.get_write_buffer_size():
         _write_with_limit(transport, segments)
+    elif size >= len(segments) * LARGE_PIECE and _joins_lines(transport):
+        for segment in segments:
+            transport.write(segment)
     else:
         transport.writelines(segments)
+
+
+def _joins_lines(transport: asyncio.WriteTransport) -> bool:
+    """Return whether `writelines` is the inherited one, which copies all segments into one."""
+    return type(transport).writelines is asyncio.WriteTransport.writelines
 
 
 def _write_with_limit(transport: asyncio.WriteTransport, segments: Sequence[Segment]) -> None:

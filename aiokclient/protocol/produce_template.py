@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct as Layout
 from struct import error as LayoutError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aiokclient._native import twin
 from aiokclient.errors import ProtocolError
@@ -41,16 +41,16 @@ null records, an int32. In flexible versions, it is one byte for that length, an
 the tags of partition, topic, and request."""
 NUMBERS = {layout.size: layout for layout in (Layout(">qq"), Layout(">qqq"))}
 """The layouts of the numbers of a response: the one before version 5, and the one since."""
-PARTS = {layout.size: layout for layout in (Layout(">ihqq"), Layout(">ihqqq"))}
-"""The same numbers after the index of the partition and its error code."""
 IDS_FROM = 13
 """The first version of Produce that names topics by their ids."""
 LOG_START_FROM = 5
 """The first version of Produce whose responses have the start of the log."""
 ID_SIZE = 16
 """The size of a topic's id in bytes."""
-INDEX_AND_CODE = 6
-"""The size of the index of a partition and its error code, in bytes."""
+NO_TAGS = b"\0"
+"""The end of a structure without tagged fields, in flexible versions."""
+SMALL_COUNTS = [bytes([count + 1]) for count in range(0x7F)]
+"""The bytes of short lengths in flexible versions."""
 
 
 _make_tuple = tuple.__new__
@@ -66,14 +66,17 @@ class Written(NamedTuple):
 
 
 @twin("ground")
-def frame_batch(batch: Buffer, head: bytearray, tail: bytes, flexible: bool) -> memoryview | None:
-    """Write a request around a batch, in the memory of the batch, and return a view of its frame.
+def frame_batches(
+    batches: Sequence[Buffer], heads: Sequence[bytes], tail: bytes, flexible: bool
+) -> list[Buffer] | None:
+    """Write a request around its batches, in their memory, and return a view for each of them.
 
-    `head` begins with room for the length of the frame, and is followed by the length of the batch
-    in the format of flexible versions or that of others. `tail` is written after the batch.
+    The views together are the frame. Each head is followed by the length of its batch in the format
+    of flexible versions or that of others. The first head begins with room for the length of the
+    frame. `tail` is written after the last batch.
 
-    Return None, and write nothing, if the memory has no room, or if a request was written around
-    the batch before. Only batches of the native builder have room.
+    Return None, and write nothing, if the memory of a batch has no room, or if something was
+    written around the batch before. Only batches of the native builder have room.
     """
     return None
 
@@ -82,6 +85,7 @@ class Template:
     """The common parts of all produce requests for one partition, and of their responses."""
 
     __slots__ = (
+        "answer_end",
         "answer_head",
         "answer_size",
         "answer_tail",
@@ -92,6 +96,8 @@ class Template:
         "name",
         "numbers",
         "numbers_at",
+        "part",
+        "part_tail",
         "request_head",
         "tail",
         "topic_head",
@@ -143,6 +149,13 @@ class Template:
         self.answer_size = len(zeros)
         self.numbers_at = start
         self.numbers = NUMBERS[end - start]
+        # A response ends with the throttle time, and with the tags of the topic and its own.
+        rest = LENGTH.size + self.flexible
+        self.answer_end = self.answer_tail[-rest:]
+        self.part_tail = self.answer_tail[: -rest - self.flexible]
+        numbers = self.numbers.format.removeprefix(">")
+        self.part = Layout(f">{LENGTH.size}sh{numbers}{len(self.part_tail)}s")
+        """The index of the partition as bytes, its error code, the numbers, and its end."""
 
     def _encode_answer(self, number: int) -> bytes:
         part = PartitionProduceResponse(
@@ -165,88 +178,87 @@ class TemplateRequest(ProduceRequest):
     order of the batches.
     """
 
-    __slots__ = ("batches", "templates")
+    __slots__ = ("_topics", "batches", "templates")
 
     def __init__(self, templates: Sequence[Template], batches: Sequence[Buffer]) -> None:
         self.templates = templates
         self.batches = batches
+        self._topics: dict[bytes, dict[bytes, int]] | None = None
         self._tags = None
 
     def encode_into(self, version: int, out: bytearray, segments: list[Buffer]) -> bytearray:
-        templates = self.templates
-        if len(templates) > 1:
-            return self._encode_several(out, segments)
-        template, batch = templates[0], self.batches[0]
-        assert version == template.version
-        size = batch.nbytes if isinstance(batch, memoryview) else len(batch)
-        out += template.head
-        if template.flexible:
-            length = size + 1  # As a varint; see `write_uvarint`. This saves a call per request.
-            while length > 0x7F:
-                out.append(length & 0x7F | 0x80)
-                length >>= 7
-            out.append(length)
-        else:
-            out += LENGTH.pack(size)
-        if size < COPIED:
-            out += batch
-            out += template.tail
-            return out
-        segments.append(out)
-        segments.append(batch)
-        return bytearray(template.tail)
+        assert version == self.templates[0].version
+        return self._encode_segments(*self._write_heads(bytes(out)), segments)
 
     def encode_frame(self, version: int, head: bytearray) -> list[Buffer]:
-        if len(self.templates) == 1:
-            template = self.templates[0]
-            assert version == template.version
-            # In asyncio, `writelines` of several segments takes 15 more Python calls than `write`.
-            frame = frame_batch(
-                self.batches[0], head + template.head, template.tail, template.flexible
-            )
-            if frame is not None:
-                return [frame]
+        assert version == self.templates[0].version
+        batches, heads, tail = self._write_heads(bytes(head))
+        frames = frame_batches(batches, heads, tail, self.templates[0].flexible)
+        if frames is not None:
+            return frames
         segments: list[Buffer] = []
-        out = self.encode_into(version, head, segments)
-        if out or not segments:
-            segments.append(out)
-        LENGTH.pack_into(head, 0, sum(map(len, segments)) - LENGTH.size)
+        rest = self._encode_segments(batches, heads, tail, segments)
+        if rest or not segments:
+            segments.append(rest)
+        first = segments[0]
+        assert isinstance(first, bytearray)
+        LENGTH.pack_into(first, 0, sum(map(len, segments)) - LENGTH.size)
         return segments
 
-    def group_by_topic(self) -> dict[bytes, dict[int, int]]:
-        """Return the position of each partition in `templates`, by the bytes of its topic."""
-        topics: dict[bytes, dict[int, int]] = {}
-        for at, template in enumerate(self.templates):
-            topics.setdefault(template.topic_head, {})[template.index] = at
-        return topics
-
-    def _encode_several(self, out: bytearray, segments: list[Buffer]) -> bytearray:
+    def _write_heads(self, head: bytes) -> tuple[Sequence[Buffer], list[bytes], bytes]:
+        """Return the batches, what comes before the length of each, and the end of the request."""
         templates, batches = self.templates, self.batches
-        flexible = templates[0].flexible
-        out += templates[0].request_head
-        topics = self.group_by_topic()
-        _write_count(out, len(topics), flexible)
+        first = templates[0]
+        if len(templates) == 1:
+            return batches, [head + first.head], first.tail
+        flexible = first.flexible
+        topics = self._group_by_topic()
+        if len(topics) > 1:
+            batches = [batches[at] for positions in topics.values() for at in positions.values()]
+        heads: list[bytes] = []
+        before = head + first.request_head + _encode_count(len(topics), flexible)
         for topic_head, positions in topics.items():
-            out += topic_head
-            _write_count(out, len(positions), flexible)
-            for at in positions.values():
-                batch = batches[at]
-                size = batch.nbytes if isinstance(batch, memoryview) else len(batch)
-                out += templates[at].index_bytes
-                _write_count(out, size, flexible)
-                if size < COPIED:
-                    out += batch
-                else:
-                    segments.append(out)
-                    segments.append(batch)
-                    out = bytearray()
-                if flexible:
-                    out.append(0)  # The partition has no tags.
+            before += topic_head + _encode_count(len(positions), flexible)
+            for index_bytes in positions:
+                heads.append(before + index_bytes)
+                before = NO_TAGS if flexible else b""  # Those of the partition.
             if flexible:
-                out.append(0)  # The topic has no tags.
+                before += NO_TAGS  # Those of the topic.
         if flexible:
-            out.append(0)  # The request has no tags.
+            before += NO_TAGS  # Those of the request.
+        return batches, heads, before
+
+    def _encode_segments(
+        self,
+        batches: Sequence[Buffer],
+        heads: Sequence[bytes],
+        tail: bytes,
+        segments: list[Buffer],
+    ) -> bytearray:
+        """Append the segments of a request, and return the buffer for further bytes."""
+        flexible = self.templates[0].flexible
+        out = bytearray()
+        for batch, before in zip(batches, heads, strict=True):
+            size = batch.nbytes if isinstance(batch, memoryview) else len(batch)
+            out += before
+            out += _encode_count(size, flexible)
+            if size < COPIED:
+                out += batch
+            else:
+                segments.append(out)
+                segments.append(batch)
+                out = bytearray()
+        out += tail
         return out
+
+    def _group_by_topic(self) -> dict[bytes, dict[bytes, int]]:
+        """Return the positions in `templates`, by the bytes of the topic and of the partition."""
+        topics = self._topics
+        if topics is None:
+            topics = self._topics = {}
+            for at, template in enumerate(self.templates):
+                topics.setdefault(template.topic_head, {})[template.index_bytes] = at
+        return topics
 
     def read_response(self, frame: Buffer, position: int, version: int) -> tuple[Any, int]:
         end = len(frame)
@@ -270,15 +282,12 @@ class TemplateRequest(ProduceRequest):
         """Return the outcome of each batch if all of them were written, otherwise None."""
         template = self.templates[0]
         flexible, version = template.flexible, template.version
-        layout = PARTS[template.numbers.size + INDEX_AND_CODE]
-        # A response ends with the throttle time, and with the tags of the topic and its own.
-        rest = LENGTH.size + flexible
-        part_end = template.answer_tail[: -rest - flexible]
+        part, part_tail = template.part, template.part_tail
         found: list[Written | None] = [None] * len(self.templates)
-        waiting = self.group_by_topic()
+        topics = self._group_by_topic()
         try:
             count, position = _read_count(frame, position, flexible)
-            if count != len(waiting):
+            if count != len(topics):
                 return None
             for _ in range(count):
                 start = position
@@ -289,34 +298,35 @@ class TemplateRequest(ProduceRequest):
                     position += size - 1
                 else:
                     position += 2 + int.from_bytes(frame[position : position + 2])
-                positions = waiting.pop(frame[start:position])
+                positions = topics[frame[start:position]]
                 parts, position = _read_count(frame, position, flexible)
                 if parts != len(positions):
                     return None
-                for _ in range(parts):
-                    index, code, *numbers = layout.unpack_from(frame, position)
-                    position += layout.size
-                    if code or not frame.startswith(part_end, position):
-                        return None
-                    position += len(part_end)
-                    found[positions.pop(index)] = Written(*numbers)
-                position += flexible
+                end = position + parts * part.size
+                for each in part.iter_unpack(frame[position:end]):
+                    if each[1] or each[-1] != part_tail:
+                        return None  # It has an error code, an error message, or tags.
+                    found[positions[each[0]]] = Written(*each[2:-1])
+                position = end + flexible
                 if flexible and frame[position - 1]:
                     return None  # The topic has tags.
         except (LookupError, ProtocolError, LayoutError):
             # It is not the usual response. The codec says what it is.
             return None
-        if frame[position:] != template.answer_tail[-rest:]:
+        if frame[position:] != template.answer_end or None in found:
             return None
-        return [each for each in found if each is not None]
+        return cast("list[Written]", found)
 
 
-def _write_count(out: bytearray, count: int, flexible: bool) -> None:
-    """Write the length of an array, or of the bytes of a batch."""
-    if flexible:
-        write_uvarint(out, count + 1)
-    else:
-        out += LENGTH.pack(count)
+def _encode_count(count: int, flexible: bool) -> bytes:
+    """Return the length of an array, or of the bytes of a batch, as a request has it."""
+    if not flexible:
+        return LENGTH.pack(count)
+    if count < 0x7F:
+        return SMALL_COUNTS[count]
+    out = bytearray()
+    write_uvarint(out, count + 1)
+    return bytes(out)
 
 
 def _read_count(frame: bytes, position: int, flexible: bool) -> tuple[int, int]:

@@ -64,11 +64,9 @@ class BatchesRequest(TemplateRequest):
         producer_batches: Sequence[ProducerBatch],
         attempts: list[int],
     ) -> None:
-        self.templates = templates
-        self.batches = batches
+        super().__init__(templates, batches)
         self.producer_batches = producer_batches
         self.attempts = attempts
-        self._tags = None
 
     def list_sent(self) -> list[Sent]:
         """Return the batches with the numbers of their attempts."""

@@ -125,3 +125,24 @@ async def test_all_segments_are_written_in_order_when_some_are_empty(
     transports.write_segments(transport, parts, sum(map(len, parts)))
     assert transport.sent == b"".join(parts)
     connection.close()
+
+
+class Joining(asyncio.WriteTransport):
+    """A transport with the inherited `writelines`, as that of Python 3.11 for plain sockets."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.append(bytes(data))
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("size", [1_000, 49_000, 131_072])
+def test_large_segments_are_never_copied_into_one(size: int) -> None:
+    transport = Joining()
+    parts = [bytes([number]) * size for number in range(3)]
+    transports.write_segments(transport, parts, sum(map(len, parts)))
+    assert transport.written == (parts if size >= transports.LARGE_PIECE else [b"".join(parts)])

@@ -8,7 +8,7 @@ import pytest
 
 from aiokclient._native import in_use
 from aiokclient.memory import BufferPool
-from aiokclient.protocol.produce_template import frame_batch
+from aiokclient.protocol.produce_template import frame_batches
 from aiokclient.record.batch import Compression, RecordBatch, RecordBatchBuilder
 
 KIB = 1 << 10
@@ -104,6 +104,12 @@ def length(number: int) -> bytes:
     return number.to_bytes(4)
 
 
+def frame_batch(batch: Any, head: bytes, tail: bytes, flexible: bool) -> Any:
+    """Return the frame of a request with one batch, or None."""
+    frames = frame_batches([batch], [head], tail, flexible)
+    return None if frames is None else frames[0]
+
+
 def frame_of(batch: memoryview, head: bytes, tail: bytes) -> bytes:
     """Return the frame of a request in a version that is not flexible."""
     rest = head + length(len(batch)) + bytes(batch) + tail
@@ -117,17 +123,17 @@ def test_a_request_is_written_around_a_batch_once(count: int, codec: Compression
     builder = filled(memory, count, compression=codec)
     sealed = builder.seal(1, 0, 0)
     before = bytes(sealed)
-    frame = frame_batch(sealed, bytearray(b"    head"), b"end", False)
+    frame = frame_batch(sealed, b"    head", b"end", False)
     assert frame is not None
     assert frame.readonly
     expected = frame_of(sealed, b"head", b"end")
     assert frame == expected
     assert sealed == before == builder.seal(1, 0, 0)
-    assert frame_batch(sealed, bytearray(b"    h"), b"", False) is None
+    assert frame_batch(sealed, b"    h", b"", False) is None
     assert len(list(builder.records())) == count
     second = builder.seal(1, 1, 0)
     assert frame == expected
-    other = frame_batch(second, bytearray(b"    other"), b"", False)
+    other = frame_batch(second, b"    other", b"", False)
     assert other == frame_of(second, b"other", b"")
     assert len(values(second)) == count
 
@@ -135,7 +141,7 @@ def test_a_request_is_written_around_a_batch_once(count: int, codec: Compression
 def test_memory_returns_only_after_the_frames_of_the_batch_are_gone() -> None:
     memory = BufferPool(1 << 20)
     builder = filled(memory)
-    frame = frame_batch(builder.seal(), bytearray(b"    head"), b"end", True)
+    frame = frame_batch(builder.seal(), b"    head", b"end", True)
     assert frame is not None
     part = frame[-10:]  # A transport keeps such a view of what it could not send yet.
     before = bytes(part)
@@ -163,10 +169,10 @@ def test_nothing_is_written_around_other_views_or_where_it_does_not_fit() -> Non
         sealed[:0],
     ]
     for view in others:
-        assert frame_batch(view, bytearray(b"    head"), b"end", True) is None
-    assert frame_batch(sealed, bytearray(3), b"end", False) is None
-    assert frame_batch(sealed, bytearray(125), b"end", False) is None
-    assert frame_batch(sealed, bytearray(b"    head"), bytes(LIMIT), False) is None
+        assert frame_batch(view, b"    head", b"end", True) is None
+    assert frame_batch(sealed, bytes(3), b"end", False) is None
+    assert frame_batch(sealed, bytes(125), b"end", False) is None
+    assert frame_batch(sealed, b"    head", bytes(LIMIT), False) is None
     assert sealed == before
-    frame = frame_batch(sealed, bytearray(124), b"end!", False)
+    frame = frame_batch(sealed, bytes(124), b"end!", False)
     assert frame == frame_of(sealed, bytes(120), b"end!")
