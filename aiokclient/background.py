@@ -1,8 +1,9 @@
 """Background work in an event loop: tasks that start later, and waiting for their end.
 
-Newer versions of anyio import their modules when they are first used. That would block the event
-loop for about 20 ms when the first client of a process starts. So its start awaits `load_late`,
-which imports them in a thread, with the modules of this library that are used only from then on.
+Many modules are used only after the start of a client. Their import would block the event loop for
+about 20 ms when the first client of a process starts. So its start awaits `load_late`, which
+imports them in a thread. If the program uses anyio, so are those that newer versions of it import
+when they are first used.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final, TypeVar
 
-import anyio
-
 from aiokclient import threads
+from aiokclient.scopes import is_anyio_used, new_scope
 
 T = TypeVar("T")
 
@@ -28,6 +28,8 @@ SLICE_S: Final = 0.010
 LATE_CLIENT: Final = ("aiokclient.cluster.client", "aiokclient.cluster.lifecycle.health")
 """The modules of this library that the start of every client imports, so that its import is fast.
 """
+LATE_REPORTER: Final = ("aiokclient.telemetry.reporter",)
+"""The modules that the start of a client that pushes metrics imports as well."""
 LATE_PRODUCER: Final = (*LATE_CLIENT, "aiokclient.producer.engine")
 LATE_CONSUMER: Final = (
     *LATE_CLIENT,
@@ -37,29 +39,34 @@ LATE_CONSUMER: Final = (
 LATE_ADMIN: Final = (
     *LATE_CLIENT,
     "aiokclient.admin.requests",
-    "aiokclient.admin.cluster",
     "aiokclient.admin.topics",
 )
 """Other subjects of admin calls are imported by their first call."""
-LATE_MODULES: Final = tuple(dict.fromkeys((*LATE_PRODUCER, *LATE_CONSUMER, *LATE_ADMIN)))
+LATE_MODULES: Final = tuple(
+    dict.fromkeys((*LATE_PRODUCER, *LATE_CONSUMER, *LATE_ADMIN, *LATE_REPORTER))
+)
 
 _imported: Final[set[str]] = set()
 
 
 def import_late(modules: Iterable[str] = LATE_MODULES) -> None:
     """Import late modules, and those that anyio would import when they are used. Synchronous."""
-    for name in ("CancelScope", "create_task_group", "move_on_after", "sleep"):
-        getattr(anyio, name)
-    with suppress(ImportError):  # The module is private: a newer anyio may lack it.
-        import_module("anyio._backends._asyncio")
     for name in modules:
         import_module(name)
         _imported.add(name)
+    if is_anyio_used():  # One of the modules may have imported it.
+        anyio = import_module("anyio")
+        for name in ("CancelScope", "create_task_group", "move_on_after", "sleep"):
+            getattr(anyio, name)
+        with suppress(ImportError):  # The module is private: a newer anyio may lack it.
+            import_module("anyio._backends._asyncio")
+        _imported.add("anyio")
 
 
 async def load_late(*modules: str) -> None:
     """Import late modules and those of anyio in a thread, unless this process has done so."""
-    if not _imported.issuperset(modules):
+    needed = (*modules, "anyio") if is_anyio_used() else modules
+    if not _imported.issuperset(needed):
         await threads.run_blocking(import_late, modules)
 
 
@@ -148,7 +155,7 @@ async def ended(task: asyncio.Future[Any], at_most: float = math.inf) -> None:
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + at_most
-    with anyio.CancelScope(shield=True):
+    with new_scope(shield=True):
         while not task.done() and loop.time() < until:
             try:
                 left_s = None if until == math.inf else until - loop.time()

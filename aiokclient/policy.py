@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 import random
-import ssl
 from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -88,6 +87,7 @@ from aiokclient.errors import (
 )
 from aiokclient.errors.local import EncodeError
 from aiokclient.types.named_tuple import NamedTuple
+from aiokclient.types.tls_objects import is_certificate_error
 
 if TYPE_CHECKING:
     from aiokclient.config.client import ClientConfig
@@ -567,7 +567,7 @@ def _of_local(error: KafkaError, scope: Scope) -> Decision:
 
 def _of_foreign(error: BaseException) -> Decision:
     """Decide about an error of another library. A cancellation is never retried."""
-    if isinstance(error, ssl.SSLCertVerificationError) or not isinstance(error, Exception):
+    if is_certificate_error(error) or not isinstance(error, Exception):
         return FAIL
     # TimeoutError and failures of name resolution are OSErrors as well.
     return REFRESH if isinstance(error, OSError | EOFError) else RECOVER

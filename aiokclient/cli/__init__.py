@@ -7,6 +7,7 @@ A command uses only the public API of the library:
     connection    the options of a client from the arguments, the environment, and a profile
     profiles      named clusters, and their secrets
     output        results as tables, lines, or documents, on standard output
+    event_loop    the import of asyncio, without TLS if none is needed
     asking        questions before a command destroys something
     exit_codes    the exit code for each kind of error, and errors as one line
     values        offsets, times, and other values that are typed
@@ -33,6 +34,8 @@ COMPLETE = "__complete"
 GARBAGE = 50_000
 """The objects after which the garbage collector runs, instead of a few thousand."""
 _INTERRUPTED = 130
+owns_process = False
+"""Whether this process was started for a command, and runs nothing else."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,8 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Without arguments, run that of the process, and end the process.
     """
+    global owns_process
     words = sys.argv[1:] if arguments is None else arguments
     if arguments is None:
+        owns_process = True
         # Imports make many objects and hardly any garbage. Collections would take a tenth of a
         # start.
         gc.set_threshold(GARBAGE)

@@ -325,11 +325,10 @@ def write_cache(path: str, names: Sequence[str]) -> None:
 def ask_cluster(what: str, typed: Typed) -> list[str]:
     """Return names from the cluster. If it does not answer in time, end the process."""
     import argparse
-    import asyncio
     import signal
 
-    from aiokclient import Admin
     from aiokclient.cli.connection import make_client
+    from aiokclient.cli.event_loop import import_asyncio
 
     given = argparse.Namespace(bootstrap_controller=None, timeout=None)
     files = [*typed.values.get("config", []), *typed.values.get("command_config", [])]
@@ -338,6 +337,11 @@ def ask_cluster(what: str, typed: Typed) -> list[str]:
     for name in ("bootstrap_server", "profile"):
         values = typed.values.get(name)
         setattr(given, name, values[-1] if values else None)
+
+    import_asyncio(given)
+    import asyncio
+
+    from aiokclient import Admin
 
     async def ask() -> list[str]:
         async with make_client(Admin, Command(), given, close_timeout_ms="0") as admin:

@@ -5,13 +5,13 @@ Arguments win over the environment, and the environment wins over the profile.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from aiokclient.cli.asking import confirm_profile
+from aiokclient.cli.event_loop import import_asyncio
 from aiokclient.cli.exit_codes import one_line
 from aiokclient.cli.grammar import AdminCommand, Command, WrongUseError
 from aiokclient.cli.librdkafka import LOGIN, is_secret, read_kcat_file, translate_names
@@ -20,6 +20,7 @@ from aiokclient.cli.profiles import Profile, read_profile
 
 if TYPE_CHECKING:
     import argparse
+    import asyncio
 
     from aiokclient import Admin, Client, Consumer, Producer
 
@@ -37,6 +38,9 @@ def call_admin(command: AdminCommand, given: argparse.Namespace) -> Result:
     """Connect an admin client, and return the result of the command."""
     if (interval := getattr(given, "watch", None)) is not None and not interval > 0:
         raise WrongUseError("--watch needs a number of seconds above 0.")
+    import_asyncio(given)
+    import asyncio
+
     from aiokclient import Admin
 
     admin_class = Admin
@@ -82,6 +86,8 @@ async def _call_admin(
 
 async def _watch_result(command: AdminCommand, admin: Admin, given: argparse.Namespace) -> NoReturn:
     """Show the result of a command again and again, until the user interrupts it."""
+    import asyncio
+
     from aiokclient.errors import KafkaError
 
     result: Result | None = None
@@ -100,6 +106,8 @@ async def _watch_result(command: AdminCommand, admin: Admin, given: argparse.Nam
 
 def schedule_notice(given: argparse.Namespace) -> asyncio.TimerHandle:
     """Say whom the command tries to reach, after a second, unless the timer is cancelled."""
+    import asyncio
+
     text = f"Connecting to {servers_of(given)}."
     return asyncio.get_running_loop().call_later(NOTICE_S, write_error, text)
 

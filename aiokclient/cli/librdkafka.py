@@ -8,7 +8,6 @@ librdkafka itself are ignored, and those that this client cannot do are errors.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from aiokclient.cli.grammar import WrongUseError
@@ -81,7 +80,8 @@ def read_kcat_file(path: str) -> Mapping[str, str] | str:
     It is one if it has a name that only librdkafka knows.
     """
     try:
-        lines = Path(path).read_text().splitlines()
+        with open(path) as file:
+            lines = file.read().splitlines()
     except (OSError, ValueError):
         return path  # The library reads the file, too, and says what is wrong.
     found = {}
@@ -122,7 +122,8 @@ def translate_names(sources: Sequence[Mapping[str, Any] | str]) -> list[Mapping[
 
 def _read_text(name: str, path: str) -> str:
     try:
-        return Path(path).read_text()
+        with open(path) as file:
+            return file.read()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise WrongUseError(f"{name}: the file {path} cannot be read: {reason}.") from None

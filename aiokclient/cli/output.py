@@ -177,9 +177,11 @@ def as_json(value: Any) -> Any:
 
 def as_kafka_id(value: UUID) -> str:
     """Return a UUID in Kafka's notation, 22 characters."""
-    from base64 import urlsafe_b64encode
+    # Not by `base64`, which would take a twentieth of the start of a command.
+    from binascii import b2a_base64
 
-    return urlsafe_b64encode(value.bytes).decode().rstrip("=")
+    text = b2a_base64(value.bytes, newline=False).decode().rstrip("=")
+    return text.replace("+", "-").replace("/", "_")
 
 
 def _as_key(key: Any) -> str:

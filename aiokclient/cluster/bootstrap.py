@@ -16,8 +16,6 @@ import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import anyio
-
 from aiokclient import threads
 from aiokclient.clock import Clock
 from aiokclient.cluster.metadata.controllers import as_metadata, check_kind, make_brokers_request
@@ -37,6 +35,7 @@ from aiokclient.network.pool import ConnectionPool, Purpose
 from aiokclient.network.setup import RUNGS, confirms, identifying_request
 from aiokclient.network.transport import delayed_by, resolve
 from aiokclient.policy import Backoff, Retry, ends_start, refuses_login
+from aiokclient.scopes import new_group, new_scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from aiokclient.network.transport import Address, Connector
     from aiokclient.policy import Retry
     from aiokclient.protocol.messages.metadata import MetadataResponse
+    from aiokclient.scopes import CancelScope
 
 Server = tuple[str, int]
 
@@ -222,7 +222,7 @@ class Bootstrap:
         self._moved = asyncio.get_running_loop().create_future()
         limit: asyncio.TimerHandle | None = None
         stagger_s = STAGGER_S
-        with anyio.move_on_after(max(deadline - began, 0.0)) as scope:
+        with new_scope_of(max(deadline - began, 0.0)) as scope:
             if resolve_s:
                 loop = asyncio.get_running_loop()
                 limit = loop.call_later(resolve_s, self._end_without_names, scope)
@@ -230,7 +230,7 @@ class Bootstrap:
                 # in time.
                 stagger_s = min(stagger_s, resolve_s / 2 / len(self._pools))
             try:
-                async with anyio.create_task_group() as group:
+                async with new_group() as group:
                     for pool in self._pools:
                         group.start_soon(self._ask_until_answered, pool, group.cancel_scope)
                         # asyncio.timeout() would cancel this task, and might thereby conceal
@@ -260,7 +260,7 @@ class Bootstrap:
     def _any_resolved(self) -> bool:
         return any(pool.resolved for pool in self._pools)
 
-    def _end_without_names(self, scope: anyio.CancelScope) -> None:
+    def _end_without_names(self, scope: CancelScope) -> None:
         if not self._any_resolved:
             self._is_overdue = True
             scope.cancel()
@@ -281,9 +281,7 @@ class Bootstrap:
             return self._unresolved.describe_pending(pool.host)
         return pool.progress or "no answer yet"
 
-    async def _ask_until_answered(
-        self, pool: ConnectionPool, everything: anyio.CancelScope
-    ) -> None:
+    async def _ask_until_answered(self, pool: ConnectionPool, everything: CancelScope) -> None:
         retry = Retry(self._deadline, self._backoff, self._clock)
         while True:
             try:
@@ -298,7 +296,7 @@ class Bootstrap:
                     everything.cancel()
             if delay is None:
                 return
-            await anyio.sleep(delay)
+            await asyncio.sleep(delay)
 
     def _level_of(self, advised: bool) -> int:
         """Return the level of the line about a server. The first advice about a login warns."""

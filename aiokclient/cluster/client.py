@@ -59,12 +59,13 @@ from aiokclient.network.traffic import Traffic
 from aiokclient.network.transport import Connector, TcpConnector
 from aiokclient.policy import Backoff, Decision, Retry, Scope
 from aiokclient.telemetry.application import ApplicationMetrics
-from aiokclient.telemetry.reporter import Reporter
 from aiokclient.types import seconds
 
 if TYPE_CHECKING:
     from aiokclient.protocol.schema import Request, Response
     from aiokclient.telemetry.collector import ClientCollector
+    from aiokclient.telemetry.disabled import DisabledReporter
+    from aiokclient.telemetry.reporter import Reporter
 
 R = TypeVar("R", bound="Response")
 
@@ -120,7 +121,13 @@ class ClusterClient:
         self.telemetry = self._make_reporter()
         self.outages.add_listener(lambda: self.updater.topic_ids.doubt_all(self.metadata))
 
-    def _make_reporter(self) -> Reporter:
+    def _make_reporter(self) -> Reporter | DisabledReporter:
+        if not self.config.enable_metrics_push:
+            from aiokclient.telemetry.disabled import DisabledReporter
+
+            return DisabledReporter()
+        from aiokclient.telemetry.reporter import Reporter  # a late module
+
         return Reporter(
             self.config,
             self.clock,

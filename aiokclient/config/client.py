@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import ssl
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -37,6 +36,8 @@ from aiokclient.errors import ConfigError
 from aiokclient.log.client_log import ClientLog
 
 if TYPE_CHECKING:
+    import ssl
+
     from aiokclient.config.security.sasl import Security
 
 Source: TypeAlias = Mapping[str, Any] | str | os.PathLike[str] | Exception

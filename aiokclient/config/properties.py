@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from aiokclient.config.secret import hide_secrets
@@ -68,7 +67,7 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
     if not name.isprintable() or len(name) > 1_000:
         name = shortened(name)
     try:
-        with Path(path).open("rb") as file:
+        with open(path, "rb") as file:
             data = file.read(LARGEST_FILE + 1)
     except (OSError, ValueError) as error:  # ValueError: the path contains a null character.
         reason = getattr(error, "strerror", None) or str(error)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-import ssl
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from aiokclient.errors import ConnectionSetupError, DisconnectedError, TlsError
 from aiokclient.log.texts import bounded
+from aiokclient.types.tls_objects import is_certificate_error
+
+if TYPE_CHECKING:
+    import ssl
 
 SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"HTTP", "an HTTP server, not a Kafka broker. Check the port in bootstrap_servers."),
@@ -157,7 +161,7 @@ def tls_failure(
 
     `has_certificate` tells whether the client has a certificate, or is None if that is not known.
     """
-    if isinstance(error, ssl.SSLCertVerificationError):
+    if is_certificate_error(error):
         advice = CHECKS.get(error.verify_code, OTHER_CHECKS)
         return TlsError(
             f"The certificate of {address} is not accepted ({error.verify_message}). {advice}"

@@ -21,9 +21,7 @@ import random
 from collections.abc import Callable, Hashable
 from enum import Enum
 from functools import partial
-from typing import Any
-
-import anyio
+from typing import TYPE_CHECKING, Any
 
 import aiokclient.network.diagnosis as diagnosis
 from aiokclient.background import TaskOwner
@@ -50,6 +48,10 @@ from aiokclient.network.setup import (
 )
 from aiokclient.policy import Backoff, refuses_login
 from aiokclient.protocol.api import ApiKey
+from aiokclient.scopes import new_scope
+
+if TYPE_CHECKING:
+    from aiokclient.scopes import CancelScope
 
 SLOW_S = 1.0
 SLOWEST_S = 4.0
@@ -117,7 +119,7 @@ class _Slot:
         self.key = key
         self.connection: BrokerConnection | None = None
         self.connecting = False
-        self.attempt: anyio.CancelScope | None = None
+        self.attempt: CancelScope | None = None
         """The scope of the current attempt."""
         self.progress = SetupProgress()
         """The progress of the current attempt."""
@@ -309,7 +311,7 @@ class ConnectionPool:
     async def _attempt_connection(self, slot: _Slot) -> None:
         outcome: BrokerConnection | Exception = ClosedError("The client is closed.")
         try:
-            with anyio.CancelScope() as slot.attempt:
+            with new_scope() as slot.attempt:
                 try:
                     outcome = self._install_connection(slot, await self._open_connection(slot))
                 finally:

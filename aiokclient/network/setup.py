@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import ssl
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from itertools import chain, zip_longest
@@ -39,8 +38,6 @@ from logging import DEBUG
 from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
-
-import anyio
 
 import aiokclient.network.diagnosis as diagnosis
 from aiokclient.config.kinds import bare, bracketed, written
@@ -62,12 +59,15 @@ from aiokclient.protocol.framing import ClientPipeline
 from aiokclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokclient.protocol.schema import Request, Response
+from aiokclient.scopes import new_group
 from aiokclient.types.named_tuple import NamedTuple
+from aiokclient.types.tls_objects import is_end_of_tls, is_tls_error
 
 if TYPE_CHECKING:
     from aiokclient.network.login import Sasl
     from aiokclient.network.sasl import Login
     from aiokclient.protocol.fields import Buffer
+    from aiokclient.scopes import CancelScope
 
 R = TypeVar("R", bound=Response)
 
@@ -142,7 +142,7 @@ class AddressRace:
         return kind(text, broker=node_id)
 
     async def _race_addresses(self, addresses: list[Address]) -> None:
-        async with anyio.create_task_group() as group:
+        async with new_group() as group:
             for address in addresses:
                 self._ended = asyncio.get_running_loop().create_future()
                 group.start_soon(self._attempt_address, address, group.cancel_scope)
@@ -152,7 +152,7 @@ class AddressRace:
                 if self._won is not None or self._fatal is not None:
                     break
 
-    async def _attempt_address(self, address: Address, others: anyio.CancelScope | None) -> None:
+    async def _attempt_address(self, address: Address, others: CancelScope | None) -> None:
         try:
             connection = await self._setup.connect_address(address)
         except DisconnectedError as error:
@@ -463,12 +463,8 @@ class ConnectionSetup:
                 )
         # A plaintext port of Kafka takes the TLS handshake for a frame that is too large, and
         # closes.
-        except (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError) as error:
+        except (ConnectionResetError, ConnectionAbortedError) as error:
             raise diagnosis.closed_early(broker.address, tls is not None) from error
-        except ssl.SSLError as error:
-            assert contexts is not None
-            connection.traffic.count_failed_authentication(again=False)
-            raise diagnosis.tls_failure(broker.address, error, contexts.has_certificate) from error
         except TimeoutError as error:
             # If the kernel's timeout has passed, and not the client's, the text names no time.
             within = f" within {self.timeout_s:.1f} s" if patience.expired() else ""
@@ -477,6 +473,13 @@ class ConnectionSetup:
             text = f"{where} did not accept a connection{within}."
             raise diagnosis.TimedOutError(text, broker=broker.node_id) from error
         except OSError as error:
+            if is_end_of_tls(error):
+                raise diagnosis.closed_early(broker.address, tls is not None) from error
+            if is_tls_error(error):
+                assert contexts is not None
+                connection.traffic.count_failed_authentication(again=False)
+                certificate = contexts.has_certificate
+                raise diagnosis.tls_failure(broker.address, error, certificate) from error
             # The text of asyncio repeats the address. The text of the errno does not.
             text = os.strerror(error.errno) if error.errno else str(error)
             shown = text if broker.address in text else f"{where}: {text}"
@@ -549,7 +552,7 @@ class ConnectionSetup:
             ) from None
         except DisconnectedError as error:
             # In TLS 1.3, the server rejects a client certificate after the client's handshake.
-            if isinstance(error.__cause__, ssl.SSLError):
+            if is_tls_error(error.__cause__):
                 certificate = None if tls is None else tls.has_certificate
                 requests.connection.traffic.count_failed_authentication(again=False)
                 raise diagnosis.tls_failure(broker.address, error.__cause__, certificate) from error

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import ssl
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Self, TypeAlias
 
@@ -24,6 +23,8 @@ from aiokclient.log.client_log import ClientLog
 from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
+    import ssl
+
     from aiokclient.config.security import Security, Tls
 
 CHECK_S = 1.0

@@ -23,7 +23,6 @@ import asyncio
 import contextlib
 import os
 import socket
-import ssl
 import sys
 import weakref
 from collections.abc import Callable, Sequence
@@ -36,6 +35,8 @@ from aiokclient.config.kinds import LONGEST_HOST, written
 from aiokclient.log.texts import bounded
 
 if TYPE_CHECKING:
+    import ssl
+
     from aiokclient.network.connection import BrokerConnection
 
 Address: TypeAlias = tuple[str, int]
@@ -159,11 +160,13 @@ def _address(host: str, port: int, _flow: int = 0, scope: int = 0) -> Address:
 
 
 def _is_literal(host: str) -> bool:
-    import ipaddress  # It is imported here, because only connections need it.
-
+    # Not by `ipaddress`, whose import takes as long as that of thirty other classes.
+    is_v6 = ":" in host
     try:
-        ipaddress.ip_address(host)
-    except ValueError:
+        socket.inet_pton(
+            *((socket.AF_INET6, host.partition("%")[0]) if is_v6 else (socket.AF_INET, host))
+        )
+    except (OSError, ValueError):
         return False
     return True
 

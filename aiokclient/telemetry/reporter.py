@@ -16,8 +16,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from uuid import UUID
 
-import anyio
-
 from aiokclient import threads
 from aiokclient.background import loop_ends, new_task
 from aiokclient.clock import Clock
@@ -39,6 +37,7 @@ from aiokclient.protocol.messages.get_telemetry_subscriptions import (
 )
 from aiokclient.protocol.messages.push_telemetry import PushTelemetryRequest
 from aiokclient.protocol.schema import Request, Response
+from aiokclient.scopes import new_scope
 from aiokclient.telemetry import LAST_PUSH_S
 from aiokclient.telemetry.states import (
     TABLE,
@@ -117,7 +116,6 @@ class Reporter:
         metrics: Metrics,
         client: ReportingClient,
     ) -> None:
-        self._enabled = config.enable_metrics_push
         self._request_s = config.request_timeout_ms / 1000
         self._clock = clock
         self._log = log
@@ -170,8 +168,6 @@ class Reporter:
     @property
     def status(self) -> str:
         """The state in one line. It begins with "failed" if the reporter has died."""
-        if not self._enabled:
-            return "disabled"
         # An error of the reporter never fails the client: metrics for the operators of the brokers
         # are less important than records.
         if self._dead:
@@ -186,7 +182,7 @@ class Reporter:
 
     def on_connection(self) -> None:
         """Handle a connection that became ready, or that may be used again. Synchronous."""
-        if not self._enabled or self._closing or self._state is not ReporterState.SEARCHING:
+        if self._closing or self._state is not ReporterState.SEARCHING:
             return
         if self._task is not None:
             self._wake.set()
@@ -196,14 +192,10 @@ class Reporter:
     async def get_instance_id(self, timeout: float) -> UUID:
         """Return the client instance id, which is requested immediately if it is unknown.
 
-        `timeout` is in seconds. Raises IllegalStateError if pushes are disabled or the reporter has
-        died, UnsupportedVersionError if no broker announces the requests, ApiTimeoutError, and the
-        error with which a broker has refused the request.
+        `timeout` is in seconds. Raises IllegalStateError if the reporter has died,
+        UnsupportedVersionError if no broker announces the requests, ApiTimeoutError, and the error
+        with which a broker has refused the request.
         """
-        if not self._enabled:
-            raise IllegalStateError(
-                "This client has no instance id, because enable_metrics_push is False."
-            )
         if self._id is not None:
             return self._id
         if self._failure is not None:
@@ -248,7 +240,7 @@ class Reporter:
             self._state = ReporterState.CLOSED
             if task is not None and not task.done():
                 task.cancel()
-                with anyio.CancelScope(shield=True):
+                with new_scope(shield=True):
                     await asyncio.wait([task], timeout=STOP_S)
 
     # -- the task ---------------------------------------------------------------------------

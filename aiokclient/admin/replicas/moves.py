@@ -14,8 +14,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-import anyio
-
 from aiokclient import threads
 from aiokclient.admin.arguments import as_kind, require_integer
 from aiokclient.admin.log_dirs import (
@@ -58,6 +56,7 @@ from aiokclient.errors import (
 )
 from aiokclient.errors.local import ArgumentTypeError
 from aiokclient.log.client_log import ClientLog
+from aiokclient.scopes import new_scope
 from aiokclient.types import TopicPartition
 
 FIRST_PAUSE_S: Final = 0.05
@@ -268,7 +267,7 @@ async def _undo(
 ) -> None:
     """Move back what is being moved, and remove the throttle, after an error or a cancellation."""
     failure: KafkaError | None = None
-    with anyio.CancelScope(shield=True):
+    with new_scope(shield=True):
         try:
             cancelled = await _cancel(requests, started, throttled, UNDO_S)
             for each in cancelled.errors.values():

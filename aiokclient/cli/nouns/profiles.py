@@ -91,7 +91,7 @@ class UseProfile(Command):
     def run(self, given: Namespace) -> int:
         """Write the name of the default profile to the file."""
         find_profile(given.name)
-        path = profiles_path()
+        path = Path(profiles_path())
         replace_text(path, with_default(path.read_text(), given.name))
         write_text(f"{given.name} is the default profile.\n")
         return 0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from aiokclient.log.tables import Column, Table
 from aiokclient.types import State
+from aiokclient.types.frozen import fresh, frozen
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen
 class Health:
     """The state of a client, with the reasons for it and the state of each broker.
 
@@ -24,7 +24,7 @@ class Health:
     state: State
     reasons: tuple[str, ...]
     brokers: Mapping[int | str, str]
-    addresses: Mapping[int | str, str] = field(default_factory=dict)
+    addresses: Mapping[int | str, str] = fresh(default_factory=dict)
     telemetry: str = ""
 
     def __repr__(self) -> str:

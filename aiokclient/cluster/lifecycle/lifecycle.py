@@ -17,10 +17,8 @@ from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, cast
 
-import anyio
-
 from aiokclient._native import note_pure_modules
-from aiokclient.background import LATE_CLIENT, ended, load_late, new_task
+from aiokclient.background import LATE_CLIENT, LATE_REPORTER, ended, load_late, new_task
 from aiokclient.clock import SystemClock
 from aiokclient.cluster.lifecycle.ownership import Anchor, dropped, for_background, retrieve
 from aiokclient.cluster.lifecycle.public_calls import running_loop, watch_calls, wrong_caller
@@ -42,6 +40,7 @@ from aiokclient.errors import (
 from aiokclient.log.client_log import ClientLog
 from aiokclient.log.foreign_names import own_names
 from aiokclient.network.event_hub import EventHub, EventReader, EventSource
+from aiokclient.scopes import new_scope
 from aiokclient.telemetry import LAST_PUSH_S
 from aiokclient.types import State, seconds
 
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from aiokclient.cluster.lifecycle.health import Health
     from aiokclient.cluster.lifecycle.parent import Parent
     from aiokclient.metrics import Counter, Gauge, Histogram, MetricsSnapshot, MetricValue
+    from aiokclient.scopes import CancelScope
 
 UNWINDING_S = 3 * STOP_S
 """Seconds that tasks and connections may take to end after the time limit of a close."""
@@ -124,7 +124,7 @@ class Lifecycle:
         """The outcome of the start in progress, which is cancelled if the start is cancelled."""
         self._start_limit: asyncio.Timeout | None = None
         """The timeout by which a close ends a start."""
-        self._close_scope: anyio.CancelScope | None = None
+        self._close_scope: CancelScope | None = None
         self._close_bound = math.inf
         self._last_push: asyncio.TimerHandle | None = None
         self._cancelled: Counter | None = None
@@ -466,7 +466,8 @@ class Lifecycle:
             async with asyncio.timeout(None) as self._start_limit:
                 await self._supervisor.start()
                 deadline = asyncio.get_running_loop().time() + self._get_timeout_s(None)
-                await load_late(*self._late_modules)
+                pushes = self._client is None and self._config.enable_metrics_push
+                await load_late(*self._late_modules, *(LATE_REPORTER if pushes else ()))
                 if self._client is None:
                     from aiokclient.cluster.client import ClusterClient
 
@@ -603,7 +604,7 @@ class Lifecycle:
         if timeout is not None:
             self._close_bound = min(self._close_bound, now + timeout)
         try:
-            with anyio.CancelScope(deadline=self._close_bound) as self._close_scope:
+            with new_scope(deadline=self._close_bound) as self._close_scope:
                 self._plan_last_push()
                 await self._shutdown(graceful, max(self._close_bound - now, 0.0))
         finally:

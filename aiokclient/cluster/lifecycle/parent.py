@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import anyio
-
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
 from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.config.client import ClientConfig
 from aiokclient.network.event_hub import EventHub
+from aiokclient.scopes import new_scope
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
@@ -64,7 +63,7 @@ class Parent(Lifecycle):
         # ends within its timeout.
         failed: Exception | None = None
         youngest_first = self._children[::-1]
-        with anyio.CancelScope(shield=True):
+        with new_scope(shield=True):
             for child in sorted(youngest_first, key=lambda child: child.closing_rank):
                 remaining = max(self._close_bound - asyncio.get_running_loop().time(), 0.0)
                 try:

@@ -1,7 +1,7 @@
 """The owner of every background task and callback of one client.
 
 The tasks belong to no other task, so that one task can open a client and another one can close it.
-They are asyncio tasks, each with its own anyio cancel scope. They are not in an anyio task group,
+They are asyncio tasks, each with its own cancel scope. They are not in an anyio task group,
 because callbacks of the event loop call `spawn`, and anyio cannot be used there. They run in the
 context in which the supervisor was started, not in that of the call that spawns them.
 
@@ -24,14 +24,16 @@ import os
 import weakref
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, ParamSpec, TypeVar, cast
-
-import anyio
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from aiokclient import threads
 from aiokclient.background import TaskOwner, loop_ends, new_task
 from aiokclient.errors import ClosedError, IllegalStateError
 from aiokclient.log.client_log import ClientLog
+from aiokclient.scopes import new_scope
+
+if TYPE_CHECKING:
+    from aiokclient.scopes import CancelScope
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -143,7 +145,7 @@ class Supervisor(TaskOwner):
         """Whether a task was cancelled because the event loop ends."""
         self._failure_listeners: list[Callable[[BaseException], None]] = []
         self._tasks: dict[asyncio.Task[None], str] = {}
-        self._scopes: dict[asyncio.Task[None], anyio.CancelScope] = {}
+        self._scopes: dict[asyncio.Task[None], CancelScope] = {}
 
     @property
     def running(self) -> bool:
@@ -230,7 +232,7 @@ class Supervisor(TaskOwner):
     ) -> None:
         task = asyncio.current_task()
         assert task is not None
-        with anyio.CancelScope() as scope:
+        with new_scope() as scope:
             self._scopes[task] = scope
             if self._stopping:
                 scope.cancel()

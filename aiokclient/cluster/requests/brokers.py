@@ -26,10 +26,6 @@ from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.pool import ConnectionPool, PoolOwner, Purpose
 from aiokclient.network.setup import ConnectionSettings, confirms
 from aiokclient.policy import Backoff, refuses_login
-from aiokclient.protocol.messages.get_telemetry_subscriptions import (
-    GetTelemetrySubscriptionsRequest,
-)
-from aiokclient.protocol.messages.push_telemetry import PushTelemetryRequest
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
@@ -727,6 +723,10 @@ class ReporterConnections:
         The connection is opened if necessary. Raises UnsupportedVersionError if no broker announces
         the requests, and an error if no connection can be opened.
         """
+        from aiokclient.protocol.messages.get_telemetry_subscriptions import (
+            GetTelemetrySubscriptionsRequest,
+        )
+
         brokers = self._cluster.permitted_brokers
         if brokers is None:
             raise KafkaError("No broker is known.")
@@ -757,6 +757,12 @@ async def _other(brokers: Brokers, avoided: int | None) -> BrokerConnection | No
 
 
 def _announces(connection: BrokerConnection) -> bool:
+    # The reporter, which is imported only if the client pushes metrics, has imported these modules.
+    from aiokclient.protocol.messages.get_telemetry_subscriptions import (
+        GetTelemetrySubscriptionsRequest,
+    )
+    from aiokclient.protocol.messages.push_telemetry import PushTelemetryRequest
+
     try:
         connection.broker.version_of(GetTelemetrySubscriptionsRequest)
         connection.broker.version_of(PushTelemetryRequest)

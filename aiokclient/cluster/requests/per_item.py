@@ -26,12 +26,11 @@ import math
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from typing import Generic, TypeAlias, TypeVar
 
-import anyio
-
 from aiokclient.cluster.metadata.snapshot import ClusterMetadata
 from aiokclient.cluster.requests.attempts import LastAnswer, RefusalLog, is_refusal
 from aiokclient.errors import ApiTimeoutError, KafkaError, error_for
 from aiokclient.policy import Decision, Retry, Scope
+from aiokclient.scopes import new_group
 from aiokclient.types import TopicPartition
 
 K = TypeVar("K")
@@ -274,6 +273,6 @@ async def ask_in_parallel(
         except KafkaError as error:
             failed(part, error)
 
-    async with anyio.create_task_group() as tasks:
+    async with new_group() as tasks:
         for target, part in parts.items():
             tasks.start_soon(ask_one, target, part)

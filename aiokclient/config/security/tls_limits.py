@@ -8,15 +8,21 @@ If the options do not allow it, the connection is closed before anything is sent
 from __future__ import annotations
 
 import re
-import ssl
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from aiokclient.config.kinds import Kind
 from aiokclient.errors import ConfigError
 from aiokclient.types.named_tuple import NamedTuple
 
-VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+if TYPE_CHECKING:
+    import ssl
+
+# The numbers of `ssl.TLSVersion`, which are those of the protocol. A client without TLS does not
+# import the module.
+TLS_1_2: Final = 0x0303
+TLS_1_3: Final = 0x0304
+VERSIONS: Final = {"TLSv1.2": TLS_1_2, "TLSv1.3": TLS_1_3}
 """The versions that the client uses, by Java's names."""
 OUTDATED: Final = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
 """Java's names of versions that are accepted in lists, but not used, as in current JVMs."""
@@ -155,8 +161,8 @@ class TlsLimits(NamedTuple):
     `suites` is None if all suites are allowed.
     """
 
-    lowest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
-    highest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+    lowest: int = TLS_1_2
+    highest: int = TLS_1_3
     suites: tuple[str, ...] | None = None
 
     @classmethod
@@ -189,8 +195,8 @@ class TlsLimits(NamedTuple):
         chosen = None if suites is None else tuple(_NAMES[name] for name in suites)
         if chosen is not None:
             has = {
-                ssl.TLSVersion.TLSv1_3: any(name in SUITES_OF_13 for name in chosen),
-                ssl.TLSVersion.TLSv1_2: any(name not in SUITES_OF_13 for name in chosen),
+                TLS_1_3: any(name in SUITES_OF_13 for name in chosen),
+                TLS_1_2: any(name not in SUITES_OF_13 for name in chosen),
             }
             versions = {version for version in versions if has[version]}
         if not versions:
@@ -203,7 +209,10 @@ class TlsLimits(NamedTuple):
 
     def apply_to(self, context: ssl.SSLContext) -> None:
         """Restrict a context. Raises ssl.SSLError if OpenSSL has none of the suites."""
-        context.minimum_version, context.maximum_version = self.lowest, self.highest
+        import ssl
+
+        context.minimum_version = ssl.TLSVersion(self.lowest)
+        context.maximum_version = ssl.TLSVersion(self.highest)
         if self.suites is None:
             return
         older = [name for name in self.suites if name not in SUITES_OF_13]

@@ -12,7 +12,7 @@ LAZY = """
 import sys
 import aiokclient
 aiokclient.Producer, aiokclient.Consumer, aiokclient.Admin, aiokclient.Client
-from aiokclient.cluster.client import ClusterClient
+import aiokclient.telemetry.reporter
 assert "aiokclient.telemetry.reporter" in sys.modules
 print([name for name in sys.modules if name.startswith(("opentelemetry", "google"))])
 """
