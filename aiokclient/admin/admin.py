@@ -237,7 +237,8 @@ class Admin(KafkaCalls):
 
         Raises InvalidReplicaAssignmentError (there are too few brokers for a partition, or none has
         room for it), IllegalStateError (a partition is being moved already, or one of `brokers`
-        cannot get replicas), LeaderNotAvailableError (a partition to be moved has no leader),
+        cannot get replicas), BrokerIdNotRegisteredError (one of `brokers` does not exist),
+        LeaderNotAvailableError (a partition to be moved has no leader),
         UnknownTopicOrPartitionError, ClusterAuthorizationError, and ApiTimeoutError (a broker did
         not describe its log directories).
         """
@@ -296,9 +297,9 @@ class Admin(KafkaCalls):
         broker may be stopped. Partitions that are created meanwhile may have replicas on it, so
         repeat the call until the plan is empty.
 
-        Raises what `rebalance_plan` and `apply_plan` raise, and IllegalStateError if no such broker
-        exists. After a cancellation, some partitions have been moved; the others are as before, as
-        described for `apply_plan`.
+        Raises what `rebalance_plan` and `apply_plan` raise, and BrokerIdNotRegisteredError if no
+        such broker exists. After a cancellation, some partitions have been moved; the others are as
+        before, as described for `apply_plan`.
         """
         return await replicas.moves.drain_broker(
             self._requests, broker_id, throttle, dry_run, on_progress, timeout
@@ -380,7 +381,8 @@ class Admin(KafkaCalls):
         It considers transactions whose last record is older than `max_transaction_timeout_ms`
         milliseconds, which should be the brokers' `transaction.max.timeout.ms`. Needs brokers of
         version 3.0 or later. Raises IllegalStateError if neither `topic` nor `broker_id` is given,
-        and the first error of the requests.
+        BrokerIdNotRegisteredError if no such broker runs and nothing is on it, and the first error
+        of the requests.
         """
         return await subjects.hanging_transactions.find_hanging_transactions(
             self._requests, topic, partition, broker_id, max_transaction_timeout_ms, timeout

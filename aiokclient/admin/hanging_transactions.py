@@ -32,6 +32,7 @@ from aiokclient.admin.transactions import (
 )
 from aiokclient.cluster.targets import Leader
 from aiokclient.errors import (
+    BrokerIdNotRegisteredError,
     IllegalStateError,
     KafkaError,
     TransactionalIdNotFoundError,
@@ -149,7 +150,19 @@ async def _list_partitions(
             for each in description.partitions
             if broker_id is None or broker_id in each.replicas
         ]
+    if broker_id is not None and not partitions:
+        _require_broker(requests, broker_id)
     return partitions
+
+
+def _require_broker(requests: AdminRequests, broker_id: int) -> None:
+    """Raise BrokerIdNotRegisteredError for a broker that the cluster does not know."""
+    running = requests.cluster.metadata.brokers
+    if broker_id not in running:
+        error = BrokerIdNotRegisteredError()
+        error.what = f"No broker {broker_id} is running, and none of the partitions is on it."
+        error.hint = f"The brokers that run are {', '.join(map(str, sorted(running)))}."
+        raise error
 
 
 async def _list_open(

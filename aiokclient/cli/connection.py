@@ -20,7 +20,6 @@ from aiokclient.cli.profiles import Profile, read_profile
 
 if TYPE_CHECKING:
     import argparse
-    import asyncio
 
     from aiokclient import Admin, Client, Consumer, Producer
 
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 
 NOTICE_S = 1.0
 """Seconds without a connection after which a line says which brokers are tried."""
+LATE_S = 0.5
+"""Seconds by which a timer is late only if the machine is too busy to tell who is slow."""
 PREFIX = "AIOKCLIENT_"
 """The prefix of environment variables that are options of a client."""
 SERVERS = "bootstrap.servers"
@@ -70,9 +71,10 @@ async def _call_admin(
 
         parent = given.client = make_client(Client, command, given)
         admin = admin_class(client=given.client)
+        notice = Notice(given.client, given)
     else:
         admin = make_client(admin_class, command, given)
-    notice = schedule_notice(given)
+        notice = Notice(admin, given)
     try:
         async with parent, admin:
             notice.cancel()
@@ -104,12 +106,46 @@ async def _watch_result(command: AdminCommand, admin: Admin, given: argparse.Nam
         await asyncio.sleep(given.watch)
 
 
-def schedule_notice(given: argparse.Namespace) -> asyncio.TimerHandle:
-    """Say whom the command tries to reach, after a second, unless the timer is cancelled."""
-    import asyncio
+class Notice:
+    """A line about the servers that a client does not reach within a second, unless cancelled.
 
-    text = f"Connecting to {servers_of(given)}."
-    return asyncio.get_running_loop().call_later(NOTICE_S, write_error, text)
+    It tells what each server is waited for, or what failed last. It is not written while the
+    client has a connection, or has not begun to connect because the machine is busy.
+    """
+
+    def __init__(
+        self,
+        client: Admin | Client | Producer[Any, Any] | Consumer[Any, Any],
+        given: argparse.Namespace,
+    ) -> None:
+        self._client, self._given = client, given
+        self._start_timer()
+
+    def cancel(self) -> None:
+        """Write nothing any more."""
+        self._timer.cancel()
+
+    def _start_timer(self) -> None:
+        import asyncio
+
+        self._loop = asyncio.get_running_loop()
+        self._due = self._loop.time() + NOTICE_S
+        self._timer = self._loop.call_at(self._due, self._on_expired)
+
+    def _on_expired(self) -> None:
+        health = self._client.health()
+        states = health.brokers
+        is_late = self._loop.time() - self._due > LATE_S
+        if is_late or not states or "connected" in states.values():
+            self._start_timer()
+            return
+        lines = [f"Connecting to {servers_of(self._given)}."]
+        lines += [
+            f"{health.addresses.get(key, key)}: {text}."
+            for key, text in states.items()
+            if text != "not connected"
+        ]
+        write_error(" ".join(lines))
 
 
 def servers_of(given: argparse.Namespace) -> str:

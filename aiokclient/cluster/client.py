@@ -395,6 +395,11 @@ class ClusterClient:
                     self.events.emit("LeaderMoved", **moved._asdict())
 
     @property
+    def is_open(self) -> bool:
+        """Whether the client has connection pools, from the beginning of its start to its close."""
+        return self._brokers is not None
+
+    @property
     def brokers(self) -> Brokers:
         """The connection pools. Raises ClosedError if the client is not started."""
         if self._brokers is None:

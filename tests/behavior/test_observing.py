@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import sys
 import types
 from typing import Any
@@ -330,3 +331,21 @@ def test_every_metric_is_documented() -> None:
                 names.add(str(name))
     assert len(names) > 20
     assert [name for name in sorted(names) if f"`{name}`" not in documented] == []
+
+
+async def test_health_tells_what_a_starting_client_tries_and_what_failed_last() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    client = Client(bootstrap_servers=address, default_api_timeout_ms=60_000)
+    assert not client.health().brokers
+    starting = asyncio.create_task(client.start())
+    async with asyncio.timeout(60):
+        while "unreachable" not in str(client.health().brokers.get(address)):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    health = client.health()
+    assert health.state is State.STARTING
+    assert "Connection refused" in str(health.brokers[address])
+    assert f"bootstrap server {address}: unreachable " in repr(health)
+    starting.cancel()
+    await asyncio.wait([starting])
+    assert not client.health().brokers

@@ -83,11 +83,7 @@ async def drain_broker(
     deadline = requests.compute_deadline(timeout)
     state = await read_cluster(requests, None, deadline)
     holders = state.list_holders()
-    if broker_id not in holders and broker_id not in state.brokers:
-        raise IllegalStateError(
-            f"Broker {broker_id} is not in the cluster, and no partition has a replica on it. "
-            f"{state.name_brokers()}"
-        )
+    state.require_broker(broker_id)
     state.refuse_moving(tp for tp, each in state.placed.items() if broker_id in each.replicas)
     targets = [each for each in state.find_targets() if each != broker_id]
     staying = [each for each in holders if each != broker_id]

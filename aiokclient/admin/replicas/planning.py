@@ -14,6 +14,7 @@ from aiokclient.admin.replicas.planner import BrokerRoom, PlacedPartition, compu
 from aiokclient.admin.requests import AdminRequests
 from aiokclient.admin.topics import PartitionDescription, describe_topics, list_topics
 from aiokclient.errors import (
+    BrokerIdNotRegisteredError,
     IllegalStateError,
     KafkaError,
     LeaderNotAvailableError,
@@ -104,10 +105,19 @@ class MovableReplicas:
         running = [node for node, broker in sorted(self.brokers.items()) if not broker.fenced]
         return f"The brokers that run are {', '.join(map(str, running)) or 'none'}."
 
+    def require_broker(self, node: int) -> None:
+        """Raise BrokerIdNotRegisteredError if no such broker is known, nor a replica on it."""
+        if node not in self.brokers and node not in self.list_holders():
+            error = BrokerIdNotRegisteredError()
+            error.what = f"Broker {node} is not in the cluster, and no replica is on it."
+            error.hint = self.name_brokers()
+            raise error
+
     def require_targets(self, chosen: Iterable[int]) -> None:
-        """Raise IllegalStateError if one of these brokers can get no replicas."""
+        """Raise an error if one of these brokers does not exist, or can get no replicas."""
         possible = self.find_targets()
         for node in chosen:
+            self.require_broker(node)
             broker = self.brokers.get(node)
             if broker is None or broker.fenced:
                 raise IllegalStateError(

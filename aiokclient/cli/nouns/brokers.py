@@ -75,10 +75,10 @@ class DescribeVersions(Command):
 
     async def _connect(self, given: Namespace) -> Result:
         from aiokclient import Admin, Client
-        from aiokclient.cli.connection import make_client, schedule_notice
+        from aiokclient.cli.connection import Notice, make_client
 
         client = make_client(Client, self, given)
-        notice = schedule_notice(given)
+        notice = Notice(client, given)
         try:
             async with client, Admin(client=client) as admin:
                 notice.cancel()

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.cli.asking import confirm
+from aiokclient.cli.exit_codes import NotFoundError
 from aiokclient.cli.grammar import OUTPUT, Argument, Command, Option, WrongUseError
 from aiokclient.cli.output import Result, as_kafka_id, as_text_or_base64, write_result
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from aiokclient import AnyBroker, Broker, Controller, Coordinator, Leader
+    from aiokclient import AnyBroker, Broker, Client, Controller, Coordinator, Leader
 
     Target = AnyBroker | Broker | Controller | Coordinator | Leader
 
@@ -100,16 +101,30 @@ class SendRequest(Command):
 async def send_request(command: Command, given: Namespace, message: Any, target: Target) -> Result:
     """Send a request, and return the response as a result."""
     from aiokclient import Client
-    from aiokclient.cli.connection import make_client, schedule_notice
+    from aiokclient.cli.connection import Notice, make_client
 
     client = make_client(Client, command, given)
-    notice = schedule_notice(given)
+    notice = Notice(client, given)
     try:
         async with client:
             notice.cancel()
+            if given.broker is not None:
+                await require_broker(client, given.broker)
             return Result(as_fields(await client.request(message, to=target)), [])
     finally:
         notice.cancel()
+
+
+async def require_broker(client: Client, broker_id: int) -> None:
+    """Raise NotFoundError for a broker that does not run. A request would wait for its start."""
+    from aiokclient import AnyBroker
+    from aiokclient.protocol.messages import MetadataRequest
+
+    cluster = await client.request(MetadataRequest(topics=[]), to=AnyBroker())
+    running = sorted(each.node_id for each in cluster.brokers)
+    if broker_id not in running:
+        text = f"No broker {broker_id} is running. There are {', '.join(map(str, running))}."
+        raise NotFoundError(text)
 
 
 def read_json(text: str | None) -> Any:

@@ -310,7 +310,7 @@ async def measure_produce(command: Command, given: Namespace) -> tuple[int, list
     """Return the exit code, and a row for all records and one without the warmup."""
     import random
 
-    from aiokclient.cli.connection import schedule_notice
+    from aiokclient.cli.connection import Notice
     from aiokclient.cli.records.sending import Outcome, make_producer, prepare_topic
 
     values, keys = make_values(given), make_keys(given)
@@ -318,7 +318,7 @@ async def measure_produce(command: Command, given: Namespace) -> tuple[int, list
     if given.transactional_id is None and given.transaction_duration is not None:
         given.transactional_id = f"perf-produce-{random.randrange(1 << 32):08x}"
     producer = make_producer(command, given, outcome)
-    notice = schedule_notice(given)
+    notice = Notice(producer, given)
     try:
         async with producer:
             await prepare_topic(producer, given.topic)
@@ -463,12 +463,12 @@ def fill_options(given: Namespace) -> None:
 
 async def measure_consume(command: Command, given: Namespace) -> tuple[int, Row]:
     """Return the exit code, and the row with the figures."""
-    from aiokclient.cli.connection import schedule_notice
+    from aiokclient.cli.connection import Notice
     from aiokclient.cli.records.reading import BlockWriter, Reading, make_consumer
 
     fill_options(given)
     consumer = make_consumer(command, given)
-    notice = schedule_notice(given)
+    notice = Notice(consumer, given)
     layout = CountingLayout(given)
     began_s = time.perf_counter()
     try:
@@ -497,7 +497,7 @@ async def measure_consume(command: Command, given: Namespace) -> tuple[int, Row]
 async def measure_latency(command: Command, given: Namespace) -> Row:
     """Return the row with the figures."""
     from aiokclient import Consumer, TopicPartition
-    from aiokclient.cli.connection import make_client, schedule_notice
+    from aiokclient.cli.connection import Notice, make_client
     from aiokclient.cli.records.sending import Outcome, make_producer, prepare_topic
 
     given.transactional_id = given.compression = None
@@ -505,7 +505,7 @@ async def measure_latency(command: Command, given: Namespace) -> Row:
     producer = make_producer(command, given, outcome)
     fixed = {"group_id": None, "enable_auto_commit": False}
     consumer = make_client(Consumer, command, given, fixed=fixed, auto_offset_reset="latest")
-    notice = schedule_notice(given)
+    notice = Notice(producer, given)
     try:
         async with producer, consumer:
             await prepare_topic(producer, given.topic)

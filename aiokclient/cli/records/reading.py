@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from aiokclient import Consumer, TopicPartition
-from aiokclient.cli.connection import make_client, schedule_notice
+from aiokclient.cli.connection import Notice, make_client
 from aiokclient.cli.exit_codes import ExitCode, OutputError
 from aiokclient.cli.grammar import Command
 from aiokclient.cli.output import write_bytes, write_error
@@ -64,7 +64,7 @@ def run_reading(command: Command, given: Namespace, layout: Layout) -> int:
 
 async def _read_until_end(command: Command, given: Namespace, layout: Layout) -> int:
     consumer = make_consumer(command, given)
-    notice = schedule_notice(given)
+    notice = Notice(consumer, given)
     writer = BlockWriter(has_thread=given.group is not None, is_unbuffered=given.unbuffered)
     try:
         async with consumer:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokclient import Producer, ProducerRecord, TransactionOutcome
-from aiokclient.cli.connection import make_client, schedule_notice
+from aiokclient.cli.connection import Notice, make_client
 from aiokclient.cli.exit_codes import ExitCode, one_line
 from aiokclient.cli.grammar import Command, WrongUseError
 from aiokclient.cli.output import as_json, write_error, write_text
@@ -70,7 +70,7 @@ async def _send_input(command: Command, given: Namespace) -> int:
     outcome = Outcome()
     # Larger batches than those of services, because all that was read is there at once.
     producer = make_producer(command, given, outcome, batch_size=BATCH)
-    notice = schedule_notice(given)
+    notice = Notice(producer, given)
     try:
         async with producer:
             await prepare_topic(producer, given.topic)

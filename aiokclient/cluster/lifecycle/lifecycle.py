@@ -194,12 +194,22 @@ class Lifecycle:
         return State.DEGRADED if self._list_troubles() else self._state
 
     def health(self) -> Health:
-        """Return the state and the reasons for it. Synchronous."""
+        """Return the state and the reasons for it. Synchronous.
+
+        While the object starts, `brokers` has a text for each server that it tries to reach: what
+        it waits for, or what failed last, and when.
+        """
         from aiokclient.cluster.lifecycle.health import Health  # a late module
 
         reasons = [] if self._failure is None else [f"failed: {self._failure!r}"]
         if not self._usable:
-            return Health(self._state, tuple(reasons), {})
+            starting = self._own_cluster if self._state is State.STARTING else None
+            if starting is None or not starting.is_open:
+                return Health(self._state, tuple(reasons), {})
+            brokers = starting.brokers
+            return Health(
+                self._state, tuple(reasons), brokers.list_states(), brokers.list_addresses()
+            )
         reasons += self._list_troubles()
         brokers, telemetry = self._cluster.brokers, self._cluster.telemetry.status
         states, addresses = brokers.list_states(), brokers.list_addresses()

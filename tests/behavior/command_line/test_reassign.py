@@ -101,7 +101,7 @@ def test_reassign_plan_moves_topics_of_a_file_to_the_brokers_that_are_named(stag
     plan = json.loads(stage.run("reassign", "plan", *words).out)
     assert [each["replicas"] for each in plan["partitions"]] == [[3], [3]]
     code, _, err = stage.run("reassign", "plan", name, "--brokers", "77")
-    assert code == 1
+    assert code == 3
     assert "77" in err
     assert stage.run("reassign", "plan", "no-such-topic").code == 3
 
@@ -257,7 +257,7 @@ def test_brokers_drain_moves_all_replicas_off_a_broker(
     assert "partitions have been moved" in err
     assert not any(3 in each for each in stage.replicas(name))
     code, _, err = stage.run("brokers", "drain", "77")
-    assert code == 1
+    assert code == 3
     assert "Broker 77 is not in the cluster" in err
 
 

@@ -155,6 +155,9 @@ def test_transactions_abort_refuses_a_transaction_that_its_coordinator_ends(site
     assert "begins at offset 5" in err
     assert site.describe("open")["state"] == "Ongoing"
     assert site.run("transactions", "find-hanging", site.topic, "-q").out == ""
+    code, _, err = site.run("transactions", "find-hanging", "--broker", "77")
+    assert code == 3
+    assert "No broker 77 is running" in err
 
 
 @pytest.mark.parametrize(
