@@ -384,7 +384,7 @@ class EmbeddedCluster:
 
     @property
     def topics(self) -> dict[str, int]:
-        """The number of partitions of each topic, by topic name."""
+        """The number of partitions of each topic, by topic name, without internal topics."""
         return self._data.topics
 
     @property
@@ -503,6 +503,7 @@ class EmbeddedCluster:
     topic_id = forward_to("_data", DataControls.topic_id)
     produce = forward_to("_data", DataControls.produce)
     append = forward_to("_data", DataControls.append)
+    compact = forward_to("_data", DataControls.compact)
     end_transaction = forward_to("_data", DataControls.end_transaction)
     records = forward_to("_data", DataControls.records)
     offsets = forward_to("_data", DataControls.offsets)

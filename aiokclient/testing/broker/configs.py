@@ -249,6 +249,7 @@ BROKER_OPTIONS: Mapping[str, BrokerOption] = {
     "offsets.topic.num.partitions": _fixed_option(_int_option(50, 1)),
     "producer.id.expiration.ms": _int_option(86_400_000, 1),
     "telemetry.max.bytes": _fixed_option(_int_option(1 << 20, 1)),
+    "transaction.state.log.num.partitions": _fixed_option(_int_option(50, 1)),
     "transaction.max.timeout.ms": _fixed_option(_int_option(900_000, 1)),
     "transaction.partition.verification.enable": _boolean_option(True),
     "transactional.id.expiration.ms": _fixed_option(_int_option(604_800_000, 1)),

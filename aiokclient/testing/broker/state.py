@@ -27,11 +27,18 @@ from aiokclient.testing.broker.configs import (
 )
 from aiokclient.testing.broker.connections.turns import Turns
 from aiokclient.testing.broker.faults import Faults
+from aiokclient.testing.broker.internal.topics import InternalTopics
 from aiokclient.testing.broker.node import Node
 from aiokclient.testing.broker.requests import RequestLog
 from aiokclient.testing.broker.security.state import Security
 from aiokclient.testing.broker.telemetry.subscriptions import MetricsSubscriptions
-from aiokclient.testing.broker.topics.topics import BrokerTopic, Partition, hash_string
+from aiokclient.testing.broker.topics.internal_partition import InternalPartition
+from aiokclient.testing.broker.topics.topics import (
+    INTERNAL,
+    BrokerTopic,
+    Partition,
+    hash_string,
+)
 from aiokclient.testing.broker.topics.views import ClusterView, HeldCluster
 from aiokclient.testing.broker.versions import BrokerVersions
 from aiokclient.testing.runner import Watch
@@ -130,6 +137,7 @@ class ClusterState:
         self.brokers: dict[int, Node] = {}
         self.topics: dict[str, BrokerTopic] = {}
         self.topics_by_id: dict[UUID, BrokerTopic] = {}
+        self.internal = InternalTopics(self)
         self.topology = 0
         """The number of changes of topics and their partitions so far."""
         self.faults = Faults(post)
@@ -154,10 +162,10 @@ class ClusterState:
 
     def wipe(self, *, same_id: bool) -> None:
         """Remove everything except the brokers and the configs."""
-        for topic in list(self.topics.values()):
-            self.delete_topic(topic)
         self.groups = self.groups.make_replacement()
         self.transactions = self.transactions.make_replacement()
+        for topic in list(self.topics.values()):
+            self.delete_topic(topic)
         self.held.clear()
         self._coordinators.clear()
         if not same_id:
@@ -318,14 +326,19 @@ class ClusterState:
         ]
 
     def create_topic(
-        self, name: str, assignment: Sequence[Sequence[int]], configs: Mapping[str, str] = {}
+        self,
+        name: str,
+        assignment: Sequence[Sequence[int]],
+        configs: Mapping[str, str] = {},
+        topic_id: UUID | None = None,
     ) -> BrokerTopic:
         """Create a topic with these replicas of each partition. Raises Refused."""
         self.check_new_topic(name, assignment, configs)
         topic = BrokerTopic(
             name,
-            self.make_topic_id(),
+            topic_id or self.make_topic_id(),
             Configs(TOPIC_OPTIONS, BrokerConfigSource.TOPIC, self.configs, configs),
+            InternalPartition if name in INTERNAL else Partition,
         )
         self.topics[name] = topic
         self.topics_by_id[topic.topic_id] = topic

@@ -13,6 +13,7 @@ from aiokclient.record.batch import (
     walk,
 )
 from aiokclient.testing.broker.state import Refused
+from aiokclient.testing.broker.topics.compaction import CompactionTimes
 from aiokclient.testing.broker.topics.topics import NO_LEADER, Partition
 from aiokclient.testing.controls.base import Controls
 from aiokclient.types import ConsumerRecord, ProducerRecord, RecordMetadata
@@ -65,9 +66,13 @@ class DataControls(Controls):
 
     @property
     def topics(self) -> dict[str, int]:
-        """The number of partitions of each topic, by topic name."""
+        """The number of partitions of each topic, by topic name, without internal topics."""
         return self._runner.call_in_loop(
-            lambda: {name: len(topic.partitions) for name, topic in self._state.topics.items()}
+            lambda: {
+                name: len(topic.partitions)
+                for name, topic in self._state.topics.items()
+                if not topic.internal
+            }
         )
 
     def topic_id(self, name: str) -> UUID:
@@ -181,6 +186,35 @@ class DataControls(Controls):
             for each in chosen
             for batch in each.log.read_batches(start)
         ]
+
+    def compact(self, topic: str, partition: int | None = None) -> None:
+        """Compact a partition, or all partitions, as the log cleaner of Kafka does once.
+
+        For each key, the last record stays. Offsets stay, so the log has gaps. The last batch of
+        each partition stays as it is, because Kafka does not clean the active segment, and so do
+        the records of open transactions and all records after them. Aborted records and records
+        without a key are removed. The last batch of a producer whose records are removed becomes an
+        empty batch. Tombstones, and markers of transactions without records, are removed by the
+        first compaction after `delete.retention.ms` since the one that met them first.
+
+        `min.compaction.lag.ms` has no effect. Raises ValueError if `cleanup.policy` of the topic
+        does not include "compact".
+        """
+
+        def compact_in_loop() -> None:
+            found = self.find_topic(topic)
+            if "compact" not in found.configs["cleanup.policy"]:
+                raise ValueError(f"Topic {topic!r} is not compacted. Set cleanup.policy=compact.")
+            chosen = found.partitions
+            if partition is not None:
+                chosen = [self.find_partition(topic, partition)]
+            retention_ms = found.configs.read_number("delete.retention.ms")
+            times = CompactionTimes(self._state.clock.time_ms(), retention_ms)
+            for each in chosen:
+                each.compact(times)
+            self._state.notify_tests()
+
+        self._runner.call_in_loop(compact_in_loop)
 
     def offsets(self, topic: str, partition: int = 0) -> tuple[int, int]:
         """Return the log start offset and the high watermark of a partition."""

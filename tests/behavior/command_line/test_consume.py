@@ -224,8 +224,7 @@ def test_patterns_choose_topics(run: Run) -> None:
     assert ended.code == 3
 
 
-def test_committed_offsets_are_decoded(kafka: Any, run_on: Callable[[str], Run]) -> None:
-    run = run_on(kafka.bootstrap)
+def test_committed_offsets_are_decoded(run: Run) -> None:
     topic = new_topic(run)
     produce(run, topic, ["a"])
     group = f"group-{topic}"

@@ -21,6 +21,7 @@ from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.groups.classic_wire import encode_assignment
 from aiokclient.testing.broker.groups.consumer_classic import ClassicMembers
 from aiokclient.testing.broker.groups.consumer_heartbeat import ConsumerGroupHeartbeats
+from aiokclient.testing.broker.groups.consumer_journal import ConsumerGroupJournal
 from aiokclient.testing.broker.groups.consumer_member import (
     NOTHING,
     ConsumerMember,
@@ -85,6 +86,7 @@ class ConsumerGroup(Group):
         """A cache of the topic ids of each subscription. It is cleared when topics change."""
         self._heartbeats = ConsumerGroupHeartbeats(self)
         self._classic = ClassicMembers(self)
+        self._journal = ConsumerGroupJournal(self)
 
     # -- what it is ------------------------------------------------------------------------
 
@@ -161,6 +163,8 @@ class ConsumerGroup(Group):
     def store_member(self, member: ConsumerMember) -> None:
         """Store a member, or its new state."""
         before = self.members.get(member.member_id)
+        if before != member:
+            self._journal.add_change(member.member_id)
         for partition in (
             NOTHING if before is None else before.held_partitions - member.held_partitions
         ):
@@ -175,6 +179,7 @@ class ConsumerGroup(Group):
     def remove_member(self, member: ConsumerMember) -> None:
         """Remove a member with all its partitions. The epoch does not change."""
         known = self.members.pop(member.member_id, None)
+        self._journal.add_change(member.member_id)
         if known is not None:
             for partition in known.held_partitions:
                 self._owners.pop(partition, None)
@@ -212,6 +217,7 @@ class ConsumerGroup(Group):
         self.epoch += 1
         if not self.members:
             self.target_epoch = self.epoch
+        self._journal.write_changes()
 
     def downgrade_if_classic(self) -> Group | None:
         """Become a classic group if all members use the classic protocol."""
@@ -323,8 +329,12 @@ class ConsumerGroup(Group):
             if member.state is ConsumerMemberState.UNREVOKED_PARTITIONS and member.classic is None:
                 self._await_revocation(member)
 
+    def write_deletion(self) -> None:
+        self._journal.write_deletion()
+
     def rebalance(self) -> None:
         self.epoch += 1
+        self._journal.write_changes()
 
     # -- offsets ---------------------------------------------------------------------------
 
@@ -373,16 +383,24 @@ class ConsumerGroup(Group):
 
     def handle_consumer_heartbeat(self, call: Call) -> ConsumerGroupHeartbeatResponse:
         """Handle a ConsumerGroupHeartbeat request. Raises Refused."""
-        return self._heartbeats.answer_heartbeat(call)
+        response = self._heartbeats.answer_heartbeat(call)
+        self._journal.write_changes()
+        return response
 
     def handle_join(self, call: Call) -> Reply:
-        return self._classic.handle_join(call)
+        response = self._classic.handle_join(call)
+        self._journal.write_changes()
+        return response
 
     def handle_sync(self, call: Call) -> Reply:
-        return self._classic.handle_sync(call)
+        response = self._classic.handle_sync(call)
+        self._journal.write_changes()
+        return response
 
     def handle_heartbeat(self, call: Call) -> Reply:
-        return self._classic.handle_heartbeat(call)
+        response = self._classic.handle_heartbeat(call)
+        self._journal.write_changes()
+        return response
 
     def handle_leave(self, call: Call, members: list[MemberIdentity]) -> Reply:
         return self._classic.handle_leave(members)

@@ -17,6 +17,7 @@ from aiokclient.testing.broker.groups.classic import ClassicGroup
 from aiokclient.testing.broker.groups.consumer_group import ConsumerGroup
 from aiokclient.testing.broker.groups.group import Group
 from aiokclient.testing.broker.groups.migration import downgrade_group, upgrade_group
+from aiokclient.testing.broker.internal.records import write_deleted_offsets
 from aiokclient.testing.broker.security.acls import AclResource
 
 if TYPE_CHECKING:
@@ -142,6 +143,8 @@ class GroupCoordinator:
         """Store a group. If it replaces a group with the same id, it gets that group's offsets."""
         before = self._groups.get(group.group_id)
         if before is not None:
+            if before.kind is not group.kind:
+                before.write_deletion()
             group.offsets = before.offsets
             before.unload()
         self._groups[group.group_id] = group
@@ -150,6 +153,8 @@ class GroupCoordinator:
 
     def remove_group(self, group: Group) -> None:
         """Delete a group and all its offsets."""
+        write_deleted_offsets(self._cluster, group.group_id, group.offsets)
+        group.write_deletion()
         group.unload()
         self._groups.pop(group.group_id, None)
 
@@ -201,7 +206,8 @@ class GroupCoordinator:
 
     def on_topic_deleted(self, topic: str) -> None:
         for group in self:
-            group.offsets.delete_topic(topic)
+            gone = group.offsets.delete_topic(topic)
+            write_deleted_offsets(self._cluster, group.group_id, gone)
 
     def make_replacement(self) -> GroupCoordinator:
         """Cancel all timers, and return a new object with the same settings and without groups."""

@@ -119,6 +119,10 @@ class Group:
         """Load what was persisted, and restart the timers."""
         raise NotImplementedError
 
+    def write_deletion(self) -> None:
+        """Write to `__consumer_offsets` that the group, apart from its offsets, was deleted."""
+        raise NotImplementedError
+
     def rebalance(self) -> None:
         """Make the members rebalance, at the request of a test."""
         raise NotImplementedError

@@ -95,10 +95,13 @@ class GroupOffsets:
         for pending in self._pending.values():
             pending.pop(tp, None)
 
-    def delete_topic(self, topic: str) -> None:
+    def delete_topic(self, topic: str) -> list[TopicPartition]:
+        """Delete the offsets of a topic, and return its partitions that had one."""
         pending = [tp for each in self._pending.values() for tp in each]
-        for tp in [each for each in (*self._committed, *pending) if each.topic == topic]:
+        gone = [tp for tp in self._committed if tp.topic == topic]
+        for tp in [*gone, *(each for each in pending if each.topic == topic)]:
             self.delete_offset(tp)
+        return gone
 
     def make_view(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets as a client sees them."""

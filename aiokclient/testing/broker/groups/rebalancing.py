@@ -57,6 +57,7 @@ from aiokclient.protocol.messages.join_group import JoinGroupResponseMember
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.groups.group import Group, GroupType
 from aiokclient.testing.broker.groups.members import ClassicMember, Members
+from aiokclient.testing.broker.internal.records import ClassicGroupSnapshot, write_classic_group
 
 if TYPE_CHECKING:
     from aiokclient.testing.broker.state import ClusterState
@@ -161,6 +162,24 @@ class RebalancingGroup(Group):
             self.leader,
             tuple(each.copy_with_id(each.member_id) for each in self.members),
         )
+        if self.phase is not ClassicGroupState.COMPLETING:
+            self.write_state()
+
+    def write_state(self) -> None:
+        """Write the state of the group, as it was persisted, to `__consumer_offsets`."""
+        known = self._persisted
+        now_ms = self.cluster.clock.time_ms()
+        if known is None:
+            snapshot = ClassicGroupSnapshot("", 0, None, None, now_ms, ())
+        else:
+            kind = known.protocol_type or ""
+            snapshot = ClassicGroupSnapshot(
+                kind, known.generation, known.protocol, known.leader, now_ms, known.members
+            )
+        write_classic_group(self.cluster, self.group_id, snapshot)
+
+    def write_deletion(self) -> None:
+        write_classic_group(self.cluster, self.group_id, None)
 
     # -- timers ----------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@
 * If the request has no list of topics (null), all replicas of this broker are described. Requested
   partitions that have no replica on this broker are omitted.
 * A follower's size is that of its part of the log. Its lag is the distance from the end of this
-  part to the high watermark. Partitions of `__consumer_offsets` have no log here.
+  part to the high watermark.
 * Without the permission to describe the cluster, the response has CLUSTER_AUTHORIZATION_FAILED.
   Before version 3, the response has no error code, and is empty in this case.
 """

@@ -1,8 +1,7 @@
 """DescribeProducers 0: the producers with state in partitions, from their leaders (KIP-664).
 
 * A producer without a marker so far has coordinator epoch -1, and one without an open transaction
-  has start offset -1. `__consumer_offsets` has no leader here, so its partitions are
-  UNKNOWN_TOPIC_OR_PARTITION.
+  has start offset -1.
 * A name that no topic may have is INVALID_TOPIC_EXCEPTION.
 """
 

@@ -11,7 +11,7 @@
   rebalance. If it was the leader, the response tells it to keep the assignment (version 9 on,
   KIP-814).
 * The first rebalance of an empty group waits `group.initial.rebalance.delay.ms` for more members.
-  The default here is 0.
+  The default for tests is 0.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ def handle(call: Call) -> Reply:
     if code:
         answer: Reply = JoinGroupResponse(error_code=code, member_id=request.member_id)
     else:
-        answer = (group or groups.make_classic_group(request.group_id)).handle_join(call)
+        if group is None:
+            group = groups.make_classic_group(request.group_id)
+            group.write_state()
+        answer = group.handle_join(call)
     return (
         adapt_to_version(answer, call.version) if isinstance(answer, JoinGroupResponse) else answer
     )

@@ -27,6 +27,7 @@ from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.groups.coordinator import get_groups
 from aiokclient.testing.broker.groups.group import Group
 from aiokclient.testing.broker.groups.offsets import Committed
+from aiokclient.testing.broker.internal.records import write_offsets
 from aiokclient.types import TopicPartition
 
 _BY_ID = 10
@@ -38,12 +39,14 @@ async def handle(call: Call) -> Answer:
     code, group = _find_group(call, request)
     if group is not None:
         group.on_commit(request.member_id)
-    return OffsetCommitResponse(
-        topics=[
-            await _commit_topic(call, each, code, group)
-            async for each in call.iterate_items(request.topics)
-        ]
-    )
+    stored: dict[TopicPartition, Committed] = {}
+    topics = [
+        await _commit_topic(call, each, code, group, stored)
+        async for each in call.iterate_items(request.topics)
+    ]
+    if stored:
+        write_offsets(call.cluster, request.group_id, stored)
+    return OffsetCommitResponse(topics=topics)
 
 
 def _find_group(call: Call, request: OffsetCommitRequest) -> tuple[int, Group | None]:
@@ -64,8 +67,13 @@ def _find_group(call: Call, request: OffsetCommitRequest) -> tuple[int, Group | 
 
 
 async def _commit_topic(
-    call: Call, wanted: OffsetCommitRequestTopic, code: int, group: Group | None
+    call: Call,
+    wanted: OffsetCommitRequestTopic,
+    code: int,
+    group: Group | None,
+    stored: dict[TopicPartition, Committed],
 ) -> OffsetCommitResponseTopic:
+    """Commit the offsets of a topic, and add them to `stored`."""
     cluster, by_id = call.cluster, call.version >= _BY_ID
     topic = cluster.topics_by_id.get(wanted.topic_id) if by_id else cluster.topics.get(wanted.name)
     answer = OffsetCommitResponseTopic(name=wanted.name, topic_id=wanted.topic_id)
@@ -82,7 +90,7 @@ async def _commit_topic(
             error = Code.UNKNOWN_TOPIC_OR_PARTITION
         else:
             tp = TopicPartition(topic.name, each.partition_index)
-            error = code or _commit_partition(call, tp, each, group)
+            error = code or _commit_partition(call, tp, each, group, stored)
         answer.partitions.append(
             OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
         )
@@ -90,7 +98,11 @@ async def _commit_topic(
 
 
 def _commit_partition(
-    call: Call, tp: TopicPartition, wanted: OffsetCommitRequestPartition, group: Group | None
+    call: Call,
+    tp: TopicPartition,
+    wanted: OffsetCommitRequestPartition,
+    group: Group | None,
+    stored: dict[TopicPartition, Committed],
 ) -> int:
     request: OffsetCommitRequest = call.request
     metadata = wanted.committed_metadata or ""
@@ -103,13 +115,11 @@ def _commit_partition(
     )
     if code:
         return code
-    group.offsets.commit_offset(
-        tp,
-        Committed(
-            wanted.committed_offset,
-            wanted.committed_leader_epoch,
-            metadata,
-            call.cluster.clock.time_ms(),
-        ),
+    stored[tp] = Committed(
+        wanted.committed_offset,
+        wanted.committed_leader_epoch,
+        metadata,
+        call.cluster.clock.time_ms(),
     )
+    group.offsets.commit_offset(tp, stored[tp])
     return Code.NONE

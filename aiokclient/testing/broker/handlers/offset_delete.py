@@ -17,6 +17,7 @@ from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.groups.coordinator import get_groups
 from aiokclient.testing.broker.groups.group import Group
+from aiokclient.testing.broker.internal.records import write_deleted_offsets
 from aiokclient.types import TopicPartition
 
 
@@ -29,17 +30,19 @@ async def handle(call: Call) -> Answer:
         code = Code.GROUP_ID_NOT_FOUND if group is None else group.check_delete_offsets()
     if code or group is None:
         return OffsetDeleteResponse(error_code=code)
-    return OffsetDeleteResponse(
-        topics=[
-            await _answer_topic(call, each, group)
-            async for each in call.iterate_items(request.topics)
-        ]
-    )
+    gone: list[TopicPartition] = []
+    topics = [
+        await _answer_topic(call, each, group, gone)
+        async for each in call.iterate_items(request.topics)
+    ]
+    write_deleted_offsets(call.cluster, request.group_id, gone)
+    return OffsetDeleteResponse(topics=topics)
 
 
 async def _answer_topic(
-    call: Call, wanted: OffsetDeleteRequestTopic, group: Group
+    call: Call, wanted: OffsetDeleteRequestTopic, group: Group, gone: list[TopicPartition]
 ) -> OffsetDeleteResponseTopic:
+    """Delete the offsets of a topic, and add their partitions to `gone`."""
     answer = OffsetDeleteResponseTopic(name=wanted.name)
     read = group.is_subscribed_to(wanted.name)
     async for each in call.iterate_items(wanted.partitions):
@@ -51,7 +54,9 @@ async def _answer_topic(
         elif read:
             code = Code.GROUP_SUBSCRIBED_TO_TOPIC
         else:
-            group.offsets.delete_offset(TopicPartition(wanted.name, each.partition_index))
+            tp = TopicPartition(wanted.name, each.partition_index)
+            group.offsets.delete_offset(tp)
+            gone.append(tp)
         answer.partitions.append(
             OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
         )

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from aiokclient.record.batch import RecordBatch, walk
 from aiokclient.record.compression import DEFAULT_LIMIT
 from aiokclient.record.stream import RecordStream
+from aiokclient.testing.broker.topics.compaction import CompactionTimes, compact_batches
 from aiokclient.testing.broker.topics.producers import ProducerStates
 
 UNDEFINED = -1
@@ -181,6 +182,19 @@ class PartitionLog:
             self.producers.on_append(kept, kept.base_offset)
         self.producers.remove_aborted_before(self.start_offset)
 
+    def compact(self, limit: int, times: CompactionTimes) -> None:
+        """Remove what compaction removes before `limit`. Offsets and epochs stay."""
+        compacted = compact_batches(list(self.read_batches()), limit, self.producers, times)
+        segment = Segment(self._segments[0].base_offset)
+        for data in compacted.batches:
+            batch = RecordBatch(data)
+            # An empty batch has no record that a search for a time could find.
+            latest = batch.max_timestamp if batch.count else UNDEFINED
+            segment.append_batch(batch.base_offset, data, latest)
+        self._segments = [segment]
+        self.size = segment.size
+        self.producers.forget_aborted(compacted.gone)
+
     def read_batches(self, start: int = 0) -> Iterator[RecordBatch]:
         """Return all batches, beginning with the one that contains `start`."""
         for segment, position in self._find_positions(start):
@@ -191,6 +205,10 @@ class PartitionLog:
         for index in range(max(first, 0), len(self._segments)):
             segment = self._segments[index]
             position = bisect_right(segment.bases, start) - 1 if index == first else 0
+            if position >= 0 and index == first:
+                # After compaction, the offset may be in a gap after this batch.
+                found = segment.bases[position], segment.batches[position]
+                position += _find_next_offset(*found) <= start
             for each in range(max(position, 0), len(segment.bases)):
                 yield segment, each
 

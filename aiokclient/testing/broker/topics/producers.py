@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from aiokclient.record.batch import RecordBatch
@@ -33,6 +33,11 @@ class WrittenBatch(NamedTuple):
     last_sequence: int
     base_offset: int
     timestamp: int
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record."""
+        return self.base_offset + (self.last_sequence - self.first_sequence) % SEQUENCES
 
 
 class AbortedTxn(NamedTuple):
@@ -278,6 +283,11 @@ class ProducerStates:
             if each.last_stable_offset >= end:
                 break
         return found
+
+    def forget_aborted(self, gone: Iterable[AbortedTxn]) -> None:
+        """Forget aborted transactions of which no batch is left."""
+        forgotten = set(gone)
+        self.aborted = [each for each in self.aborted if each not in forgotten]
 
     def remove_aborted_before(self, offset: int) -> None:
         """Remove aborted transactions before the log start offset."""

@@ -9,7 +9,7 @@ election.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -17,11 +17,14 @@ from aiokclient.record.batch import RecordBatch, with_append_time, with_offset
 from aiokclient.record.control import end_transaction_batch
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.configs import Configs
+from aiokclient.testing.broker.topics.compaction import CompactionTimes
 from aiokclient.testing.broker.topics.log import PartitionLog
 from aiokclient.testing.broker.topics.producers import TRUSTED, Verification
 
 NO_LEADER = -1
-INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 ANYTHING = 1 << 62
 """The value of a watcher's `added` argument if it is not known what has changed."""
 
@@ -168,12 +171,17 @@ class Partition:
         configs = self.topic.configs
         self.log.append_batch(data, batch, segment_bytes=configs.read_number("segment.bytes"))
         limit = configs.read_number("retention.bytes")
-        if limit >= 0:
+        if limit >= 0 and "delete" in configs["cleanup.policy"]:
             self.log.remove_oldest(limit, self.high_watermark)
         self.notify_watchers(ANYTHING if self._lagging_ends else len(data))
 
     def delete_records(self, offset: int) -> None:
         self.log.delete_before(offset)
+        self.notify_watchers(ANYTHING)
+
+    def compact(self, times: CompactionTimes) -> None:
+        """Compact the log up to the last stable offset."""
+        self.log.compact(self.last_stable_offset, times)
         self.notify_watchers(ANYTHING)
 
     # -- leadership ------------------------------------------------------------------------
@@ -300,11 +308,18 @@ class Partition:
 class BrokerTopic:
     """A topic. One that is created again under the same name is a new topic with a new id."""
 
-    def __init__(self, name: str, topic_id: UUID, configs: Configs) -> None:
+    def __init__(
+        self,
+        name: str,
+        topic_id: UUID,
+        configs: Configs,
+        make_partition: Callable[[BrokerTopic, int, Iterable[int]], Partition] = Partition,
+    ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.configs = configs
         self.partitions: list[Partition] = []
+        self._make_partition = make_partition
 
     @property
     def internal(self) -> bool:
@@ -319,7 +334,7 @@ class BrokerTopic:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
     def add_partition(self, replicas: Iterable[int]) -> None:
-        self.partitions.append(Partition(self, len(self.partitions), replicas))
+        self.partitions.append(self._make_partition(self, len(self.partitions), replicas))
 
     def on_deleted(self) -> None:
         """Answer the requests that wait for the partitions, and free the logs.

@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.groups.timers import Timers
-from aiokclient.testing.broker.transactions.offsets import OFFSETS_TOPIC, OffsetsPartitions
+from aiokclient.testing.broker.internal.records import write_transaction
+from aiokclient.testing.broker.topics.topics import OFFSETS_TOPIC
+from aiokclient.testing.broker.transactions.offsets import OffsetsPartitions
 from aiokclient.testing.broker.transactions.states import ENDING, CoordinatorTransactionState
 from aiokclient.testing.broker.transactions.transaction import (
     ProducerIdAndEpoch,
@@ -203,7 +205,8 @@ class TransactionCoordinator:
     # -- changes ---------------------------------------------------------------------------
 
     def _on_change(self, transaction: TransactionMetadata) -> None:
-        """Start the timers that the state of a transactional id needs, and stop the others."""
+        """Write a new state, start the timers that it needs, and stop the others."""
+        self._write_state(transaction)
         key = ("timeout", transaction.transactional_id)
         if transaction.state is not CoordinatorTransactionState.ONGOING or transaction.node is None:
             self._timers.cancel_timer(key)
@@ -236,6 +239,13 @@ class TransactionCoordinator:
         """Forget a transactional id as if it had not been used for long. Raises Refused."""
         self._transactions[transactional_id].mark_dead()
         del self._transactions[transactional_id]
+        write_transaction(self._cluster, transactional_id, None, self.level)
+
+    def _write_state(self, transaction: TransactionMetadata) -> None:
+        """Write the state of a transactional id to `__transaction_state`, if it has changed."""
+        snapshot = transaction.take_changed_snapshot()
+        if snapshot is not None:
+            write_transaction(self._cluster, transaction.transactional_id, snapshot, self.level)
 
     def _forget_expired(self, *transactional_ids: str) -> None:
         """Forget each of these ids that was not used for `transactional.id.expiration.ms`."""
@@ -280,6 +290,7 @@ class TransactionCoordinator:
             except Refused:
                 # This level of transaction.version cannot store the end, so the id stays blocked.
                 return
+            self._write_state(transaction)
             self._cluster.notify_tests()
 
     def _mark_partition(self, transaction: TransactionMetadata, tp: TopicPartition) -> bool:

@@ -1,8 +1,9 @@
 """The partitions of __consumer_offsets, as far as transactions write to them.
 
-A group's offsets belong to the partition that its id selects. These partitions have no log. This
-module stores the states of their producers instead, because the coordinator of transactions treats
-the partitions like any others: they are added to a transaction, and a marker ends it.
+A group's offsets belong to the partition that its id selects. The coordinator of transactions
+treats these partitions like any others: they are added to a transaction, and a marker ends it. The
+states of their producers are stored here, because their logs are for readers only
+(`internal/topics.py`).
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.groups.coordinator import get_groups
+from aiokclient.testing.broker.internal.records import write_offsets
 from aiokclient.testing.broker.topics.producers import ProducerStates, Verification
-from aiokclient.testing.broker.topics.topics import hash_string
+from aiokclient.testing.broker.topics.topics import OFFSETS_TOPIC, hash_string
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -21,15 +23,14 @@ if TYPE_CHECKING:
     from aiokclient.testing.broker.state import ClusterState
     from aiokclient.testing.broker.transactions.transaction import ProducerIdAndEpoch
 
-OFFSETS_TOPIC = "__consumer_offsets"
-
 
 class OffsetsPartition:
     """One partition of __consumer_offsets: its producers, and the groups that they wrote to."""
 
-    def __init__(self, cluster: ClusterState) -> None:
+    def __init__(self, cluster: ClusterState, index: int) -> None:
         self.producers = ProducerStates()
         self._cluster = cluster
+        self._index = index
         self._end_offset = 0
         self._pending: dict[int, dict[str, None]] = {}
 
@@ -49,6 +50,7 @@ class OffsetsPartition:
             producer_id, epoch, self._take_offset(), self._now_ms(), transactional=True
         )
         group.offsets.commit_pending(producer_id, offsets)
+        write_offsets(self._cluster, group.group_id, offsets, producer)
         self._pending.setdefault(producer_id, {})[group.group_id] = None
 
     def end_transaction(
@@ -68,6 +70,9 @@ class OffsetsPartition:
             return code
         self.producers.on_marker(
             producer_id, epoch, coordinator_epoch, self._take_offset(), commit, self._now_ms()
+        )
+        self._cluster.internal.write_marker(
+            OFFSETS_TOPIC, self._index, producer, commit, coordinator_epoch
         )
         self._pending.pop(producer_id, None)
         for group in found:
@@ -103,5 +108,5 @@ class OffsetsPartitions:
         """Return a partition, which must exist."""
         found = self._partitions.get(tp.partition)
         if found is None:
-            found = self._partitions[tp.partition] = OffsetsPartition(self._cluster)
+            found = self._partitions[tp.partition] = OffsetsPartition(self._cluster, tp.partition)
         return found

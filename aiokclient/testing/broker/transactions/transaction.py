@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.internal.records import TransactionSnapshot
 from aiokclient.testing.broker.topics.producers import BUMPS_AT
 from aiokclient.testing.broker.transactions.states import (
     ENDING,
@@ -72,6 +73,7 @@ class TransactionMetadata:
         self._previous_id = NO_PRODUCER
         self._next_id = NO_PRODUCER
         self._blocked = False
+        self._written: TransactionSnapshot | None = None
 
     def __repr__(self) -> str:
         state = self.state.value
@@ -273,6 +275,33 @@ class TransactionMetadata:
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, at the request of a test."""
         self.epoch = epoch
+
+    # -- the log of transactions -----------------------------------------------------------
+
+    def take_changed_snapshot(self) -> TransactionSnapshot | None:
+        """Return the state to be written to the log, or None if it was returned before."""
+        if self.epoch == NO_EPOCH:
+            return None
+        snapshot = TransactionSnapshot(
+            self.producer_id,
+            self._previous_id,
+            self._next_id,
+            self.epoch,
+            self.timeout_ms,
+            self.state.value,
+            tuple(self.partitions),
+            self.updated_ms,
+            self.started_ms,
+            self.client_level,
+        )
+        before = self._written
+        if before is not None and self.state in ENDING and before.state == snapshot.state:
+            # The partitions that have no marker yet are not written.
+            snapshot = snapshot._replace(partitions=before.partitions)
+        if snapshot == before:
+            return None
+        self._written = snapshot
+        return snapshot
 
     # -- parts -----------------------------------------------------------------------------
 
