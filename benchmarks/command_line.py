@@ -42,7 +42,7 @@ def measure(given: Options, brokers: Brokers) -> Report:
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("AIOKCLIENT_")},
         "AIOKCLIENT_BOOTSTRAP_SERVERS": brokers.bootstrap,
-        "XDG_CACHE_HOME": str(brokers.payloads(1).parent),
+        "XDG_CACHE_HOME": str(brokers.folder),
         # The first completion must fill the cache, however loaded the machine is.
         "AIOKCLIENT_COMPLETION_TIMEOUT": "30",
     }

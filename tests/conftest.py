@@ -46,7 +46,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 T = TypeVar("T")
 TESTS = Path(__file__).resolve().parent
-REAL = {"kafka", "kafka3", "kafka_old", "kafka_telemetry"}
+REAL = {"kafka", "kafka3", "kafka_secured", "kafka_old", "kafka_telemetry"}
 JAVA = {"java", "kafka_jars", "kafka_tools_jars"}
 
 
@@ -144,6 +144,26 @@ def kafka3(kafka3_session: KafkaCluster) -> Iterator[KafkaCluster]:
     kafka3_session.heal()
     yield kafka3_session
     kafka3_session.heal()
+
+
+@pytest.fixture(scope="session")
+def kafka_secured(java: str) -> Iterator[KafkaCluster]:
+    """One broker with an authorizer. Clients of the listener SASL log in with SCRAM.
+
+    Clients of its other listener are super users.
+    """
+    login = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    prefix = "listener.name.sasl."
+    properties: dict[str, object] = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "delegation.token.secret.key": "a-test-secret",
+        f"{prefix}sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+        f"{prefix}scram-sha-256.sasl.jaas.config": login,
+        f"{prefix}scram-sha-512.sasl.jaas.config": login,
+    }
+    with KafkaCluster(KAFKA, properties=properties, listeners={"SASL": "SASL_PLAINTEXT"}) as kafka:
+        yield kafka
 
 
 class Servers:

@@ -34,11 +34,11 @@ class Brokers:
 
     def __init__(self, kafka: ExternalKafka, pids: list[int], folder: Path, version: str) -> None:
         self.bootstrap, self.version = kafka.bootstrap, version
-        self._kafka, self._pids, self._folder = kafka, pids, folder
+        self._kafka, self._pids, self.folder = kafka, pids, folder
         self._topics: list[str] = []
 
     def payloads(self, size: int) -> Path:
-        return write_pool(self._folder, size)
+        return write_pool(self.folder, size)
 
     def new_topic(self, partitions: int, configs: Mapping[str, object] | None = None) -> str:
         name = f"bench-{uuid.uuid4().hex[:12]}"

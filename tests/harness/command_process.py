@@ -14,7 +14,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Ended", "Screen", "command_of", "run_on_terminal", "run_process", "variables"]
+__all__ = [
+    "LIMIT_S",
+    "Ended",
+    "Screen",
+    "command_of",
+    "converse",
+    "on_terminal",
+    "open_terminal",
+    "run_on_terminal",
+    "run_process",
+    "variables",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 60
@@ -80,29 +91,46 @@ def run_on_terminal(
 
     `answers` are by a part of the question.
     """
-    ours, terminal = pty.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-    waiting = dict(answers or {})
-    shown = b""
+    ours, terminal = open_terminal()
     with subprocess.Popen(
         command_of(words),
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,
-        env={**environment, "TERM": "xterm", "COLUMNS": str(COLUMNS)},
+        env=on_terminal(environment),
         start_new_session=True,
     ) as process:
         os.close(terminal)
         timer = threading.Timer(LIMIT_S, process.kill)
         timer.start()
-        while part := _read(ours):
-            shown += part
-            for question in [each for each in waiting if each.encode() in shown]:
-                os.write(ours, f"{waiting.pop(question)}\n".encode())
+        text = converse(ours, answers or {})
         timer.cancel()
+    return Screen(process.returncode, text)
+
+
+def open_terminal() -> tuple[int, int]:
+    """Return both sides of a terminal of 110 columns: ours, and that of a process."""
+    ours, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    return ours, terminal
+
+
+def on_terminal(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a process on a terminal."""
+    return {**environment, "TERM": "xterm", "COLUMNS": str(COLUMNS)}
+
+
+def converse(ours: int, answers: Mapping[str, str]) -> str:
+    """Answer the questions on a terminal until its process ends, and return what it showed."""
+    waiting = dict(answers)
+    shown = b""
+    while part := _read(ours):
+        shown += part
+        for question in [each for each in waiting if each.encode() in shown]:
+            os.write(ours, f"{waiting.pop(question)}\n".encode())
     os.close(ours)
     assert not waiting, f"{waiting} was not asked: {shown!r}"
-    return Screen(process.returncode, shown.decode().replace("\r\n", "\n"))
+    return shown.decode().replace("\r\n", "\n")
 
 
 def _read(terminal: int) -> bytes:

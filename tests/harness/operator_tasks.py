@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from command_process import Ended, Screen, run_on_terminal, run_process, variables
+from command_forks import run_fork, run_fork_on_terminal
+from command_process import Ended, Screen, variables
 
 from aiokclient import Admin, ProducerRecord, TopicPartition
 from aiokclient.testing import EmbeddedCluster
@@ -125,9 +126,9 @@ async def _commit(servers: str) -> None:
 def type_in_pipe(task: Task, environment: dict[str, str]) -> Ended:
     """Run a task whose output is a pipe."""
     words = [*task.words, *(["--yes"] if task.asks else [])]
-    ended = run_process(words, environment, typed=task.typed)
+    ended = run_fork(words, environment, typed=task.typed)
     if task.following and ended.code == 0:
-        return run_process(task.following, environment, typed=ended.out)
+        return run_fork(task.following, environment, typed=ended.out)
     return ended
 
 
@@ -136,7 +137,7 @@ def type_on_terminal(task: Task, environment: dict[str, str]) -> Screen:
     if task.typed or task.following:  # A terminal is not the standard input of these.
         return Screen(*type_in_pipe(task, environment)[:2])
     answers = {"[y/N]": "y"} if task.asks else {}
-    return run_on_terminal(task.words, environment, answers)
+    return run_fork_on_terminal(task.words, environment, answers)
 
 
 def command_line_of(task: Task) -> str:

@@ -18,6 +18,10 @@ from aiokclient import Admin, Client, Consumer, Producer, single_writer, work_po
 from aiokclient.testing.proxy import ProxyConnector
 
 TOPIC = "t"
+REQUEST_TIMEOUT_MS = 4_000
+"""How long a parent waits for its former connections, of which a forked loop of asyncio may leave
+nothing to wait for: both have one epoll.
+"""
 
 
 def say(*words: object) -> None:
@@ -27,7 +31,7 @@ def say(*words: object) -> None:
 
 async def opened(servers: str, **options: Any) -> list[Any]:
     """Open one client of each kind, all of which have something in progress."""
-    options["bootstrap_servers"] = servers
+    options |= {"bootstrap_servers": servers, "request_timeout_ms": REQUEST_TIMEOUT_MS}
     quick: dict[str, Any] = {"heartbeat_interval_ms": 100, "metadata_max_age_ms": 300}
     producer = await Producer[Any, Any](**options, linger_ms=0)
     await producer.send(TOPIC, b"first")
@@ -172,7 +176,10 @@ def fork_and_sys_exit(servers: str, kind: str) -> None:
     """Call sys.exit() in a forked process, within the blocks of all kinds of clients."""
 
     async def main() -> None:
-        options: dict[str, Any] = {"bootstrap_servers": servers}
+        options: dict[str, Any] = {
+            "bootstrap_servers": servers,
+            "request_timeout_ms": REQUEST_TIMEOUT_MS,
+        }
         async with (
             Client(**options) as client,
             Producer[Any, Any](client=client) as producer,

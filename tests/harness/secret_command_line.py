@@ -7,7 +7,8 @@ import json
 import shlex
 from pathlib import Path
 
-from command_process import run_process, variables
+from command_forks import run_fork
+from command_process import variables
 from secret_tour import PASSWORD, SECRETS, WRONG, Tour
 
 __all__ = ["COMMANDS"]
@@ -86,7 +87,7 @@ async def type_words(tour: Tour, words: list[str], more: dict[str, str]) -> int:
     """Run a command, collect what it shows and the files that it leaves, and return its code."""
     environment = variables(tour.folder, **more)
     # The words and the variables have secrets, and locals of other functions are collected, too.
-    ended = await asyncio.to_thread(lambda: run_process(words, environment))
+    ended = await asyncio.to_thread(lambda: run_fork(words, environment))
     for text in (ended.out, ended.err):
         tour.collector.collected.add("output", text)
     for path in filter(Path.is_file, (tour.folder / "cache").rglob("*")):

@@ -251,6 +251,9 @@ async def test_a_partition_that_moves_already_is_in_no_other_plan(
         brokers.start(3)
 
 
+# A broker of a real Kafka takes seconds of processor time to start again. The test above shows that
+# it cancels a plan as the embedded cluster does.
+@pytest.mark.parametrize("brokers", ["embedded"], indirect=True)
 async def test_a_cancelled_plan_is_undone(brokers: Any, admin: Admin) -> None:
     try:
         topic, plan = await begin_stuck(brokers, admin)

@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from kafka_harness import KAFKA, KafkaCluster
 
 from aiokclient import SaslScram
 from aiokclient.admin import (
@@ -53,7 +52,6 @@ from aiokclient.errors import (
 from aiokclient.testing import BrokerListener, EmbeddedCluster
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 CONFIGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
@@ -106,14 +104,8 @@ def secured(request: pytest.FixtureRequest) -> Iterator[Secured]:
         with EmbeddedCluster(listeners=listeners, configs=CONFIGS) as cluster:
             yield Secured(cluster.bootstrap_servers, cluster.bootstrap_servers_for("SASL"))
         return
-    request.getfixturevalue("java")
-    prefix = "listener.name.sasl."
-    properties: dict[str, object] = CONFIGS | {
-        f"{prefix}sasl.enabled.mechanisms": ",".join(MECHANISMS),
-        **{f"{prefix}{name.lower()}.sasl.jaas.config": SCRAM for name in MECHANISMS},
-    }
-    with KafkaCluster(KAFKA, properties=properties, listeners={"SASL": "SASL_PLAINTEXT"}) as kafka:
-        yield Secured(kafka.bootstrap, kafka.listener("SASL"))
+    kafka = request.getfixturevalue("kafka_secured")
+    yield Secured(kafka.bootstrap, kafka.listener("SASL"))
 
 
 @pytest.fixture

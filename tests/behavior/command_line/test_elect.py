@@ -1,4 +1,8 @@
-"""`aiokclient elect`, on an embedded cluster of three brokers and on a real Kafka."""
+"""`aiokclient elect`, on an embedded cluster of three brokers and on a real Kafka.
+
+A broker of a real Kafka takes seconds of processor time to start again, so one test alone stops
+one. `tests/behavior/admin/test_reassignments.py` shows what brokers answer to other elections.
+"""
 
 from __future__ import annotations
 
@@ -66,13 +70,19 @@ class Stage:
         self.wait_until(lambda: not self.are_under_replicated(name))
 
 
+@pytest.fixture
+def embedded_stage(embedded: EmbeddedCluster, run_on: Any) -> Stage:
+    run = run_on(embedded.bootstrap_servers)
+    return Stage(run, embedded.stop, embedded.start, lambda: None)
+
+
 @pytest.fixture(params=["embedded", "kafka3"])
 def stage(request: pytest.FixtureRequest, run_on: Any) -> Stage:
-    cluster = request.getfixturevalue(request.param)
-    if request.param == "kafka3":
-        run, wait = run_on(cluster.bootstrap), cluster.await_all_brokers
-        return Stage(run, cluster.kill, cluster.start, wait)
-    return Stage(run_on(cluster.bootstrap_servers), cluster.stop, cluster.start, lambda: None)
+    if request.param == "embedded":
+        found: Stage = request.getfixturevalue("embedded_stage")
+        return found
+    kafka = request.getfixturevalue("kafka3")
+    return Stage(run_on(kafka.bootstrap), kafka.kill, kafka.start, kafka.await_all_brokers)
 
 
 def test_elect_preferred_makes_the_first_replica_the_leader_again(stage: Stage) -> None:
@@ -92,16 +102,18 @@ def test_elect_preferred_makes_the_first_replica_the_leader_again(stage: Stage) 
     stage.wait_for_leaders(name, [1, 2])
 
 
-def test_elect_preferred_of_all_partitions_shows_only_those_that_needed_it(stage: Stage) -> None:
+def test_elect_preferred_of_all_partitions_shows_only_those_that_needed_it(
+    embedded_stage: Stage,
+) -> None:
     name = f"elect-{time.time_ns()}"
-    stage.create_topic(name, "3:1", "1:3")
-    stage.restart(3, name, [1, 1])
-    rows = json.loads(stage.run("elect", "preferred", "--all", "--json").out)
+    embedded_stage.create_topic(name, "3:1", "1:3")
+    embedded_stage.restart(3, name, [1, 1])
+    rows = json.loads(embedded_stage.run("elect", "preferred", "--all", "--json").out)
     assert [row for row in rows if row["topic"] == name] == [
         {"topic": name, "partition": 0, "before": 1, "after": 3, "outcome": "elected"}
     ]
-    stage.await_all_brokers()
-    assert json.loads(stage.run("elect", "preferred", "--all", "--json").out) == []
+    embedded_stage.await_all_brokers()
+    assert json.loads(embedded_stage.run("elect", "preferred", "--all", "--json").out) == []
 
 
 def test_elect_takes_partitions_from_files_options_and_standard_input(
@@ -123,28 +135,30 @@ def test_elect_takes_partitions_from_files_options_and_standard_input(
         assert [row["partition"] for row in json.loads(out)] == numbers
 
 
-def test_elect_unclean_elects_a_replica_that_lacks_records(stage: Stage) -> None:
+def test_elect_unclean_elects_a_replica_that_lacks_records(embedded_stage: Stage) -> None:
     name = f"elect-{time.time_ns()}"
-    stage.create_topic(name, "3:2", "1:2")
-    stage.stop(2)
+    embedded_stage.create_topic(name, "3:2", "1:2")
+    embedded_stage.stop(2)
     stopped = [2]
     try:
-        stage.wait_until(lambda: stage.are_under_replicated(name))
-        stage.stop(3)
+        embedded_stage.wait_until(lambda: embedded_stage.are_under_replicated(name))
+        embedded_stage.stop(3)
         stopped.append(3)
-        stage.wait_for_leaders(name, [None, 1])
-        stage.start(2)
+        embedded_stage.wait_for_leaders(name, [None, 1])
+        embedded_stage.start(2)
         stopped.remove(2)
-        stage.wait_until(lambda: '"node_id": 2' in stage.run("brokers", "list", "--json").out)
-        code, out, err = stage.run("elect", "unclean", name)
+        embedded_stage.wait_until(
+            lambda: '"node_id": 2' in embedded_stage.run("brokers", "list", "--json").out
+        )
+        code, out, err = embedded_stage.run("elect", "unclean", name)
         assert (code, out) == (2, "")
         assert "lose records" in err
         assert "needs --yes" in err
-        code, out, _ = stage.run("elect", "unclean", name, "--dry-run", "--json")
+        code, out, _ = embedded_stage.run("elect", "unclean", name, "--dry-run", "--json")
         assert code == 0
         assert [row["outcome"] for row in json.loads(out)] == ["elected", "not needed"]
-        assert stage.leaders(name) == [None, 1]
-        code, out, err = stage.run("elect", "unclean", name, "--yes", "--json")
+        assert embedded_stage.leaders(name) == [None, 1]
+        code, out, err = embedded_stage.run("elect", "unclean", name, "--yes", "--json")
         assert (code, err) == (0, "")
         assert json.loads(out) == [
             {"topic": name, "partition": 0, "before": None, "after": 2, "outcome": "elected"},
@@ -152,22 +166,22 @@ def test_elect_unclean_elects_a_replica_that_lacks_records(stage: Stage) -> None
         ]
     finally:
         for broker in stopped:
-            stage.start(broker)
+            embedded_stage.start(broker)
 
 
-def test_elect_fails_for_a_preferred_replica_that_does_not_run(stage: Stage) -> None:
+def test_elect_fails_for_a_preferred_replica_that_does_not_run(embedded_stage: Stage) -> None:
     name = f"elect-{time.time_ns()}"
-    stage.create_topic(name, "2:1", "1:2")
-    stage.stop(2)
+    embedded_stage.create_topic(name, "2:1", "1:2")
+    embedded_stage.stop(2)
     try:
-        stage.wait_for_leaders(name, [1, 1])
-        code, out, err = stage.run("elect", "preferred", name, f"{name}:9", "nope", "-q")
+        embedded_stage.wait_for_leaders(name, [1, 1])
+        code, out, err = embedded_stage.run("elect", "preferred", name, f"{name}:9", "nope", "-q")
         assert (code, out) == (1, f"{name}\n")
         failed = [line.split(": ")[1] for line in err.splitlines()]
         assert sorted(failed) == sorted(["nope", f"{name}-9", f"{name}-0"])
-        assert stage.run("elect", "preferred", f"{name}:9").code == 3
+        assert embedded_stage.run("elect", "preferred", f"{name}:9").code == 3
     finally:
-        stage.start(2)
+        embedded_stage.start(2)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from kafka_harness import KAFKA, KafkaCluster
 
 from aiokclient.testing import BrokerListener, EmbeddedCluster
 
@@ -34,15 +33,8 @@ def secured(request: pytest.FixtureRequest) -> Iterator[Secured]:
         with EmbeddedCluster(listeners=listeners, configs=CONFIGS) as cluster:
             yield Secured(cluster.bootstrap_servers, cluster.bootstrap_servers_for("SASL"))
         return
-    request.getfixturevalue("java")
-    prefix = "listener.name.sasl."
-    properties: dict[str, object] = CONFIGS | {
-        f"{prefix}sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
-        f"{prefix}scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
-        f"{prefix}scram-sha-512.sasl.jaas.config": f"{SCRAM} required;",
-    }
-    with KafkaCluster(KAFKA, properties=properties, listeners={"SASL": "SASL_PLAINTEXT"}) as kafka:
-        yield Secured(kafka.bootstrap, kafka.listener("SASL"))
+    kafka = request.getfixturevalue("kafka_secured")
+    yield Secured(kafka.bootstrap, kafka.listener("SASL"))
 
 
 @pytest.fixture
