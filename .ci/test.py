@@ -80,6 +80,8 @@ LOOP_INDEPENDENT = [
     "tests/unit/producer/test_native_sends.py",
     "tests/unit/producer/test_send_arrow.py",
 ]
+# Tests of AWAITING that take long, for random records, and await what other tests await as well.
+LONG_SENDS = ["tests/unit/producer/test_send_arrow.py"]
 # Kinds of event loops, see tests/harness/loops.py.
 LOOP = "AIOKCLIENT_TEST_LOOP"
 SLOWEST = 10
@@ -248,7 +250,7 @@ def lanes(everything: bool, workers: int) -> tuple[Lanes, list[Step]]:
         suites.add("tests, debug", NEWEST, {LOOP: "debug", "PYTHONDEVMODE": "1"})
     else:
         suites.add_some("tests, eager", NEWEST, {LOOP: "eager"}, LIVES, LOOP_INDEPENDENT)
-        suites.add_some("tests, 3.11", OLDEST, {}, AWAITING)
+        suites.add_some("tests, 3.11", OLDEST, {}, AWAITING, LONG_SENDS)
     # A worker process runs whole files, because each file starts Java virtual machines for Spark
     # and Kafka. tests/spark/conftest.py determines the order of the files.
     chosen = [f"--numprocesses={workers}", "--dist=loadfile", "--no-loadscope-reorder"]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command_forks import run_fork
 from command_process import command_of, run_process, variables
 
 from aiokclient.cli.completion import CACHE_S, find_candidates, split_words
@@ -35,7 +36,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 def offered(line: str, environment: dict[str, str]) -> list[str]:
     """Return the words that a process offers, which must be silent otherwise."""
-    ended = run_process(["__complete", line], environment)
+    ended = run_fork(["__complete", line], environment)
     assert (ended.code, ended.err) == (0, "")
     return ended.out.splitlines()
 

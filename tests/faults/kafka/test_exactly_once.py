@@ -5,6 +5,7 @@ seeds, from SEED on. A seed determines the input, and the moment and the target 
 """
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -41,6 +42,12 @@ TIMEOUT = 3.0
 
 FIRST = int(os.environ.get("AIOKCLIENT_EOS_SEED") or 1)
 SEEDS = range(FIRST, FIRST + int(os.environ.get("AIOKCLIENT_EOS_RUNS") or 1))
+LEVELS = [2, 0]
+EVERY_LEVEL = any(map(os.environ.get, ("AIOKCLIENT_EOS_RUNS", "AIOKCLIENT_EXPLORE")))
+"""Whether each fault has both levels. In each run of all tests, some have the newer level alone."""
+at_the_newer_level = pytest.mark.parametrize(
+    "level", LEVELS if EVERY_LEVEL else LEVELS[:1], indirect=True
+)
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -192,7 +199,7 @@ class Site:
         return self.kafka.leader(topic, self.random.randrange(PARTITIONS))
 
 
-@pytest.fixture(params=[2, 0])
+@pytest.fixture(params=LEVELS)
 async def level(request: pytest.FixtureRequest, kafka3: KafkaCluster) -> AsyncIterator[int]:
     """The level of transaction.version, which is 2 again after the test."""
     if request.param != 2:
@@ -216,7 +223,15 @@ async def site(
         yield site
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(
+    ("level", "role"),
+    [
+        (level, role)
+        for level, role in itertools.product(LEVELS, ROLES)
+        if EVERY_LEVEL or level == LEVELS[0] or role == ROLES[0]
+    ],
+    indirect=["level"],
+)
 async def test_each_record_is_counted_once_when_a_broker_dies(site: Site, role: str) -> None:
     await site.fill(site.lines)
     with site.counting() as counting:
@@ -238,6 +253,7 @@ async def test_each_record_is_counted_once_when_the_process_dies(site: Site) -> 
         await site.finish(counting)
 
 
+@at_the_newer_level
 async def test_each_record_is_counted_once_when_a_broker_hangs(site: Site) -> None:
     await site.fill(site.lines)
     options = {"transaction_timeout_ms": int(TIMEOUT * 1000)}
@@ -267,6 +283,7 @@ async def test_each_record_is_counted_once_when_two_processes_have_one_id(site: 
             await site.finish(second if ended == "first" else first)
 
 
+@at_the_newer_level
 async def test_the_check_fails_when_offsets_are_committed_outside_of_the_transaction(
     site: Site,
 ) -> None:

@@ -23,6 +23,16 @@ from aiokclient.errors import ApplicationRecoverableError
 PROGRAM = Path(__file__).resolve().parents[2] / "harness" / "dying_producer.py"
 IN_SYNC = {"min.insync.replicas": 2}
 DEADLINE = 60.0
+CASES = [
+    pytest.param(2, True, id="2-killed"),
+    pytest.param(0, False, id="0-still running"),
+    *(
+        [pytest.param(2, False, id="2-still running"), pytest.param(0, True, id="0-killed")]
+        if os.environ.get("AIOKCLIENT_EXPLORE")
+        else []
+    ),
+]
+"""The level of transaction.version, and whether the process dies. The levels take turns."""
 BUSY = "client.request.retries{api=InitProducerId,error=CONCURRENT_TRANSACTIONS}"
 
 
@@ -70,7 +80,7 @@ async def committed_values(kafka: KafkaCluster, topic: str) -> list[list[bytes |
 
 
 @pytest.mark.fault(51)
-@pytest.mark.parametrize("dies", [True, False], ids=["killed", "still running"])
+@pytest.mark.parametrize(("level", "dies"), CASES, indirect=["level"])
 async def test_nothing_is_seen_of_a_producer_that_another_one_replaced(
     kafka3: KafkaCluster, level: int, dies: bool
 ) -> None:

@@ -29,7 +29,7 @@ from aiokclient.testing import EmbeddedCluster, TopicTelemetryReceiver
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
-SETS = 200 if os.environ.get("AIOKCLIENT_EXPLORE") else 50
+SETS = 200 if os.environ.get("AIOKCLIENT_EXPLORE") else 30
 GROWING = 20
 """The last GROWING sets may have so many subscriptions that hash tables grow."""
 TOPIC = "client-metrics"
