@@ -1,6 +1,7 @@
 """Rules for every file of the project: sizes, names, imports, and public packages."""
 
 import ast
+import gc
 import json
 import os
 import re
@@ -48,6 +49,14 @@ TABLES = ("aiokclient/protocol/messages/",)
 VAGUE = {"utils", "util", "helpers", "helper", "common", "compat", "misc"}
 LOW_LEVEL = ("aiokclient.protocol.messages",)
 """Low-level public packages, in which each message has a module."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _without_collections() -> Iterator[None]:
+    """The trees of all sources have no cycles. To look for some takes longer than to parse them."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def sources() -> Iterator[Path]:

@@ -1,6 +1,7 @@
-"""Fixture: a transactional producer that sends raw requests to an embedded cluster."""
+"""A producer that sends raw requests, and a real Kafka whose features a test may change."""
 
 import pytest
+from kafka_harness import KAFKA, KafkaCluster
 from txn_raw import Txn
 
 
@@ -12,6 +13,13 @@ class OneBroker:
 
     def again(self):
         return self.wire.at(self.address)
+
+
+@pytest.fixture(scope="session")
+def kafka_of_levels(java):
+    """A real broker, whose level of transaction.version each test changes before all else."""
+    with KafkaCluster(KAFKA) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from kafka_harness import KAFKA, JavaTool, KafkaCluster
+from kafka_harness import JavaTool
 from parity import named
 from txn_raw import Txn, set_level
 
@@ -72,13 +72,6 @@ def scenario(broker):
     seen.append(levels(broker)[NAME])
     set_level(broker.request, 2)
     return seen
-
-
-@pytest.fixture(scope="module")
-def kafka_of_levels(java):
-    """A real broker of its own, because the tests change its level of transaction.version."""
-    with KafkaCluster(KAFKA) as cluster:
-        yield cluster
 
 
 def test_updates_are_answered_as_kafka_does(kafka_of_levels, wire_to, scenario_broker):

@@ -8,7 +8,6 @@ import time
 import uuid
 
 import pytest
-from kafka_harness import KAFKA, KafkaCluster
 from parity import Scenarios, named
 from txn_raw import PATIENCE_S, Txn, fresh, set_level
 
@@ -18,13 +17,6 @@ from aiokclient.testing import EmbeddedCluster
 
 SCENARIOS = Scenarios()
 scenario = SCENARIOS.add
-
-
-@pytest.fixture(scope="module")
-def kafka_of_levels(java):
-    """A real broker of its own, because the scenarios change its level of transaction.version."""
-    with KafkaCluster(KAFKA) as cluster:
-        yield cluster
 
 
 @pytest.fixture
