@@ -5,7 +5,7 @@ All functions are synchronous.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ from aiokclient.protocol.messages.consumer_protocol import ConsumerProtocolAssig
 from aiokclient.types import TopicPartition, public_in
 
 CONSUMER = "consumer"
+UNKNOWN_TYPE, CLASSIC_TYPE = -1, 0
+"""Types of the members of consumer groups, in the protocol."""
 
 
 @public_in("aiokclient.admin")
@@ -41,7 +43,9 @@ class GroupMemberDescription:
 
     `metadata` and `assignment` are the encoded data of a member of a classic group. `epoch`,
     `target`, `rack`, and `subscribed` are set for members of other groups. `target` has the
-    partitions that the member will own when the current rebalance is complete.
+    partitions that the member will own when the current rebalance is complete. `classic` is whether
+    a member of a consumer group still uses the classic protocol, or None if the broker does not say
+    (before Kafka 4.0) or the group has another type.
     """
 
     member_id: str
@@ -55,6 +59,10 @@ class GroupMemberDescription:
     target: tuple[TopicPartition, ...] | None = None
     rack: str | None = None
     subscribed: tuple[str, ...] = ()
+    classic: bool | None = None
+
+    def __setstate__(self, state: Sequence[object]) -> None:
+        _restore_fields(self, state)
 
 
 @public_in("aiokclient.admin")
@@ -62,8 +70,9 @@ class GroupMemberDescription:
 class GroupDescription:
     """A group with its members. `protocol` is the assignor or other protocol that the group uses.
 
-    `epoch` is set for all types except classic groups. `authorized_operations` is None unless the
-    call requested it.
+    `epoch` is set for all types except classic groups, and so is `assignment_epoch`, the epoch for
+    which the members' targets were computed. `authorized_operations` is None unless the call
+    requested it.
     """
 
     group_id: str
@@ -75,6 +84,19 @@ class GroupDescription:
     members: tuple[GroupMemberDescription, ...]
     epoch: int | None = None
     authorized_operations: frozenset[AclOperation] | None = None
+    assignment_epoch: int | None = None
+
+    def __setstate__(self, state: Sequence[object]) -> None:
+        _restore_fields(self, state)
+
+
+def _restore_fields(
+    self: GroupDescription | GroupMemberDescription, state: Sequence[object]
+) -> None:
+    """Set the fields to those of a pickle. Pickles of an earlier version lack the last one."""
+    missing = [None] * (len(self.__match_args__) - len(state))
+    for name, value in zip(self.__match_args__, [*state, *missing], strict=True):
+        object.__setattr__(self, name, value)
 
 
 def classic_group(group: Any, coordinator: BrokerDescription) -> GroupDescription:
@@ -127,11 +149,13 @@ def epoch_group(group: Any, kind: str, coordinator: BrokerDescription) -> GroupD
         tuple(map(_epoch_member, group.members)),
         group.group_epoch,
         operations(group.authorized_operations),
+        group.assignment_epoch,
     )
 
 
 def _epoch_member(member: Any) -> GroupMemberDescription:
     target = getattr(member, "target_assignment", None)
+    kind = getattr(member, "member_type", UNKNOWN_TYPE)
     return GroupMemberDescription(
         member.member_id,
         member.client_id,
@@ -142,6 +166,7 @@ def _epoch_member(member: Any) -> GroupMemberDescription:
         target=None if target is None else _named(target),
         rack=member.rack_id,
         subscribed=tuple(member.subscribed_topic_names),
+        classic=None if kind == UNKNOWN_TYPE else kind == CLASSIC_TYPE,
     )
 
 

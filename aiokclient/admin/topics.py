@@ -243,7 +243,8 @@ async def describe_topics(
     async def ask(items: dict[Topic, Topic], remaining: float) -> Answers[Topic, TopicDescription]:
         deadline = requests.compute_deadline(remaining)
         answers: dict[Topic, Any] = {}
-        names = sorted(topic for topic in items if isinstance(topic, str))
+        # One empty name would make brokers refuse the description of all topics.
+        names = sorted(topic for topic in items if isinstance(topic, str) and topic)
         if limit is not None and names:
             try:
                 answers = await _read_pages(

@@ -266,13 +266,16 @@ KAFKA_DEFAULTS: Mapping[str, str] = {
     "log.segment.bytes": str(1 << 30),
 }
 
-# The options of one group that uses the consumer protocol.
+# The options of one group that uses the consumer protocol. In Kafka, options of the brokers limit
+# them, with these values (the lowest session timeout is that of the tests).
 GROUP_OPTIONS: Mapping[str, BrokerOption] = {
-    name.removeprefix("group."): BROKER_OPTIONS[name]._replace(fixed=False)
-    for name in (
-        "group.consumer.assignment.interval.ms",
-        "group.consumer.heartbeat.interval.ms",
-        "group.consumer.session.timeout.ms",
+    name.removeprefix("group."): BROKER_OPTIONS[name]._replace(
+        fixed=False, valid=_make_range_check(least, most)
+    )
+    for name, least, most in (
+        ("group.consumer.assignment.interval.ms", 0, 15_000),
+        ("group.consumer.heartbeat.interval.ms", 1, 15_000),
+        ("group.consumer.session.timeout.ms", 1_000, 60_000),
     )
 }
 
@@ -308,6 +311,26 @@ _RATE_OPTIONS: Mapping[str, BrokerOption] = dict.fromkeys(
     _long_option(_FOREVER, 0),
 )
 
+# The options of Kafka that say what a broker is and where its data is. They are never described
+# here, and running brokers refuse to change them.
+_IDENTITY_OPTIONS: Mapping[str, BrokerOption] = dict.fromkeys(
+    (
+        "authorizer.class.name",
+        "broker.id",
+        "broker.rack",
+        "controller.listener.names",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+        "inter.broker.listener.name",
+        "log.dir",
+        "log.dirs",
+        "metadata.log.dir",
+        "node.id",
+        "process.roles",
+    ),
+    _fixed_option(BrokerOption("", BrokerConfigType.STRING, lambda value: True)),
+)
+
 # A running broker accepts options that it does not know, for its plug-ins, but never returns their
 # values.
 _FOREIGN = BrokerOption("", BrokerConfigType.UNKNOWN, lambda value: True)
@@ -339,8 +362,14 @@ class Configs:
         if option is not None:
             return option
         if self.source in _RUNNING:
-            return _RATE_OPTIONS.get(name, _FOREIGN)
+            return _IDENTITY_OPTIONS.get(name) or _RATE_OPTIONS.get(name, _FOREIGN)
         raise ConfigValueError(f"There is no config {name!r}.")
+
+    def is_fixed(self, name: str) -> bool:
+        """Return whether the option can only be set at a broker's start."""
+        is_running = self.source in _RUNNING
+        option = self.options.get(name) or (_IDENTITY_OPTIONS.get(name) if is_running else None)
+        return option is not None and option.fixed
 
     def list_names(self) -> list[str]:
         """Return the names of all options, and those of unknown options that were set."""

@@ -111,6 +111,6 @@ def _find_changeable(call: Call, resource_type: int, name: str) -> Configs:
 
 
 def _check_fixed_options(configs: Configs, changes: Iterable[str]) -> None:
-    fixed = [name for name in changes if name in configs.options and configs.options[name].fixed]
+    fixed = [name for name in changes if configs.is_fixed(name)]
     if fixed:
         raise ConfigRequestError(f"Cannot update these configs dynamically: {fixed}")

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import logging
 import random
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
@@ -284,11 +286,32 @@ class ClusterState:
             raise Refused(Code.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name.")
         if name in self.topics:
             raise Refused(Code.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if (other := self._find_collision(name)) is not None:
+            text = f"Topic '{name}' collides with existing topic: {other}"
+            raise Refused(Code.INVALID_TOPIC_EXCEPTION, text)
         self.check_replicas(assignment)
         try:
             Configs(TOPIC_OPTIONS, BrokerConfigSource.TOPIC, self.configs, configs)
         except ConfigValueError as error:
             raise Refused(Code.INVALID_CONFIG, str(error)) from None
+
+    def _find_collision(self, name: str) -> str | None:
+        """Return a topic whose name differs only in periods and underscores.
+
+        Kafka refuses such names, because they are the same in the names of its metrics.
+        """
+        count = name.count(".") + name.count("_")
+        if not count:
+            return None
+        if count > 6:
+            alike = name.replace(".", "_")
+            return next((each for each in self.topics if each.replace(".", "_") == alike), None)
+        parts = re.split(r"[._]", name)
+        for marks in itertools.product("._", repeat=count):
+            other = "".join(map("".join, zip(parts, (*marks, ""), strict=True)))
+            if other in self.topics:
+                return other
+        return None
 
     def check_replicas(self, assignment: Sequence[Sequence[int]]) -> None:
         for replicas in assignment:

@@ -37,6 +37,16 @@ async def test_pages_have_the_same_topics_as_one_response(
         assert {p.eligible_leader_replicas for p in one.partitions} == {None}
 
 
+async def test_an_empty_name_does_not_keep_other_topics_from_being_described(
+    cluster_servers: Any, admin: Admin
+) -> None:
+    name = await cluster_servers.new_topic(2)
+    results = await admin.describe_topics(["", name, "a wrong name"], partitions_per_response=9)
+    assert list(results) == ["", name, "a wrong name"]
+    assert len(results.succeeded[name].partitions) == 2
+    assert {type(each) for each in results.errors.values()} == {InvalidTopicError}
+
+
 async def test_pages_have_authorized_operations_if_the_call_asks(
     cluster_servers: Any, admin: Admin
 ) -> None:

@@ -94,6 +94,11 @@ def create_and_delete_topics(broker):
         create(fresh, 3, validate=True),
         create(fresh, 3),
         create(fresh, 3),
+        create(taken.replace("-", "_", 1)),
+        create(f"{fresh}.of_a"),
+        create(f"{fresh}_of.a"),
+        create(f"{fresh}.{'_' * 7}"),
+        create(f"{fresh}_{'.' * 7}"),
     ]
 
     def delete(**named_by):
@@ -103,6 +108,7 @@ def create_and_delete_topics(broker):
         (result,) = broker.request(request).responses
         return named(result.error_code)
 
+    seen += [delete(name=f"{fresh}.of_a"), delete(name=f"{fresh}.{'_' * 7}")]
     seen += [delete(name=fresh), delete(name=fresh), delete(topic_id=uuid.uuid4())]
     seen.append(delete(name=taken, topic_id=uuid.uuid4()))
     return seen

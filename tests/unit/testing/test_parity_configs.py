@@ -157,6 +157,8 @@ def changes_of_brokers(broker):
         change("log.retention.ms", SET, "x"),
         change("log.retention.ms", DELETE),
         change("log.cleanup.policy", APPEND, "x"),
+        change("node.id", SET, "2"),
+        change("log.dirs", DELETE),
     ]
 
 

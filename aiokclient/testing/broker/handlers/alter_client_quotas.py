@@ -1,7 +1,8 @@
 """AlterClientQuotas 0 to 1: set and remove the quotas of users, client ids, and addresses.
 
 Each entity has its own result. An entity without types, with an unknown type, or with an address
-and another type is INVALID_REQUEST. So are an unknown quota and a quota that is not positive.
+and another type is INVALID_REQUEST. So are an unknown quota, a quota that is not positive, and a
+rate of bytes or connections with a fraction. An address may be a host name, which is not looked up.
 Quotas of addresses (`connection_creation_rate`) are stored, but have no effect.
 """
 
@@ -21,7 +22,9 @@ from aiokclient.testing.broker.security.quotas import (
     IP,
     KEYS,
     USER,
+    WHOLE,
     QuotaEntity,
+    is_address,
 )
 
 
@@ -75,6 +78,9 @@ def _read_entity(wanted: EntryData) -> QuotaEntity:
             "Invalid quota entity combination, IP entity shouldnot be combined with User or "
             "ClientId",
         )
+    if names.get(IP) and not is_address(names[IP]):
+        text = f"{names[IP]} is not a valid IP or resolvable host."
+        raise Refused(Code.INVALID_REQUEST, text)
     return QuotaEntity(names.get(USER), names.get(CLIENT), names.get(IP))
 
 
@@ -84,3 +90,5 @@ def _check_quota(entity: QuotaEntity, key: str, value: float | None) -> None:
         raise Refused(Code.INVALID_REQUEST, f"Invalid configuration key {key}")
     if value is not None and not value > 0:
         raise Refused(Code.INVALID_REQUEST, f"Quota {key} must be greater than 0")
+    if value is not None and key in WHOLE and value != int(value):
+        raise Refused(Code.INVALID_REQUEST, f"{key} cannot be a fractional value.")

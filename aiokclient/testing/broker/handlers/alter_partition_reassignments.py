@@ -10,6 +10,7 @@
 * If the request does not allow another number of replicas (version 1 on), that is
   INVALID_REPLICATION_FACTOR. It is compared with the number before the reassignment in progress.
 * If a partition stands in the request twice, the last one counts.
+* An error of the whole request stands at each partition, too: Java's client reads it there.
 """
 
 from __future__ import annotations
@@ -37,7 +38,20 @@ async def handle(call: Call) -> Answer:
     code = call.find_refusal() or call.check_cluster_authorization()
     if code:
         return AlterPartitionReassignmentsResponse(
-            error_code=code, allow_replication_factor_change=allowed
+            error_code=code,
+            allow_replication_factor_change=allowed,
+            responses=[
+                ReassignableTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        ReassignablePartitionResponse(
+                            partition_index=each.partition_index, error_code=code
+                        )
+                        for each in topic.partitions
+                    ],
+                )
+                async for topic in call.iterate_items(request.topics)
+            ],
         )
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=allowed,

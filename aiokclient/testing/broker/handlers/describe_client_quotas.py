@@ -2,7 +2,8 @@
 
 A component matches one name (0), the default (1), or any name and the default (2). With `strict`,
 an entity that also has other types than those of the filter does not match. An unknown type is
-UNSUPPORTED_VERSION. A type that is named twice is INVALID_REQUEST.
+UNSUPPORTED_VERSION. A type that is named twice, and addresses beside users or client ids, are
+INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -60,6 +61,12 @@ def _check_request(request: DescribeClientQuotasRequest) -> None:
             raise Refused(Code.UNSUPPORTED_VERSION, f"Custom entity type '{kind}' not supported")
     if len(set(kinds)) < len(kinds):
         raise Refused(Code.INVALID_REQUEST, "A type of entities is named twice in the filter.")
+    if IP in kinds and len(kinds) > 1:
+        raise Refused(
+            Code.INVALID_REQUEST,
+            "Invalid entity filter component combination. IP filter component should not be used "
+            "with user or clientId filter component.",
+        )
 
 
 def _is_selected(request: DescribeClientQuotasRequest, parts: dict[str, str]) -> bool:

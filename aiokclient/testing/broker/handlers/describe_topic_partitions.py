@@ -1,5 +1,7 @@
 """DescribeTopicPartitions 0: topics in pages, in the order of their names.
 
+If one of the names is empty, all topics have UNKNOWN_SERVER_ERROR.
+
 A response has up to `response_partition_limit` partitions (2000 at most), and its cursor names the
 start of the next page. A request without topics means all topics. There are no eligible leader
 replicas.
@@ -24,6 +26,15 @@ _MOST = 2000
 
 async def handle(call: Call) -> Answer:
     request: DescribeTopicPartitionsRequest = call.request
+    if any(not topic.name for topic in request.topics):
+        return DescribeTopicPartitionsResponse(
+            topics=[
+                parts.DescribeTopicPartitionsResponseTopic(
+                    name=topic.name, error_code=Code.UNKNOWN_SERVER_ERROR
+                )
+                async for topic in call.iterate_items(request.topics)
+            ]
+        )
     room = max(1, min(request.response_partition_limit, _MOST))
     first, index = "", 0
     if request.cursor is not None:

@@ -11,6 +11,8 @@ quotas of client ids alone, and the quota of a name comes before the default.
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -22,6 +24,8 @@ MUTATIONS: Final = "controller_mutation_rate"
 CONNECTIONS: Final = "connection_creation_rate"
 KEYS: Final = (PRODUCER, CONSUMER, REQUESTS, MUTATIONS)
 """The quotas of users and client ids. The broker enforces all of them."""
+WHOLE: Final = (PRODUCER, CONSUMER, CONNECTIONS)
+"""The quotas that are whole numbers."""
 
 USER: Final = "user"
 CLIENT: Final = "client-id"
@@ -35,6 +39,16 @@ _SAMPLES: Final = 11
 _MOST_REQUEST_THROTTLE_S: Final = 1.0
 _MOST_THROTTLE_S: Final = 2_147_483.0
 """The longest time in seconds that fits into a response as a number of milliseconds."""
+_HOST: Final = re.compile(r"[\w-]+(\.[\w-]+)*\.?")
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text is an IP address, or has the form of a host name."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return _HOST.fullmatch(text) is not None
+    return True
 
 
 class QuotaEntity(NamedTuple):

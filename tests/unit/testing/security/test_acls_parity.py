@@ -10,6 +10,10 @@ from parity import Scenarios, named
 
 from aiokclient.protocol import messages
 from aiokclient.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
+from aiokclient.protocol.messages.alter_partition_reassignments import (
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from aiokclient.protocol.messages.create_acls import AclCreation
 from aiokclient.protocol.messages.create_topics import CreatableTopic
 from aiokclient.protocol.messages.delete_acls import DeleteAclsFilter
@@ -332,6 +336,19 @@ def a_super_user(broker: Any) -> dict[str, object]:
     topic, topic_id = broker.topic()
     broker.acl(topic, operation=ALL, permission_type=DENY, principal="User:*")
     return asked_by(broker, broker.as_user("admin"), topic, topic_id)
+
+
+@scenario
+def a_reassignment_without_permission(broker: Any) -> list[object]:
+    """Return the error of the request, and those of partitions, which Java's client reads."""
+    topic, _ = broker.topic()
+    moved = ReassignableTopic(
+        name=topic, partitions=[ReassignablePartition(partition_index=0, replicas=[1])]
+    )
+    request = messages.AlterPartitionReassignmentsRequest(topics=[moved])
+    answer = broker.as_user("alice").request(request)
+    parts = [part for each in answer.responses for part in each.partitions]
+    return [named(answer.error_code), *[(p.partition_index, named(p.error_code)) for p in parts]]
 
 
 @pytest.mark.kafka

@@ -177,6 +177,10 @@ def altered_quotas(connection: Any) -> list[object]:
         alter([("user", "alice")], ("no_such_rate", 10.0)),
         alter([("user", "alice")], ("producer_byte_rate", 0.0)),
         alter([("user", "alice")], ("producer_byte_rate", -1.0)),
+        alter([("user", "alice")], ("producer_byte_rate", 0.5)),
+        alter([("user", "alice")], ("request_percentage", 0.5)),
+        alter([("ip", "10.0.0.1")], ("connection_creation_rate", 0.5)),
+        alter([("ip", "no address")], ("connection_creation_rate", 1.0)),
     ]
 
 
@@ -213,6 +217,7 @@ def described_quotas(connection: Any) -> list[object]:
         describe(("user", each, None), ("client-id", each, None)),
         describe(("client-id", default, None)),
         describe(("user", exact, "nobody")),
+        describe(("user", exact, "alice"), ("ip", exact, "10.0.0.1")),
         describe(("team", each, None)),
         describe(("", each, None)),
         describe(("user", each, None), ("user", each, None)),
