@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`. `make help` lists all.
-.PHONY: help demo demo-clients quick test test-all lint native docs kafka fuzz sim eos soak walk secrets spark spark-eos bench bench-spark callgrind clean
+.PHONY: help demo demo-clients quick test test-all lint native docs kafka fuzz sim eos soak walk secrets parity spark spark-eos bench bench-spark callgrind clean
 .DEFAULT_GOAL := test
 
 PY := .venv/bin/python
@@ -97,6 +97,11 @@ walk: .venv/.test .venv/.native kafka ## random walks of admin calls while broke
 secrets: .venv/.test .venv/.native ## use known passwords, tokens, and keys everywhere, and search all output for them
 ## LEAK=channel leaks one on purpose (log, repr, locals, ...), so that it fails
 	AIOKCLIENT_LEAK=$(LEAK) $(PY) -m pytest -q tests/behavior/security/test_secrets.py
+
+parity: .venv/.test .venv/.native kafka ## each call of Java's Admin beside ours, on the embedded cluster and two real ones
+## takes five minutes; needs javac; SCENARIO=text chooses by name; SCENARIO=sample RECORD=1 writes what `make test` expects
+	AIOKCLIENT_PARITY=1 AIOKCLIENT_SCENARIO="$(SCENARIO)" AIOKCLIENT_RECORD=$(RECORD) \
+	    $(PY) -m pytest -q tests/behavior/admin/test_calls_of_java.py
 
 bench: .venv-bench/.bench kafka ## benchmarks beside other clients; RUNS=n of each; SCALE=x times the messages
 ## uses an interpreter that was built with PGO or LTO, if there is one
