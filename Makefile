@@ -117,6 +117,11 @@ bench-spark: .venv-spark/.native kafka ## the Spark source and sink beside Spark
 	$(PYSPARK) benchmarks/spark.py --runs $(or $(RUNS),5) --memory $(or $(MEMORY),0) \
 	    --json build/benchmarks/spark.json --markdown build/benchmarks/spark.md
 
+.PHONY: tools
+tools: .venv/.test .venv/.native kafka ## options of Kafka's tools and of kcat beside those of aiokclient: six to ten minutes
+## fetches what `make kafka` does (150 MB, once); needs Java 17 to 23 with javac, and kcat: apt-get install kcat
+	$(PY) -m pytest -q -m tools $(or $(T),tests/behavior)
+
 callgrind: .venv/.test .venv/.native ## instructions of the client for each message, batch, and import, into benchmarks/callgrind.md
 ## BASE=commit compares with that commit instead, and fails if a row is over 3% higher
 	.ci/need-valgrind

@@ -26,8 +26,10 @@ from kafka_harness import (
     ExternalKafka,
     KafkaCluster,
     MissingToolError,
+    ToolHost,
     find_java,
 )
+from kafka_harness.java import find
 from kafka_harness.node import running
 from slow import SLOW
 
@@ -82,6 +84,14 @@ def kafka_jars(java: str) -> list[Path]:
 def kafka_tools_jars(java: str) -> list[Path]:
     """The jars of Kafka 4.3.1 with its command line tools."""
     return jars(TOOLS)
+
+
+@pytest.fixture(scope="session")
+def tool_host(kafka_tools_jars: list[Path]) -> Iterator[ToolHost]:
+    """All tools of Kafka 4.3.1 in one Java process. `make tools` runs the tests that need it."""
+    or_fail(lambda: find("javac"))
+    with ToolHost() as host:
+        yield host
 
 
 @pytest.fixture(scope="session")
@@ -215,6 +225,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | 
 
 NEEDS_SERVERS = re.compile(r"(?<!aio)kafka|java|cluster_servers")
 """A pattern in the files of all tests with a real Kafka or Java, or in a conftest.py above them."""
+WITH_TARGETS = ("walk", "tools")
+"""Marks of tests that only run if `-m` names them, as the targets of `make` with these names do."""
+RUNS_TOOLS = re.compile(r"tool_host|sides|mark\.tools")
+"""A pattern in the files of all tests with the mark `tools`."""
 ONLY_WITH_SERVERS = "kafka or java"
 QUICK = f"not ({ONLY_WITH_SERVERS} or slow or hypothesis)"
 """The expression of `make quick`. Hypothesis marks the tests whose input it draws."""
@@ -238,6 +252,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     match config.option.markexpr:
         case str(chosen) if chosen == ONLY_WITH_SERVERS:
             return None if may_need_servers(collection_path) else True
+        case "tools":
+            return None if RUNS_TOOLS.search(collection_path.read_text()) else True
         case str(chosen) if chosen == QUICK:
             path = collection_path.relative_to(TESTS.parent).as_posix()
             return True if path.startswith(WHOLLY_SLOW) else None
@@ -246,10 +262,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests that need a real Kafka or Java, and slow ones, so that ``-m`` can omit them."""
-    if "walk" not in (config.option.markexpr or ""):
-        left_out = [item for item in items if any(item.iter_markers("walk"))]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+    for item in items:
+        if "tool_host" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.tools)
+    for name in WITH_TARGETS:
+        if name not in (config.option.markexpr or ""):
+            left_out = [item for item in items if any(item.iter_markers(name))]
+            config.hook.pytest_deselected(items=left_out)
+            items[:] = [item for item in items if item not in left_out]
     with_servers: set[Path] = set()
     for item in items:
         names = set(getattr(item, "fixturenames", ()))

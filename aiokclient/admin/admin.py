@@ -269,7 +269,8 @@ class Admin(KafkaCalls):
         After an error or a cancellation, the partitions that are still being moved get their former
         replicas, in their order, and the throttle is removed. This takes up to 15 seconds. If the
         brokers do not answer, or the process ends, moves and throttle remain; the error has a note
-        on it, and a WARNING is logged. `cancel_plan` cleans up.
+        on it, and a WARNING is logged. `cancel_plan` cleans up. Replicas for which the plan names
+        another directory of the broker on which they are stay in that directory.
 
         Raises IllegalStateError (the replicas are not those for which the plan was made, a
         partition is being moved elsewhere, or a broker that gets replicas does not run),

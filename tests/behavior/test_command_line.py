@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_harness import JavaTool
+from kafka_harness import ToolHost
 
 from aiokclient.cli import main
 from aiokclient.testing import BrokerListener, EmbeddedCluster
 
 ROOT = Path(__file__).resolve().parents[2]
-JAVA = "org.apache.kafka.tools.ClientMetricsCommand"
 Command = Callable[..., str]
 
 
@@ -50,9 +49,9 @@ def ours(servers: str, capsys: pytest.CaptureFixture[str]) -> Command:
     return run
 
 
-def theirs(servers: str) -> Command:
+def theirs(servers: str, host: ToolHost) -> Command:
     def run(*arguments: str) -> str:
-        return JavaTool(JAVA, "--bootstrap-server", servers, *arguments).run().decode()
+        return host.run("kafka-client-metrics", "--bootstrap-server", servers, *arguments).out
 
     return run
 
@@ -187,12 +186,12 @@ def test_a_terminal_has_styles_and_the_same_text(servers: str, client_metrics: C
 
 @pytest.mark.timeout(600)
 def test_kafkas_own_tool_and_ours_see_the_same_state(
-    cluster_servers: Any, kafka_tools_jars: Any, capsys: pytest.CaptureFixture[str]
+    cluster_servers: Any, tool_host: ToolHost, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each tool performs each action. Then both tools must list and describe the same state."""
     tools = {
         "ours": ours(cluster_servers.bootstrap, capsys),
-        "theirs": theirs(cluster_servers.bootstrap),
+        "theirs": theirs(cluster_servers.bootstrap, tool_host),
     }
 
     def both(*arguments: str) -> list[list[str]]:

@@ -118,6 +118,8 @@ async def apply_plan(
         if throttle is not None:
             limited = await set_throttle(requests, copies, throttle, deadline)
             limited.raise_for_errors()
+        # A plan may move replicas between the directories of their brokers, and nothing else.
+        await _place_replicas(requests, plan, deadline)
         await _start(requests, unstarted, deadline)
         if wait:
             progress = await _follow(requests, plan, on_progress, patience_s)
@@ -176,8 +178,8 @@ async def _find_unfinished(
     return ReassignmentPlan(unfinished), ReassignmentPlan(unstarted)
 
 
-async def _start(requests: AdminRequests, plan: ReassignmentPlan, deadline: float) -> None:
-    """Start the reassignments of a plan, in the directories that it names."""
+async def _place_replicas(requests: AdminRequests, plan: ReassignmentPlan, deadline: float) -> None:
+    """Tell the brokers the directories that a plan names for their replicas."""
     paths = {
         TopicPartitionReplica(*tp, broker): path
         for tp, move in plan.moves.items()
@@ -191,6 +193,10 @@ async def _start(requests: AdminRequests, plan: ReassignmentPlan, deadline: floa
         # A broker that has no replica yet keeps the directory in mind for it.
         if error.code != ReplicaNotAvailableError.code:
             raise error
+
+
+async def _start(requests: AdminRequests, plan: ReassignmentPlan, deadline: float) -> None:
+    """Start the reassignments of a plan."""
     begun = await alter_partition_reassignments(
         requests,
         {tp: move.after for tp, move in plan.moves.items()},

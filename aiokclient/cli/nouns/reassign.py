@@ -30,6 +30,8 @@ T = TypeVar("T")
 LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate", LOG_DIR_RATE)
 """The options of brokers that throttle reassignments."""
+LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+"""The options of topics that name the replicas that are throttled."""
 MOVES = "moves"
 BROKERS = "brokers"
 
@@ -190,7 +192,7 @@ class DescribeReassignment(AdminCommand):
         progress = await admin.describe_plan_progress(plan)
         notes = [progress_text(progress)]
         if progress.is_complete and not given.keep_throttles:
-            notes += await end_throttles(admin)
+            notes += await end_throttles(admin, {tp.topic for tp in plan.moves})
         rows = list(progress_rows(plan, progress))
         columns = ["topic", "partition", "state", "before", "after", "adding", "removing"]
         data = {**as_json(progress), "is_complete": progress.is_complete, "partitions": rows}
@@ -359,12 +361,34 @@ async def find_throttled(admin: Admin) -> list[int]:
     ]
 
 
-async def end_throttles(admin: Admin) -> list[str]:
-    """Remove the throttles if nothing is being moved, and return a note if there were some."""
+async def is_any_throttled(admin: Admin, topics: Iterable[str]) -> bool:
+    """Return whether a topic names replicas that are throttled. It may have been deleted."""
+    from aiokclient import ConfigResource
+    from aiokclient.admin import ConfigSource
+    from aiokclient.errors import UnknownTopicOrPartitionError
+
+    described = await admin.describe_configs({ConfigResource.topic(each): LISTS for each in topics})
+    for error in described.errors.values():
+        if not isinstance(error, UnknownTopicOrPartitionError):
+            raise error
+    return any(
+        each.source is ConfigSource.TOPIC
+        for entries in described.succeeded.values()
+        for each in entries.values()
+    )
+
+
+async def end_throttles(admin: Admin, topics: Iterable[str] = ()) -> list[str]:
+    """Remove the throttles if nothing is being moved, and return a note if there were some.
+
+    The topics of a plan may have some, even if the brokers do not have theirs any more.
+    """
     from aiokclient import ConfigResource
 
     throttled = await find_throttled(admin)
-    if not throttled or await admin.list_partition_reassignments():
+    if not throttled and not await is_any_throttled(admin, topics):
+        return []
+    if await admin.list_partition_reassignments():
         return []
     (await admin.throttle_reassignments(None)).raise_for_errors()
     changes = {ConfigResource.broker(each): {LOG_DIR_RATE: None} for each in throttled}

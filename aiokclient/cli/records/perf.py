@@ -138,7 +138,12 @@ class MeasureConsume(Command):
     arguments = (Argument("TOPIC", "Names of topics.", "+", completes="topics"),)
     options = (
         Option(("-n", "--records"), "How many records to read.", "N", type=Count),
-        Option(("-o", "--from"), "Where to begin, the start by default.", "POSITION", type=Place),
+        Option(
+            ("-o", "--from"),
+            "Where to begin: by default at the start, or where the group has committed.",
+            "POSITION",
+            type=Place,
+        ),
         Option(("-g", "--group"), "Read as a member of this group.", "GROUP", completes="groups"),
         Option(("--regex",), "The topics are regular expressions that match whole names."),
         Option(("--idle",), "End after this time without a record, 10s by default.", "S", Seconds),
@@ -367,12 +372,15 @@ class ProduceRun:
         for number in range(self._count):
             if number == self._warmup:
                 self._steady = Figures()
+            has_paused = False
             if given.rate is not None:
                 due_s = began_s + number / given.rate.per_second
                 if (left_s := due_s - time.perf_counter()) > 0.001:
                     await asyncio.sleep(left_s)
+                    has_paused = True
             self._send_record(number, next(values), next(keys))
-            if producer.full or number % CHUNK == 0:
+            # At a low rate, the time of a line or of a transaction may end before a chunk does.
+            if has_paused or producer.full or number % CHUNK == 0:
                 await producer.drain()
                 self._progress.write_line()
                 if is_transactional and time.perf_counter() - committed_s >= duration_s:
@@ -467,7 +475,8 @@ async def measure_consume(command: Command, given: Namespace) -> tuple[int, Row]
     from aiokclient.cli.records.reading import BlockWriter, Reading, make_consumer
 
     fill_options(given)
-    consumer = make_consumer(command, given)
+    # A group that has committed nothing begins at the start, too.
+    consumer = make_consumer(command, given, auto_offset_reset="earliest")
     notice = Notice(consumer, given)
     layout = CountingLayout(given)
     began_s = time.perf_counter()

@@ -96,12 +96,12 @@ async def run_to_end(work: Coroutine[Any, Any, int], has_output: bool = True) ->
     return code
 
 
-def make_consumer(command: Command, given: Namespace) -> Consumer[bytes, bytes]:
-    """Return the consumer of a command, without topics."""
+def make_consumer(command: Command, given: Namespace, **defaults: Any) -> Consumer[bytes, bytes]:
+    """Return the consumer of a command, without topics. Its user's options replace the defaults."""
     fixed: dict[str, Any] = {"group_id": given.group, "enable_auto_commit": given.commit}
     if given.isolation_level is not None:
         fixed["isolation_level"] = given.isolation_level
-    options: dict[str, Any] = {"allow_auto_create_topics": "false"}
+    options: dict[str, Any] = {"allow_auto_create_topics": "false", **defaults}
     has_start = given.start is not None and given.start.type is not PlaceType.COMMITTED
     if given.group is None or has_start:
         # A position whose records were deleted meanwhile continues at those that are left.

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from kafka_harness import JavaTool
+from kafka_harness import ToolHost
 
 from aiokclient import Admin, Producer, TopicPartition
 from aiokclient.admin import Shift
 
-pytestmark = [pytest.mark.usefixtures("kafka_tools_jars"), pytest.mark.timeout(280)]
+pytestmark = pytest.mark.timeout(280)
 
 T0 = 1_700_000_000_000
 MOMENT = datetime.fromtimestamp(T0 / 1000, UTC)
@@ -23,18 +23,20 @@ def java_time(time: datetime) -> str:
     return time.isoformat(timespec="milliseconds").removesuffix("+00:00")
 
 
-def reset_by_tool(bootstrap: str, group: str, topic: str, *to: str) -> dict[int, int]:
+def reset_by_tool(
+    host: ToolHost, bootstrap: str, group: str, topic: str, *to: str
+) -> dict[int, int]:
     """Return the offset of each partition in the plan of Kafka's tool."""
-    written = JavaTool(
-        "groups",
+    written = host.run(
+        "kafka-consumer-groups",
         *("--bootstrap-server", bootstrap, "--group", group, "--topic", topic),
         *("--reset-offsets", "--export", "--dry-run", *to),
-    ).run()
-    rows = (line.replace('"', "").split(",") for line in written.decode().splitlines())
+    )
+    rows = (line.replace('"', "").split(",") for line in written.out.splitlines())
     return {int(row[1]): int(row[2]) for row in rows if row[0] == topic}
 
 
-async def test_the_plan_is_that_of_kafkas_tool(kafka: Any) -> None:
+async def test_the_plan_is_that_of_kafkas_tool(kafka: Any, tool_host: ToolHost) -> None:
     topic = await asyncio.to_thread(kafka.create_topic, None, 3, 1, {"retention.ms": -1})
     first, second, third = (TopicPartition(topic, index) for index in range(3))
     group = f"tool-{uuid.uuid4().hex[:12]}"
@@ -63,5 +65,7 @@ async def test_the_plan_is_that_of_kafkas_tool(kafka: Any) -> None:
         for to, options in targets:
             plan = await admin.reset_offsets(group, to, topics=[topic], dry_run=True)
             ours = {tp.partition: each.after for tp, each in plan.raise_for_errors().items()}
-            theirs = await asyncio.to_thread(reset_by_tool, kafka.bootstrap, group, topic, *options)
+            theirs = await asyncio.to_thread(
+                reset_by_tool, tool_host, kafka.bootstrap, group, topic, *options
+            )
             assert ours == theirs, options

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from hanging_transactions import OPTION, hang_transaction, switch_verification
-from kafka_harness import JavaTool
+from kafka_harness import ToolHost
 from raw_transactions import RawTransaction
 
 from aiokclient import Admin, Client, Consumer, TopicPartition
@@ -392,15 +392,14 @@ class TestHangingTransactions:
             await site.admin.abort_transaction(replace(transaction, coordinator_epoch=4))
 
     @pytest.mark.parametrize("site", ["kafka"], indirect=True)
-    @pytest.mark.usefixtures("kafka_tools_jars")
     async def test_the_calls_return_what_kafka_transactions_prints(
-        self, kafka: Any, site: Site
+        self, kafka: Any, site: Site, tool_host: ToolHost
     ) -> None:
         """Kafka's own tool shows the same transactions, producers, and hanging transactions."""
 
         async def printed(*arguments: str) -> list[list[str]]:
-            tool = JavaTool("transactions", "--bootstrap-server", kafka.bootstrap, *arguments)
-            lines = (await asyncio.to_thread(tool.run)).decode().splitlines()
+            words = ("kafka-transactions", "--bootstrap-server", kafka.bootstrap, *arguments)
+            lines = (await asyncio.to_thread(tool_host.run, *words)).out.splitlines()
             return [line.split() for line in lines[1:]]
 
         await self._hanging(site, "hanging", 1)

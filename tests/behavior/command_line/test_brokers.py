@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kafka_harness import JavaTool
 
 from aiokclient.testing import EmbeddedCluster
 
@@ -95,30 +93,3 @@ def test_brokers_unregister_removes_a_broker_that_is_stopped(
         assert run("brokers", "unregister", "3", "--yes").code == 3
     finally:
         three.start(3)
-
-
-@pytest.mark.kafka
-@pytest.mark.usefixtures("kafka_tools_jars")
-def test_brokers_versions_shows_what_the_tool_of_kafka_shows(kafka: Any, run_on: Any) -> None:
-    printed = (
-        JavaTool(
-            "org.apache.kafka.tools.BrokerApiVersionsCommand",
-            *("--bootstrap-server", kafka.bootstrap),
-        )
-        .run()
-        .decode()
-    )
-    pattern = re.compile(r"^\s+(\w+)\((\d+)\): (\d+)(?: to (\d+))? \[", re.MULTILINE)
-    theirs = {
-        int(key): (name, int(low), int(high or low))
-        for name, key, low, high in pattern.findall(printed)
-    }
-    rows = json.loads(run_on(kafka.bootstrap)("brokers", "versions", "--json").out)
-    ours = {
-        row["api_key"]: (row["name"], row["min_version"], row["max_version"])
-        for row in rows
-        if row["name"]
-    }
-    common = ours.keys() & theirs.keys()
-    assert len(common) > 40
-    assert {key: ours[key] for key in common} == {key: theirs[key] for key in common}

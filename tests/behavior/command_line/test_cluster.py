@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from kafka_harness import JavaTool
 
 SOME_ID = "00000000-0000-0000-0000-000000000001"
 SHORT_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -130,19 +129,3 @@ def test_quorum_unregister_refuses_voters_and_names_unknown_controllers(run: Any
     code, _, err = run("quorum", "unregister", "77")
     assert code == 2
     assert "needs --yes" in err
-
-
-@pytest.mark.kafka
-@pytest.mark.usefixtures("kafka_tools_jars")
-def test_quorum_describe_shows_what_the_tool_of_kafka_shows(kafka: Any, run_on: Any) -> None:
-    tool = JavaTool(
-        "org.apache.kafka.tools.MetadataQuorumCommand",
-        *("--bootstrap-server", kafka.bootstrap, "describe", "--status"),
-    )
-    printed = dict(line.split(":", 1) for line in tool.run().decode().splitlines() if ":" in line)
-    described = json.loads(run_on(kafka.bootstrap)("quorum", "describe", "--json").out)
-    assert int(printed["LeaderId"]) == described["leader_id"]
-    assert int(printed["LeaderEpoch"]) == described["leader_epoch"]
-    assert int(printed["MaxFollowerLag"]) == described["max_follower_lag"]
-    cluster = run_on(kafka.bootstrap)("cluster", "describe", "-q").out
-    assert printed["ClusterId"].strip() == cluster.strip()

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_harness import JavaTool
 from kafka_harness.probe import wait_until
 
 from aiokclient.testing import EmbeddedCluster
@@ -234,63 +233,3 @@ def test_configs_of_loggers_and_groups_are_described(run_on: Callable[[str], Run
         assert run("configs", "set", "group:g", "consumer.session.timeout.ms=50000").code == 0
         assert own_configs(run, "group:g") == {"consumer.session.timeout.ms": "50000"}
         assert "group:g" in run("configs", "list", "group", "-q").out.split()
-
-
-@pytest.mark.timeout(600)
-def test_kafkas_tool_and_ours_describe_the_same_configs(
-    run: Run, topic: str, cluster_servers: Any, kafka_tools_jars: Any
-) -> None:
-    """Each tool changes the configs. Then both tools must describe the same."""
-
-    def theirs(*words: str) -> str:
-        server = ("--bootstrap-server", cluster_servers.bootstrap)
-        return JavaTool("configs", *server, *words).run().decode()
-
-    def described(*words: str) -> dict[str, str]:
-        lines = [line.split() for line in theirs("--describe", *words).splitlines()]
-        parts = [line[0].partition("=") for line in lines if line and "=" in line[0]]
-        return {name: value for name, _, value in parts}
-
-    changed = "retention.ms=1000,cleanup.policy=[compact,delete],segment.ms=60000"
-    theirs("--alter", "--topic", topic, "--add-config", changed)
-    expected = {"retention.ms": "1000", "cleanup.policy": "compact,delete", "segment.ms": "60000"}
-    becomes(run, f"topic:{topic}", expected)
-    assert described("--topic", topic) == expected
-    rows_of(run, "configs", "set", f"topic:{topic}", "retention.ms=2000")
-    rows_of(run, "configs", "unset", f"topic:{topic}", "segment.ms")
-    expected = {"retention.ms": "2000", "cleanup.policy": "compact,delete"}
-    becomes(run, f"topic:{topic}", expected)
-    assert described("--topic", topic) == expected
-    rows = rows_of(run, "configs", "describe", f"topic:{topic}", "--all")
-    assert described("--topic", topic, "--all") == {row["name"]: row["value"] for row in rows}
-
-
-@pytest.mark.timeout(600)
-def test_kafkas_tool_describes_what_ours_has_set(
-    run: Run, topic: str, cluster_servers: Any, kafka_tools_jars: Any, tmp_path: Path
-) -> None:
-    """Each kind of resource is set by one tool, and described by the other one."""
-
-    def theirs(*words: str) -> str:
-        server = ("--bootstrap-server", cluster_servers.bootstrap)
-        return JavaTool("configs", *server, *words).run().decode()
-
-    path = tmp_path / "topic.properties"
-    path.write_text("retention.ms=3000\n")
-    cases = [
-        (f"topic:{topic}", ("--topic", topic), "retention.ms", "3000"),
-        ("broker:1", ("--broker", "1"), "log.retention.ms", "700000000"),
-        ("broker:", ("--broker-defaults",), "log.cleaner.backoff.ms", "16000"),
-        ("group:cli-g", ("--group", "cli-g"), "consumer.session.timeout.ms", "50000"),
-        ("client-metrics:cli-m", ("--client-metrics", "cli-m"), "interval.ms", "4000"),
-    ]
-    for resource, words, name, value in cases:
-        if resource.startswith("topic:"):
-            theirs("--alter", *words, "--add-config-file", str(path))
-        else:
-            assert run("configs", "set", resource, f"{name}={value}").code == 0
-        wait_until(resource, lambda r=resource, n=name: n in own_configs(run, r), 30)
-        assert own_configs(run, resource)[name] == value
-        assert f"{name}={value}" in theirs("--describe", *words)
-        rows_of(run, "configs", "unset", resource, name)
-        wait_until(resource, lambda r=resource, n=name: n not in own_configs(run, r), 30)

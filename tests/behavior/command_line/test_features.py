@@ -6,9 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from kafka_harness import JavaTool
-
-from aiokclient.cli.nouns.features import RELEASES
 
 TOOL = "org.apache.kafka.tools.FeatureCommand"
 NAME = "transaction.version"
@@ -97,16 +94,3 @@ def test_features_of_release_asks_no_cluster(run_on: Any) -> None:
         {"name": words[0].split("=")[0], "level": 1, "dependencies": {"metadata.version": 23}},
         {"name": "metadata.version", "level": 33, "dependencies": {}},
     ]
-
-
-@pytest.mark.kafka
-@pytest.mark.usefixtures("kafka_tools_jars")
-def test_features_of_release_is_what_the_tool_of_kafka_prints(java: str, run_on: Any) -> None:
-    run = run_on("127.0.0.1:1")
-    known = [name for name in RELEASES if name < "4.4"]  # The tools are those of 4.3.
-    for release in (known[0], "3.9-IV0", "4.0-IV0", "4.0-IV3", known[-1]):
-        tool = JavaTool(TOOL, "version-mapping", "--release-version", release)
-        printed = tool.run().decode().split()
-        theirs = dict(word.split("=") for word in printed if "=" in word)
-        rows = json.loads(run("features", "of-release", release, "--json").out)
-        assert {row["name"]: str(row["level"]) for row in rows} == theirs

@@ -8,7 +8,6 @@ import time
 from typing import Any
 
 import pytest
-from kafka_harness import JavaTool
 
 from aiokclient import Admin, ConfigResource
 from aiokclient.admin import ConfigSource
@@ -143,28 +142,3 @@ async def read_source(bootstrap: str, broker: int) -> ConfigSource:
     async with Admin(bootstrap_servers=bootstrap) as admin:
         described = await admin.describe_configs({resource: [CORDONED]})
         return described.raise_for_errors()[resource][CORDONED].source
-
-
-@pytest.mark.kafka
-@pytest.mark.usefixtures("kafka_tools_jars")
-def test_log_dirs_describe_shows_what_the_tool_of_kafka_shows(kafka: Any, run_on: Any) -> None:
-    name = kafka.create_topic(None, 2, 1, None)
-    tool = JavaTool(
-        "org.apache.kafka.tools.LogDirsCommand",
-        *("--bootstrap-server", kafka.bootstrap, "--describe", "--topic-list", name),
-    )
-    (document,) = [line for line in tool.run().decode().splitlines() if line.startswith("{")]
-    theirs = {
-        (broker["broker"], directory["logDir"], part["partition"], part["size"])
-        for broker in json.loads(document)["brokers"]
-        for directory in broker["logDirs"]
-        for part in directory["partitions"]
-    }
-    run = run_on(kafka.bootstrap)
-    directories = json.loads(run("log-dirs", "describe", "--topics", name, "--json").out)
-    ours = {
-        (each["broker"], each["path"], f"{r['topic']}-{r['partition']}", r["size"])
-        for each in directories
-        for r in each["replicas"]
-    }
-    assert ours == theirs

@@ -11,6 +11,7 @@ from .node import KafkaNode
 from .probe import KafkaProbeError, Probe
 from .telemetry import Pushed, pushed
 from .token_server import TokenServer
+from .tool_host import ToolHost, ToolRun
 from .tools import JavaTool
 
 __all__ = [
@@ -27,6 +28,8 @@ __all__ = [
     "Probe",
     "Pushed",
     "TokenServer",
+    "ToolHost",
+    "ToolRun",
     "find_java",
     "pushed",
 ]

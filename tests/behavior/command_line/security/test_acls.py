@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kafka_harness import JavaTool
 from kafka_harness.probe import wait_until
 
 Run = Callable[..., Any]
@@ -172,63 +170,3 @@ def test_acls_of_a_cluster_without_an_authorizer_are_refused(run: Run) -> None:
     ended = run("acls", "list")
     assert (ended.code, ended.out) == (1, "")
     assert len(ended.err.splitlines()) == 1
-
-
-@pytest.mark.timeout(600)
-def test_kafkas_tool_and_ours_add_the_same_acls(
-    run_secured: Run, user: str, secured: Any, kafka_tools_jars: Any
-) -> None:
-    """Both tools add ACLs of the same meaning. Kafka's tool then lists the same for both users."""
-    other = f"{user}-of-kafka"
-    cases: list[tuple[str, str]] = [
-        (
-            "--allow PRINCIPAL --on topic:c1 --operation read --operation describe-configs",
-            "--allow-principal PRINCIPAL --topic c1 --operation Read --operation DescribeConfigs",
-        ),
-        (
-            "--deny PRINCIPAL --deny-host 10.0.0.9 --on group:c2 --prefixed --operation delete",
-            "--deny-principal PRINCIPAL --deny-host 10.0.0.9 --group c2 "
-            "--resource-pattern-type prefixed --operation Delete",
-        ),
-        (
-            "--allow PRINCIPAL --on cluster --on transactional-id:c3 --operation all",
-            "--allow-principal PRINCIPAL --cluster --transactional-id c3 --operation All",
-        ),
-        (
-            "--allow PRINCIPAL --on token:c4 --operation describe",
-            "--allow-principal PRINCIPAL --delegation-token c4 --operation Describe",
-        ),
-        (
-            "--allow PRINCIPAL --on user:User:bob --operation create-tokens",
-            "--allow-principal PRINCIPAL --user-principal User:bob --operation CreateTokens",
-        ),
-        (
-            "--allow PRINCIPAL --allow-host 10.0.0.8 --on topic:c5 --on group:c5 --role consumer",
-            "--allow-principal PRINCIPAL --allow-host 10.0.0.8 --topic c5 --group c5 --consumer",
-        ),
-        (
-            "--allow PRINCIPAL --on topic:c6 --on transactional-id:c6 --role idempotent-producer",
-            "--allow-principal PRINCIPAL --topic c6 --transactional-id c6 --producer --idempotent",
-        ),
-    ]
-
-    def theirs(*words: str) -> str:
-        server = ("--bootstrap-server", secured.bootstrap)
-        return JavaTool(JAVA, *server, *words).run().decode()
-
-    for our_words, their_words in cases:
-        ended = run_secured("acls", "add", *our_words.replace("PRINCIPAL", user).split())
-        assert ended.code == 0, ended.err
-        theirs("--add", *their_words.replace("PRINCIPAL", other).split())
-    wait_until(
-        "the ACLs of both", lambda: acls_of(run_secured, user) == acls_of(run_secured, other), 30
-    )
-
-    def listed(principal: str) -> list[str]:
-        found = theirs("--list", "--principal", principal)
-        text = found.replace(f"principal={principal}, ", "")
-        return sorted(re.findall(r"resourceType=[^`]*|\(host=[^)]*\)", text))
-
-    assert listed(user) == listed(other) != []
-    removing = ("acls", "remove", "--yes", "--allow", other, "--deny", other)
-    assert run_secured(*removing).code == 0

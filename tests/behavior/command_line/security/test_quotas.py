@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kafka_harness import JavaTool
 from kafka_harness.probe import wait_until
 
 Run = Callable[..., Any]
@@ -97,44 +96,3 @@ def test_wrong_use_of_quotas_ends_with_two(
     ended = run_on("127.0.0.1:1")("quotas", *words)
     assert (ended.code, ended.out) == (2, "")
     assert says in ended.err
-
-
-@pytest.mark.timeout(600)
-def test_kafkas_tool_and_ours_see_the_same_quotas(
-    run: Run, user: str, cluster_servers: Any, kafka_tools_jars: Any
-) -> None:
-    def theirs(*words: str) -> str:
-        server = ("--bootstrap-server", cluster_servers.bootstrap)
-        return JavaTool("configs", *server, *words).run().decode()
-
-    cases = [
-        ("consumer_byte_rate", ("--user", user), ("--user", user)),
-        ("consumer_byte_rate", ("--client-id", user), ("--client", user)),
-        ("consumer_byte_rate", ("--user-default",), ("--user-defaults",)),
-        ("consumer_byte_rate", ("--client-id-default",), ("--client-defaults",)),
-        (
-            "request_percentage",
-            ("--user", user, "--client-id", user),
-            (*TYPED, "users", "--entity-name", user, *TYPED, "clients", "--entity-name", user),
-        ),
-        (
-            "request_percentage",
-            ("--user", user, "--client-id-default"),
-            ("--user", user, "--client-defaults"),
-        ),
-        ("connection_creation_rate", ("--ip", "10.9.8.7"), ("--ip", "10.9.8.7")),
-        ("connection_creation_rate", ("--ip-default",), ("--ip-defaults",)),
-    ]
-    # Other tests use the same cluster, so no quota is low.
-    for number, (name, our_words, their_words) in enumerate(cases, 1_000_000_000):
-        theirs("--alter", *their_words, "--add-config", f"{name}={number}")
-        quotas = {name: number}
-        wait_until(
-            str(our_words),
-            lambda o=our_words, q=quotas: [r["quotas"] for r in listed(run, *o, "--strict")] == [q],
-            30,
-        )
-        assert run("quotas", "set", *our_words, f"{name}=2000000000").code == 0
-        assert f"{name}=2.0E9" in theirs("--describe", *their_words)
-        assert run("quotas", "unset", *our_words, name).code == 0
-        becomes(run, [], *our_words, "--strict")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_harness import JavaTool
 from kafka_harness.probe import wait_until
 
 Run = Callable[..., Any]
@@ -130,29 +129,3 @@ def test_tokens_of_a_client_without_a_login_are_refused(run_secured: Run) -> Non
     ended = run_secured("tokens", "create")
     assert (ended.code, ended.out) == (1, "")
     assert len(ended.err.splitlines()) == 1
-
-
-@pytest.mark.timeout(600)
-def test_kafkas_tool_and_ours_see_the_same_tokens(
-    run_alice: Run, secured: Any, kafka_tools_jars: Any, tmp_path: Path
-) -> None:
-    (login,) = tmp_path.glob("cli-alice-*.properties")
-
-    def theirs(*words: str) -> str:
-        server = ("--bootstrap-server", secured.sasl, "--command-config", str(login))
-        return JavaTool(JAVA, *server, *words).run().decode()
-
-    theirs("--create", "--max-life-time-period", "7200000", "--renewer-principal", "User:bob")
-    wait_until("the token", lambda: len(tokens_of(run_alice)) == 1, 30)
-    (token,) = tokens_of(run_alice)
-    assert token["renewers"] == ["User:bob"]
-    assert token["max_timestamp"] == token["issue_timestamp"] + 2 * HOUR_MS
-    described = theirs("--describe", "--owner-principal", token["owner"])
-    assert token["token_id"] in described
-    (hmac,) = {word for word in described.split() if word.endswith("=") and len(word) > 40}
-    path = tmp_path / "hmac"
-    path.write_text(hmac)
-    renewed = run_alice("tokens", "renew", "--hmac-file", str(path), "--period", "1h")
-    assert renewed.code == 0, renewed.err
-    theirs("--expire", "--hmac", hmac, "--expiry-time-period", "-1")
-    wait_until("the end of the token", lambda: tokens_of(run_alice) == [], 30)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_harness import JavaTool
 from kafka_harness.probe import wait_until
 
 Run = Callable[..., Any]
@@ -129,25 +128,6 @@ def test_wrong_use_of_users_ends_with_two(
     ended = run_on("127.0.0.1:1")("users", *words)
     assert (ended.code, ended.out) == (2, "")
     assert says in ended.err
-
-
-@pytest.mark.timeout(600)
-def test_kafkas_tool_and_ours_see_the_same_credentials(
-    run_secured: Run, user: str, secured: Any, kafka_tools_jars: Any
-) -> None:
-    def theirs(*words: str) -> str:
-        server = ("--bootstrap-server", secured.bootstrap)
-        return JavaTool("configs", *server, *words).run().decode()
-
-    for added in ("SCRAM-SHA-256=[iterations=5000,password=p]", "SCRAM-SHA-512=[password=p]"):
-        theirs("--alter", "--user", user, "--add-config", added)
-    becomes(run_secured, user, {"SCRAM-SHA-256": 5000, "SCRAM-SHA-512": 4096})
-    words = ("users", "set", user, "--iterations", "6000", "--password-file", "-")
-    assert run_secured(*words, typed="q").code == 0
-    becomes(run_secured, user, {"SCRAM-SHA-256": 5000, "SCRAM-SHA-512": 6000})
-    described = theirs("--describe", "--user", user)
-    assert "SCRAM-SHA-256=iterations=5000" in described
-    assert "SCRAM-SHA-512=iterations=6000" in described
 
 
 def test_a_password_is_typed_twice_and_never_shown(
