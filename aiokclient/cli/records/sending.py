@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 
 BLOCK = 262_144
 """The most bytes that are read at a time."""
+PIPE = 1_048_576
+"""The size of the pipe of standard input in bytes, where the system lets it be chosen.
+
+With the usual 64 KiB, the command and the program that writes wait for each other for each of
+these: a million lines of 100 bytes took 1,530 reads, and take 400.
+"""
 BATCH = "1000000"
 """The size of batches in bytes, which is below the largest that topics accept by default."""
 CREATION_S = 5.0
@@ -420,6 +426,7 @@ async def read_blocks(name: str) -> AsyncIterator[bytes]:
             binary = getattr(sys.stdin, "buffer", None)
             yield sys.stdin.read().encode() if binary is None else binary.read()
             return
+        _enlarge_pipe(descriptor)
         async for block in _read_descriptor(descriptor, "Standard input"):
             yield block
         return
@@ -432,6 +439,15 @@ async def read_blocks(name: str) -> AsyncIterator[bytes]:
             yield block
     finally:
         os.close(descriptor)
+
+
+def _enlarge_pipe(descriptor: int) -> None:
+    """Let a pipe hold more bytes, if it is one, and if the system and its limits permit that."""
+    with contextlib.suppress(ImportError, AttributeError, OSError):
+        import fcntl  # Windows has none.
+
+        # Only Linux has this call.
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE)
 
 
 async def _read_descriptor(descriptor: int, subject: str) -> AsyncIterator[bytes]:
