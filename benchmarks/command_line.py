@@ -26,7 +26,7 @@ from measuring.options import Options
 from measuring.report import Report, Table, number
 from measuring.runner import Job, Measurement, Run, RunFailedError, rounds
 from measuring.spec import Spec
-from subjects.commands import COMMANDS, CONSUMING, PRODUCING, CommandSubject, Own, run_command
+from subjects.commands import COMMANDS, CONSUMING, PRODUCING, Own, run_command
 
 COUNT = 1
 LEAST_RUNS = 12
@@ -103,7 +103,7 @@ def measure_lines(
         spec = Spec(bootstrap=brokers.bootstrap, topic=topic, count=count, partitions=1)
 
         def execute(job: Job) -> Run:
-            subject: CommandSubject = job.subject
+            subject = job.subject
             source = file.name if subject in PRODUCING else ""
             variables = {**environment, **subject.environment}
             run = run_command(subject.command(spec), variables, source, count)
