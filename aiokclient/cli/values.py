@@ -87,11 +87,13 @@ class PlaceType(Enum):
     OFFSET = "offset"
     LAST = "last"
     """A number of records before the end."""
+    FIRST = "first"
+    """A number of offsets after the start."""
     TIME = "time"
 
 
 class Place:
-    """A position in a log: start, end, committed, an offset, -N before the end, or a time.
+    """A position in a log: start, end, committed, N, +N after the start, -N before the end, a time.
 
     `value` is the offset, the number of records, or the milliseconds since the epoch. Relative
     times are relative to the moment at which the value is made.
@@ -105,8 +107,9 @@ class Place:
             self.type = PlaceType(name)
         elif text.isascii() and text.isdecimal():
             self.type, self.value = PlaceType.OFFSET, int(text)
-        elif text[:1] == "-" and text[1:].isascii() and text[1:].isdecimal():
-            self.type, self.value = PlaceType.LAST, int(text[1:])
+        elif text[:1] in ("-", "+") and text[1:].isascii() and text[1:].isdecimal():
+            self.type = PlaceType.LAST if text[0] == "-" else PlaceType.FIRST
+            self.value = int(text[1:])
         else:
             self.type, self.value = PlaceType.TIME, time_ms(text)
 

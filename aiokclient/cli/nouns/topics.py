@@ -339,7 +339,7 @@ class TrimTopics(AdminCommand):
             return chosen, {tp: typed[tp] for tp in chosen}, failures
         if not given.topic or not given.before:
             raise WrongUseError("Name topics, and the first record to keep with --before.")
-        if given.before.type in (PlaceType.START, PlaceType.COMMITTED):
+        if given.before.type in (PlaceType.START, PlaceType.COMMITTED, PlaceType.FIRST):
             raise WrongUseError("--before is an offset, a time, end, or -N for all but the last N.")
         chosen, failures = await choose_partitions(admin, given.topic, given.regex)
         return chosen, {}, failures

@@ -243,6 +243,9 @@ class Positions:
         if place.type is PlaceType.START:
             return await self._find_firsts()
         ends = await self._find_ends()
+        if place.type is PlaceType.FIRST:
+            firsts = await self._find_firsts()
+            return {tp: min(first + place.value, ends[tp]) for tp, first in firsts.items()}
         if place.type is PlaceType.LAST:
             firsts = await self._find_firsts()
             return {tp: max(end - place.value, firsts[tp]) for tp, end in ends.items()}
