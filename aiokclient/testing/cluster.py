@@ -146,6 +146,7 @@ class EmbeddedCluster:
             raise ValueError(
                 f"racks has {len(racks)} entries for {brokers} brokers. Give one for each broker."
             )
+        options = choose_broker_options(defaults)
         self._runner = Runner()
         self._state = ClusterState(
             random.Random(seed),
@@ -153,7 +154,7 @@ class EmbeddedCluster:
             list_handled(),
             GroupCoordinator,
             TransactionCoordinator,
-            options=choose_broker_options(defaults),
+            options=options,
             telemetry=check_receiver(telemetry),
             hidden=TELEMETRY_APIS if telemetry is None else (),
         )
@@ -182,7 +183,9 @@ class EmbeddedCluster:
         values.update((name, str(value)) for name, value in configs.items())
         if retention_bytes is not None:
             values["log.retention.bytes"] = str(retention_bytes)
-        self._state.static_configs.apply_changes(self._state.security.apply_configs(values))
+        others = self._state.security.apply_configs(values)
+        described = {name: each for name, each in values.items() if name in options}
+        self._state.static_configs.apply_changes(others | described)
         for index, rack in enumerate(racks or [None] * brokers):
             self._add_broker(self._make_endpoints(advertised_host or host, port, index), rack)
         if isinstance(topics, str):

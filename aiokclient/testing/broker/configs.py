@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from aiokclient.config.codecs import CODEC_NAMES
 from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.idle_options import read_table
 
 _MOST_INT = (1 << 31) - 1
 _FOREVER = (1 << 63) - 1
@@ -21,9 +22,12 @@ class BrokerConfigType(IntEnum):
     BOOLEAN = 1
     STRING = 2
     INT = 3
+    SHORT = 4
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    CLASS = 8
+    PASSWORD = 9
 
 
 class BrokerConfigSource(IntEnum):
@@ -53,6 +57,8 @@ class BrokerOption(NamedTuple):
     valid: Callable[[str], bool]
     fixed: bool = False
     """Whether the value can only be set at a broker's start."""
+    nullable: bool = False
+    """Whether there is no value by default, which is described as null."""
 
 
 class ConfigSynonym(NamedTuple):
@@ -212,7 +218,28 @@ _TOPIC_SERVER_DEFAULTS: Mapping[str, str] = {
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
 
+
+def _make_idle_option(kind: str, is_fixed: bool, default: str | None) -> BrokerOption:
+    """Return an option without an effect, whose values have a type."""
+    found = BrokerConfigType[kind.upper()]
+    return BrokerOption(default or "", found, _CHECKS[found], is_fixed, default is None)
+
+
+def _accept_all(value: str) -> bool:
+    return True
+
+
+_CHECKS: Mapping[BrokerConfigType, Callable[[str], bool]] = {
+    **dict.fromkeys(BrokerConfigType, _accept_all),
+    BrokerConfigType.BOOLEAN: _is_truth,
+    BrokerConfigType.SHORT: _make_range_check(-(1 << 15), (1 << 15) - 1),
+    BrokerConfigType.INT: _make_range_check(-_MOST_INT - 1, _MOST_INT),
+    BrokerConfigType.LONG: _make_range_check(-_FOREVER - 1, _FOREVER),
+    BrokerConfigType.DOUBLE: _make_range_check(float("-inf"), float("inf"), float),
+}
+
 BROKER_OPTIONS: Mapping[str, BrokerOption] = {
+    **{each.name: _make_idle_option(*each[1:]) for each in read_table()},
     **{default: TOPIC_OPTIONS[name] for name, default in _TOPIC_SERVER_DEFAULTS.items()},
     "auto.create.topics.enable": _fixed_option(_boolean_option(False)),
     "background.threads": _int_option(10, 1),
@@ -404,7 +431,7 @@ class Configs:
             parent_name = SERVER_DEFAULTS.get(name, "")
         if parent is not None and parent_name in parent.options:
             return chain + parent.list_synonyms(parent_name)
-        if not parent_name:
+        if not parent_name or self.options[name].nullable:
             return chain
         return [*chain, ConfigSynonym(name, self.options[name].default, BrokerConfigSource.DEFAULT)]
 

@@ -13,7 +13,7 @@ from aiokclient.protocol.messages.alter_replica_log_dirs import (
 )
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.handlers.describe_log_dirs import find_log_dir
+from aiokclient.testing.broker.own_configs import find_log_dir
 
 
 async def handle(call: Call) -> Answer:

@@ -20,6 +20,7 @@ from aiokclient.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from aiokclient.testing.broker.call import Answer, Call
+from aiokclient.testing.broker.own_configs import find_log_dir
 from aiokclient.testing.broker.topics.topics import Partition
 
 _VOLUME = 1 << 40
@@ -52,11 +53,6 @@ async def handle(call: Call) -> Answer:
         usable_bytes=max(_VOLUME - used, 0),
     )
     return DescribeLogDirsResponse(results=[directory])
-
-
-def find_log_dir(node_id: int) -> str:
-    """Return the path of the log directory of a broker."""
-    return f"/embedded/broker-{node_id}"
 
 
 def _list_replicas(call: Call) -> Iterator[Partition]:

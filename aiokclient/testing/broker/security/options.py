@@ -8,7 +8,7 @@
     delegation.token.max.lifetime.ms  the maximum lifetime of a token
     delegation.token.expiry.time.ms   the time after which a token expires unless it is renewed
 
-DescribeConfigs does not return them.
+DescribeConfigs returns those that Kafka returns, without the secret.
 """
 
 from __future__ import annotations

@@ -1,0 +1,75 @@
+"""What the options of topics and brokers do here, as DescribeConfigs documents them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+NO_EFFECT = "The embedded cluster stores this option. It has no effect."
+OWN = "The embedded cluster has started this broker with this value."
+
+_COMPRESSION_LEVEL = "The level at which brokers compress with this codec."
+_TOPIC_TEXTS: Mapping[str, str] = {
+    "cleanup.policy": 'With "delete", retention.bytes limits the log. With "compact", records need '
+    "a key, and EmbeddedCluster.compact keeps the last record of each.",
+    "compression.gzip.level": _COMPRESSION_LEVEL,
+    "compression.lz4.level": _COMPRESSION_LEVEL,
+    "compression.type": 'The codec of stored batches, or "producer" for the one in which they '
+    "were sent.",
+    "compression.zstd.level": _COMPRESSION_LEVEL,
+    "delete.retention.ms": "Milliseconds for which compaction keeps tombstones and the markers of "
+    "transactions without records.",
+    "max.message.bytes": "The maximum size of a batch in bytes.",
+    "message.timestamp.after.max.ms": "Milliseconds by which a record may be later than the "
+    "broker's clock.",
+    "message.timestamp.before.max.ms": "Milliseconds by which a record may be earlier than the "
+    "broker's clock.",
+    "message.timestamp.type": "Whether records have the time at which they were created, or at "
+    "which the broker appended them.",
+    "min.insync.replicas": "The number of replicas that must be in sync for a produce request "
+    "with acks=all.",
+    "retention.bytes": "The size in bytes above which a partition removes its oldest segments. -1 "
+    "is no limit.",
+    "segment.bytes": "The size in bytes at which a log begins a new segment.",
+    "unclean.leader.election.enable": "Whether a replica that is not in sync may become the "
+    "leader.",
+}
+_BROKER_TEXTS: Mapping[str, str] = {
+    "authorizer.class.name": "The authorizer of requests. ACLs apply with the StandardAuthorizer.",
+    "auto.create.topics.enable": "Whether a topic is created when a client first uses its name.",
+    "delegation.token.expiry.time.ms": "Milliseconds after which a token expires unless it is "
+    "renewed.",
+    "delegation.token.max.lifetime.ms": "The maximum lifetime of a token in milliseconds.",
+    "delegation.token.secret.key": "The secret that enables delegation tokens.",
+    "default.replication.factor": "The number of replicas of a topic that is created without it.",
+    "group.consumer.assignment.interval.ms": "Milliseconds between two computations of a group's "
+    "assignment.",
+    "group.consumer.assignors": "The assignors of the consumer protocol. The first one is used by "
+    "default.",
+    "group.consumer.heartbeat.interval.ms": "Milliseconds between two heartbeats of a member of "
+    "the consumer protocol.",
+    "group.consumer.max.size": "The maximum number of members of a group of the consumer protocol.",
+    "group.consumer.migration.policy": "Which conversions between the classic and the consumer "
+    "protocol are allowed.",
+    "group.consumer.session.timeout.ms": "Milliseconds without a heartbeat after which a member "
+    "of the consumer protocol is removed.",
+    "group.initial.rebalance.delay.ms": "Milliseconds for which the first rebalance of a classic "
+    "group waits for more members.",
+    "group.max.session.timeout.ms": "The longest session timeout of classic members.",
+    "group.max.size": "The maximum number of members of a classic group.",
+    "group.min.session.timeout.ms": "The shortest session timeout of classic members.",
+    "max.incremental.fetch.session.cache.slots": "The maximum number of fetch sessions.",
+    "num.partitions": "The number of partitions of a topic that is created without it.",
+    "offset.metadata.max.bytes": "The maximum length of the metadata of a committed offset.",
+    "offsets.topic.num.partitions": "The number of partitions of __consumer_offsets.",
+    "telemetry.max.bytes": "The maximum size of metrics that a client pushes.",
+    "transaction.max.timeout.ms": "The longest timeout of a transaction.",
+    "transaction.state.log.num.partitions": "The number of partitions of __transaction_state.",
+    "transactional.id.expiration.ms": "Milliseconds after which an unused transactional id is "
+    "forgotten.",
+}
+
+
+def find_text(name: str, topic_name: str | None = None) -> str:
+    """Return the text for an option. `topic_name` is the name of the same option of topics."""
+    text = _BROKER_TEXTS.get(name) or _TOPIC_TEXTS.get(topic_name or name)
+    return text or NO_EFFECT
