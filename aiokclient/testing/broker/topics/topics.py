@@ -10,6 +10,7 @@ election.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -348,6 +349,7 @@ class BrokerTopic:
             partition.log = PartitionLog()
 
 
+@lru_cache(maxsize=4096)
 def hash_string(key: str) -> int:
     """Return Java's hash code of a string, made positive. It is the same in every process."""
     value = 0

@@ -104,7 +104,7 @@ def test_addresses_stay_when_a_broker_restarts(cluster: EmbeddedCluster) -> None
 
 def test_an_unknown_listener_raises_value_error_that_names_the_others() -> None:
     cluster = EmbeddedCluster(listeners={"SASL": BrokerListener(mechanisms=("PLAIN",))})
-    with pytest.raises(ValueError, match="It has PLAINTEXT, SASL"):
+    with pytest.raises(ValueError, match="It has PLAINTEXT, CONTROLLER, SASL"):
         cluster.bootstrap_servers_for("SSL")
     with pytest.raises(IllegalStateError, match="before its start"):
         cluster.bootstrap_servers_for("SASL")
