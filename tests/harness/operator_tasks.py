@@ -103,7 +103,11 @@ TASKS = (
 def cluster_of_tasks() -> Iterator[EmbeddedCluster]:
     """Provide a cluster with twelve records in a topic, and a group without members."""
     topics = {"t": 1, "u": 3, "w": 1}
-    with EmbeddedCluster(brokers=4, topics=topics, seed=4, replication=2) as cluster:
+    # Plans for a broker include the partitions of this topic.
+    configs = {"offsets.topic.num.partitions": 1}
+    with EmbeddedCluster(
+        brokers=4, topics=topics, seed=4, replication=2, configs=configs
+    ) as cluster:
         for number in range(12):
             record = ProducerRecord(
                 "t",
