@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import random
 import sys
 import weakref
@@ -132,7 +133,9 @@ numbers = iter(range(1 << 30))
 
 
 @settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=60 if os.environ.get("AIOKCLIENT_EXPLORE") else 30,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(calls=CALLS, choice=st.sampled_from(["", "ignore", "function", "serializer"]))
 def test_both_send_alike(servers: EmbeddedCluster, calls: Any, choice: str) -> None:

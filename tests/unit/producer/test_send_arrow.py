@@ -6,6 +6,7 @@ A batch is sent with all its rows, or refused.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -197,7 +198,9 @@ def with_topics(batch: Any, new: dict[str, str]) -> Any:
 
 @pytest.mark.skipif(not in_use(), reason="the native modules are not in use")
 @settings(
-    deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=80 if os.environ.get("AIOKCLIENT_EXPLORE") else 40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     calls=st.lists(batches(), max_size=3),
