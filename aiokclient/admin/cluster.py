@@ -122,7 +122,7 @@ async def describe_cluster(
         BrokerDescription(each.broker_id, each.host, each.port, each.rack, each.is_fenced)
         for each in response.brokers
     )
-    return _described(response, brokers)
+    return _make_description(response, brokers)
 
 
 async def _describe_from_metadata(
@@ -137,10 +137,10 @@ async def _describe_from_metadata(
     request = WantedTopicsRequest([])
     request.include_cluster_authorized_operations = authorized
     response: MetadataResponse = await requests.send_request(request, AnyBroker(), timeout)
-    return _described(response, map(described_broker, response.brokers))
+    return _make_description(response, map(described_broker, response.brokers))
 
 
-def _described(
+def _make_description(
     response: DescribeClusterResponse | MetadataResponse, brokers: Iterable[BrokerDescription]
 ) -> ClusterDescription:
     return ClusterDescription(

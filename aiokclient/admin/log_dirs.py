@@ -116,7 +116,7 @@ async def describe_log_dirs(
 
         async def ask_one(some: dict[int, None], to: Broker) -> Answers[int, Any]:
             response = await requests.send_request(request, to, bound)
-            described = tuple(_described(result, to.node_id) for result in response.results)
+            described = tuple(_read_log_dir(result, to.node_id) for result in response.results)
             return dict.fromkeys(some, described)
 
         return await ask_targets({Broker(node): {node: None} for node in items}, ask_one)
@@ -125,7 +125,7 @@ async def describe_log_dirs(
     return await requests.ask_items(dict.fromkeys(chosen), ask, requests.compute_remaining_s(until))
 
 
-def _described(result: DescribeLogDirsResult, node_id: int) -> LogDirDescription:
+def _read_log_dir(result: DescribeLogDirsResult, node_id: int) -> LogDirDescription:
     error = error_for(result.error_code, api=API, resource=f"log directory {result.log_dir}")
     if error is not None:
         error.broker = node_id
@@ -185,13 +185,13 @@ async def describe_replica_log_dirs(
     ) -> Answers[TopicPartitionReplica, ReplicaLogDirs]:
         topics = [
             DescribableLogDirTopic(topic=name, partitions=[tp.partition for tp in tps])
-            for name, tps in by_topic(map(_partition, items)).items()
+            for name, tps in by_topic(map(_find_partition, items)).items()
         ]
         response = await requests.send_request(
             DescribeLogDirsRequest(topics=topics), to, min(remaining, requests.patience_s)
         )
         found = _find_dirs(response)
-        return {each: found.get(_partition(each), ReplicaLogDirs()) for each in items}
+        return {each: found.get(_find_partition(each), ReplicaLogDirs()) for each in items}
 
     return await _ask_brokers(requests, wanted, ask_broker, timeout)
 
@@ -289,7 +289,7 @@ def _find_problem(snapshot: ClusterMetadata, replica: TopicPartitionReplica) -> 
 def _make_request(paths: Mapping[TopicPartitionReplica, str]) -> AlterReplicaLogDirsRequest:
     by_path: dict[str, list[TopicPartition]] = {}
     for each, path in paths.items():
-        by_path.setdefault(path, []).append(_partition(each))
+        by_path.setdefault(path, []).append(_find_partition(each))
     return AlterReplicaLogDirsRequest(
         dirs=[
             AlterReplicaLogDir(
@@ -304,7 +304,7 @@ def _make_request(paths: Mapping[TopicPartitionReplica, str]) -> AlterReplicaLog
     )
 
 
-def _partition(replica: TopicPartitionReplica) -> TopicPartition:
+def _find_partition(replica: TopicPartitionReplica) -> TopicPartition:
     return TopicPartition(replica.topic, replica.partition)
 
 

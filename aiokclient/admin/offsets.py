@@ -92,7 +92,7 @@ async def list_offsets(
         items: dict[TopicPartition, int], to: Leader, remaining: float
     ) -> Answers[TopicPartition, ListedOffset | None]:
         return {
-            tp: answer if isinstance(answer, KafkaError) else _listed(answer)
+            tp: answer if isinstance(answer, KafkaError) else _read_listed_offset(answer)
             for tp, answer in (await ask_leader(requests, items, level, to, remaining)).items()
         }
 
@@ -162,7 +162,7 @@ async def ask_leader(
     )
     response = await requests.send_request(request, to, remaining)
     return {
-        tp: _failure(result.error_code, tp, timestamps) or result
+        tp: _read_error(result.error_code, tp, timestamps) or result
         for tp, result in by_partition(response.topics)
     }
 
@@ -195,7 +195,7 @@ def _as_timestamp(spec: Any, check: bool) -> int:
     return int(spec)
 
 
-def _failure(
+def _read_error(
     code: int, tp: TopicPartition, timestamps: Mapping[TopicPartition, int]
 ) -> KafkaError | None:
     error = leader_failure(code, LIST_OFFSETS, tp)
@@ -207,7 +207,7 @@ def _failure(
     return error
 
 
-def _listed(result: ListOffsetsPartitionResponse) -> ListedOffset | None:
+def _read_listed_offset(result: ListOffsetsPartitionResponse) -> ListedOffset | None:
     if result.offset < 0:
         return None
     return ListedOffset(

@@ -88,8 +88,8 @@ async def describe_metadata_quorum(requests: AdminRequests, timeout: float | Non
         part.leader_id,
         part.leader_epoch,
         part.high_watermark,
-        tuple(map(_replica, part.current_voters)),
-        tuple(map(_replica, part.observers)),
+        tuple(map(_read_replica, part.current_voters)),
+        tuple(map(_read_replica, part.observers)),
         {
             node.node_id: tuple(RaftVoterEndpoint(e.name, e.host, e.port) for e in node.listeners)
             for node in response.nodes
@@ -213,7 +213,7 @@ def _check_voter(voter_id: Any, directory_id: Any, cluster_id: Any) -> None:
         as_name(cluster_id, "cluster")
 
 
-def _replica(state: ReplicaState) -> QuorumReplica:
+def _read_replica(state: ReplicaState) -> QuorumReplica:
     fetched, caught_up = state.last_fetch_timestamp, state.last_caught_up_timestamp
     return QuorumReplica(
         state.replica_id,

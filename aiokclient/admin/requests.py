@@ -139,8 +139,8 @@ class AdminRequests:
         async def ask_left(left: list[K]) -> dict[K, KafkaError]:
             answers = await ask({key: items[key] for key in left}, max(retry.remaining_s, 0.0))
             for key in left:
-                answer = answers[key] if key in answers else _missing(key)
-                results[key] = _latest(answer, results[key])
+                answer = answers[key] if key in answers else _make_missing_error(key)
+                results[key] = _choose_answer(answer, results[key])
             errors = {key: each for key in left if isinstance(each := results[key], KafkaError)}
             refused.update({key: each for key, each in errors.items() if is_refusal(each)})
             if not retry_on_quota_violation:
@@ -150,7 +150,9 @@ class AdminRequests:
 
         def refuse(key: K, error: KafkaError) -> None:
             if error.retriable and retry.remaining_s <= 0:
-                results[key] = _out_of_time(error if is_refusal(error) else refused.get(key, error))
+                results[key] = _make_timeout_error(
+                    error if is_refusal(error) else refused.get(key, error)
+                )
 
         refusals = self.cluster.refusals
         loop = PerItem(items, retry, Scope.ADMIN, refusals=refusals)
@@ -161,7 +163,10 @@ class AdminRequests:
         except KafkaError as error:
             bare(error)
             results.update(
-                {key: _latest(error, refused.get(key, results[key])) for key in loop.remaining}
+                {
+                    key: _choose_answer(error, refused.get(key, results[key]))
+                    for key in loop.remaining
+                }
             )
         return Results(results, self.cluster.make_log("admin"))
 
@@ -237,7 +242,7 @@ class AdminRequests:
             answers: dict[TopicPartition, Any] = {
                 tp: error
                 for tp in items
-                if (error := _without_leader(snapshot, tp, api)) is not None
+                if (error := _find_leader_problem(snapshot, tp, api)) is not None
             }
             led = {tp: item for tp, item in items.items() if tp not in answers}
             leaders = group_by_leader(snapshot, led)
@@ -270,7 +275,7 @@ class AdminRequests:
             except ApiTimeoutError:
                 if last.error is None:
                     raise
-                raise _out_of_time(last.error) from last.error
+                raise _make_timeout_error(last.error) from last.error
             left = {node: broker for node, broker in snapshot.brokers.items() if node not in found}
             answers = await self._ask_brokers(left, request, min(remaining, self.patience_s))
             failed = False
@@ -367,34 +372,42 @@ def leader_failure(
     return error_for(code, message, api=api, topic_partition=tp)
 
 
-def _without_leader(
+def find_partition_problem(
     snapshot: ClusterMetadata, partition: TopicPartition, api: str
 ) -> KafkaError | None:
-    """Return an error if the metadata lacks the partition or its leader, otherwise None."""
+    """Return an error if the metadata lacks the partition, otherwise None."""
     topic = snapshot.find_topic(partition.topic)
     if topic is not None and topic.error:
         return error_for(topic.error, api=api, resource=f"topic {topic.name}")
     if topic is None or not 0 <= partition.partition < len(topic.partitions):
         return UnknownTopicOrPartitionError(api=api, topic_partition=partition)
-    if snapshot.find_leader(*partition) < 0:
-        return LeaderNotAvailableError(api=api, topic_partition=partition)
     return None
 
 
-def _latest(answer: Any, before: Any) -> Any:
+def _find_leader_problem(
+    snapshot: ClusterMetadata, partition: TopicPartition, api: str
+) -> KafkaError | None:
+    """Return an error if the metadata lacks the partition or its leader, otherwise None."""
+    error = find_partition_problem(snapshot, partition, api)
+    if error is None and snapshot.find_leader(*partition) < 0:
+        error = LeaderNotAvailableError(api=api, topic_partition=partition)
+    return error
+
+
+def _choose_answer(answer: Any, before: Any) -> Any:
     """Return the newer result of an item.
 
     If that is only a timeout and the previous result was an error, the timeout names that error.
     """
     late = isinstance(answer, ApiTimeoutError)
-    return _out_of_time(before) if late and isinstance(before, KafkaError) else answer
+    return _make_timeout_error(before) if late and isinstance(before, KafkaError) else answer
 
 
-def _missing(key: object) -> KafkaError:
+def _make_missing_error(key: object) -> KafkaError:
     return ProtocolError(f"The response does not contain {key}.")
 
 
-def _out_of_time(error: KafkaError) -> KafkaError:
+def _make_timeout_error(error: KafkaError) -> KafkaError:
     if isinstance(error, ApiTimeoutError):
         return error
     late = ApiTimeoutError(f"The last response: {error}", api=error.api)

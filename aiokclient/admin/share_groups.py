@@ -15,15 +15,17 @@ from aiokclient.admin.arguments import (
     require_offset,
 )
 from aiokclient.admin.offsets import find_out_of_range
-from aiokclient.admin.requests import AdminRequests, Answers, by_topic, failure
-from aiokclient.admin.results import Results
-from aiokclient.cluster.metadata.snapshot import BrokerInfo, ClusterMetadata
-from aiokclient.cluster.targets import Broker, Coordinator
-from aiokclient.errors import (
-    KafkaError,
-    UnknownTopicOrPartitionError,
-    error_for,
+from aiokclient.admin.requests import (
+    AdminRequests,
+    Answers,
+    by_topic,
+    failure,
+    find_partition_problem,
 )
+from aiokclient.admin.results import Results
+from aiokclient.cluster.metadata.snapshot import BrokerInfo
+from aiokclient.cluster.targets import Broker, Coordinator
+from aiokclient.errors import KafkaError
 from aiokclient.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -61,8 +63,8 @@ class SharePartitionOffset(NamedTuple):
     lag: int | None = None
 
 
-Wanted = Mapping[TopicPartition, None] | None
-Found = dict[TopicPartition, SharePartitionOffset | None]
+ChosenPartitions = Mapping[TopicPartition, None] | None
+ShareOffsets = dict[TopicPartition, SharePartitionOffset | None]
 
 
 async def list_share_group_offsets(
@@ -70,9 +72,9 @@ async def list_share_group_offsets(
     groups: Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
     check: bool,
     timeout: float | None,
-) -> Results[str, Found]:
+) -> Results[str, ShareOffsets]:
     """See `Admin.list_share_group_offsets`."""
-    wanted: dict[str, Wanted]
+    wanted: dict[str, ChosenPartitions]
     if isinstance(groups, Mapping):
         wanted = {
             as_name(group, "group"): None if tps is None else as_partitions(tps)
@@ -82,8 +84,8 @@ async def list_share_group_offsets(
         wanted = dict.fromkeys(as_names(groups))
 
     async def ask(
-        items: dict[str, Wanted], to: BrokerInfo, remaining: float
-    ) -> Answers[str, Found]:
+        items: dict[str, ChosenPartitions], to: BrokerInfo, remaining: float
+    ) -> Answers[str, ShareOffsets]:
         answers = await _find_problems(requests, items, to, remaining) if check else {}
         left = {group: tps for group, tps in items.items() if group not in answers}
         if not left:
@@ -91,7 +93,7 @@ async def list_share_group_offsets(
         request = DescribeShareGroupOffsetsRequest(
             groups=[
                 DescribeShareGroupOffsetsRequestGroup(
-                    group_id=group, topics=None if tps is None else _topics(tps)
+                    group_id=group, topics=None if tps is None else _make_topics(tps)
                 )
                 for group, tps in left.items()
             ]
@@ -103,7 +105,10 @@ async def list_share_group_offsets(
 
 
 async def _find_problems(
-    requests: AdminRequests, groups: Mapping[str, Wanted], to: BrokerInfo, remaining: float
+    requests: AdminRequests,
+    groups: Mapping[str, ChosenPartitions],
+    to: BrokerInfo,
+    remaining: float,
 ) -> dict[str, Any]:
     """Return errors for groups and partitions that do not exist.
 
@@ -121,21 +126,14 @@ async def _find_problems(
         snapshot = await requests.cluster.updater.refresh(topics, timeout=remaining, at_once=True)
         for name, tps in groups.items():
             for tp in tps or ():
-                if name not in answers and (error := _unknown(snapshot, tp)) is not None:
+                if name not in answers and (
+                    error := find_partition_problem(snapshot, tp, DESCRIBE)
+                ):
                     answers[name] = error
     return answers
 
 
-def _unknown(snapshot: ClusterMetadata, tp: TopicPartition) -> KafkaError | None:
-    topic = snapshot.find_topic(tp.topic)
-    if topic is not None and topic.error:
-        return error_for(topic.error, api=DESCRIBE, resource=f"topic {tp.topic}")
-    if topic is None or not 0 <= tp.partition < len(topic.partitions):
-        return UnknownTopicOrPartitionError(api=DESCRIBE, topic_partition=tp)
-    return None
-
-
-def _topics(tps: Iterable[TopicPartition]) -> list[DescribeShareGroupOffsetsRequestTopic]:
+def _make_topics(tps: Iterable[TopicPartition]) -> list[DescribeShareGroupOffsetsRequestTopic]:
     return [
         DescribeShareGroupOffsetsRequestTopic(
             topic_name=name, partitions=[tp.partition for tp in of_topic]
@@ -144,11 +142,11 @@ def _topics(tps: Iterable[TopicPartition]) -> list[DescribeShareGroupOffsetsRequ
     ]
 
 
-def _read_group(group: DescribeShareGroupOffsetsResponseGroup) -> Found | KafkaError:
+def _read_group(group: DescribeShareGroupOffsetsResponseGroup) -> ShareOffsets | KafkaError:
     resource = f"group {group.group_id}"
     if error := failure(group, DESCRIBE, resource):
         return error
-    found: Found = {}
+    found: ShareOffsets = {}
     for topic in group.topics:
         for part in topic.partitions:
             if error := failure(part, DESCRIBE, resource):

@@ -187,14 +187,16 @@ async def describe_streams_groups(
         coordinator = described_broker(to)
         return {
             group.group_id: failure(group, "StreamsGroupDescribe", f"group {group.group_id}")
-            or streams_group(group, coordinator)
+            or read_streams_group(group, coordinator)
             for group in response.groups
         }
 
     return await requests.ask_coordinators(dict.fromkeys(as_names(groups)), ask, timeout)
 
 
-def streams_group(group: DescribedGroup, coordinator: BrokerDescription) -> StreamsGroupDescription:
+def read_streams_group(
+    group: DescribedGroup, coordinator: BrokerDescription
+) -> StreamsGroupDescription:
     """Return a description of a group in a StreamsGroupDescribe response. Synchronous."""
     topology = group.topology
     nodes = group.topology_description
@@ -205,33 +207,33 @@ def streams_group(group: DescribedGroup, coordinator: BrokerDescription) -> Stre
         group.group_epoch,
         group.assignment_epoch,
         None if topology is None else topology.epoch,
-        () if topology is None else tuple(map(_subtopology, topology.subtopologies or ())),
-        tuple(map(_member, group.members)),
+        () if topology is None else tuple(map(_read_subtopology, topology.subtopologies or ())),
+        tuple(map(_read_member, group.members)),
         group.assignor_name,
-        None if nodes is None else _described_topology(nodes),
+        None if nodes is None else _read_topology(nodes),
         TopologyDescriptionStatus(group.topology_description_status),
         operations(group.authorized_operations),
     )
 
 
-def _subtopology(given: Subtopology) -> StreamsSubtopology:
+def _read_subtopology(given: Subtopology) -> StreamsSubtopology:
     return StreamsSubtopology(
         given.subtopology_id,
         tuple(given.source_topics),
         tuple(given.repartition_sink_topics),
-        tuple(map(_topic, given.state_changelog_topics)),
-        tuple(map(_topic, given.repartition_source_topics)),
+        tuple(map(_read_topic, given.state_changelog_topics)),
+        tuple(map(_read_topic, given.repartition_source_topics)),
     )
 
 
-def _topic(given: TopicInfo) -> StreamsTopic:
+def _read_topic(given: TopicInfo) -> StreamsTopic:
     configs = {each.key: each.value for each in given.topic_configs}
     return StreamsTopic(
         given.name, given.partitions or None, given.replication_factor or None, configs
     )
 
 
-def _member(given: Member) -> StreamsMemberDescription:
+def _read_member(given: Member) -> StreamsMemberDescription:
     endpoint = given.user_endpoint
     return StreamsMemberDescription(
         given.member_id,
@@ -240,42 +242,44 @@ def _member(given: Member) -> StreamsMemberDescription:
         given.member_epoch,
         given.topology_epoch,
         given.process_id,
-        _tasks(given.assignment),
-        _tasks(given.target_assignment),
+        _read_tasks(given.assignment),
+        _read_tasks(given.target_assignment),
         given.instance_id,
         given.rack_id,
         None if endpoint is None else (endpoint.host, endpoint.port),
         {each.key: each.value for each in given.client_tags},
-        _offsets(given.task_offsets),
-        _offsets(given.task_end_offsets),
+        _read_offsets(given.task_offsets),
+        _read_offsets(given.task_end_offsets),
         given.is_classic,
     )
 
 
-def _tasks(given: Assignment) -> StreamsTasks:
+def _read_tasks(given: Assignment) -> StreamsTasks:
     return StreamsTasks(
-        _partitions(given.active_tasks),
-        _partitions(given.standby_tasks),
-        _partitions(given.warmup_tasks),
+        _read_partitions(given.active_tasks),
+        _read_partitions(given.standby_tasks),
+        _read_partitions(given.warmup_tasks),
     )
 
 
-def _partitions(tasks: Iterable[TaskIds]) -> dict[str, tuple[int, ...]]:
+def _read_partitions(tasks: Iterable[TaskIds]) -> dict[str, tuple[int, ...]]:
     return {each.subtopology_id: tuple(sorted(each.partitions)) for each in tasks}
 
 
-def _offsets(given: Iterable[TaskOffset]) -> dict[tuple[str, int], int]:
+def _read_offsets(given: Iterable[TaskOffset]) -> dict[tuple[str, int], int]:
     return {(each.subtopology_id, each.partition): each.offset for each in given}
 
 
-def _described_topology(given: TopologyDescription) -> StreamsTopologyDescription:
+def _read_topology(given: TopologyDescription) -> StreamsTopologyDescription:
     return StreamsTopologyDescription(
-        {each.subtopology_id: tuple(map(_node, each.nodes)) for each in given.subtopologies},
-        tuple((_node(each.source), _node(each.processor)) for each in given.global_stores),
+        {each.subtopology_id: tuple(map(_read_node, each.nodes)) for each in given.subtopologies},
+        tuple(
+            (_read_node(each.source), _read_node(each.processor)) for each in given.global_stores
+        ),
     )
 
 
-def _node(given: TopologyDescriptionNode) -> StreamsNode:
+def _read_node(given: TopologyDescriptionNode) -> StreamsNode:
     return StreamsNode(
         given.name,
         StreamsNodeType(given.node_type),

@@ -142,14 +142,14 @@ async def list_transactions(
     try:
         responses = await requests.ask_all_brokers(request, timeout)
     except UnsupportedVersionError as error:
-        if needed := _needed(request):
+        if needed := _describe_need(request):
             text = f"list_transactions({needed} or later."
             raise UnsupportedVersionError(text, api=error.api, broker=error.broker) from error
         raise
     found: dict[str, TransactionListing] = {}
     for broker, response in responses.items():
         if response.unknown_state_filters:
-            raise _unknown_states(response.unknown_state_filters, broker)
+            raise _make_states_error(response.unknown_state_filters, broker)
         coordinator = described_broker(broker)
         for each in response.transaction_states:
             found[each.transactional_id] = TransactionListing(
@@ -169,10 +169,10 @@ async def describe_transactions(
         request = DescribeTransactionsRequest(transactional_ids=list(items))
         response = await requests.send_request(request, Broker(to.node_id), remaining)
         return {
-            state.transactional_id: _failure(
+            state.transactional_id: _make_error(
                 state.error_code, "DescribeTransactions", state.transactional_id
             )
-            or _described(state, to)
+            or _read_description(state, to)
             for state in response.transaction_states
         }
 
@@ -180,7 +180,7 @@ async def describe_transactions(
     return await requests.ask_coordinators(wanted, ask, timeout, kind=TRANSACTION)
 
 
-def _needed(request: ListTransactionsRequest) -> str:
+def _describe_need(request: ListTransactionsRequest) -> str:
     """Return a text about the argument that needs the newest brokers, or "" if none does."""
     if request.transactional_id_pattern is not None:
         return "pattern=) needs brokers of version 4.1"
@@ -189,7 +189,7 @@ def _needed(request: ListTransactionsRequest) -> str:
     return ""
 
 
-def _unknown_states(states: Iterable[str], broker: BrokerInfo) -> KafkaError:
+def _make_states_error(states: Iterable[str], broker: BrokerInfo) -> KafkaError:
     return IllegalStateError(
         f"Broker {broker.node_id} does not know the transaction states {', '.join(states)}. Use "
         "Kafka's names: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, "
@@ -197,11 +197,11 @@ def _unknown_states(states: Iterable[str], broker: BrokerInfo) -> KafkaError:
     )
 
 
-def _failure(code: int, api: str, transactional_id: str) -> KafkaError | None:
+def _make_error(code: int, api: str, transactional_id: str) -> KafkaError | None:
     return error_for(code, api=api, resource=f"transactional id {transactional_id}")
 
 
-def _described(state: TransactionState, broker: BrokerInfo) -> TransactionDescription:
+def _read_description(state: TransactionState, broker: BrokerInfo) -> TransactionDescription:
     return TransactionDescription(
         state.transactional_id,
         state.transaction_state,
@@ -227,12 +227,12 @@ async def describe_producers(
     """See `Admin.describe_producers`."""
     wanted = as_partitions(partitions)
     if broker_id is None:
-        return await _producers_of_leaders(requests, wanted, timeout)
+        return await _ask_leaders(requests, wanted, timeout)
     require_integer(broker_id, "the id of a broker")
-    return await _producers_of_replica(requests, wanted, broker_id, timeout)
+    return await _ask_replica(requests, wanted, broker_id, timeout)
 
 
-async def _producers_of_leaders(
+async def _ask_leaders(
     requests: AdminRequests, partitions: dict[TopicPartition, None], timeout: float | None
 ) -> Results[TopicPartition, tuple[ActiveProducer, ...]]:
     async def ask(
@@ -240,14 +240,14 @@ async def _producers_of_leaders(
     ) -> Answers[TopicPartition, tuple[ActiveProducer, ...]]:
         return {
             tp: leader_failure(part.error_code, DESCRIBE_PRODUCERS, tp, part.error_message)
-            or _producers(part.active_producers)
+            or _read_producers(part.active_producers)
             for tp, part in await _ask_for_producers(requests, items, to, remaining)
         }
 
     return await requests.ask_leaders(partitions, ask, DESCRIBE_PRODUCERS, timeout)
 
 
-async def _producers_of_replica(
+async def _ask_replica(
     requests: AdminRequests,
     wanted: dict[TopicPartition, None],
     broker_id: int,
@@ -259,7 +259,7 @@ async def _producers_of_replica(
         answers: dict[TopicPartition, tuple[ActiveProducer, ...] | KafkaError] = {}
         for tp, part in await _ask_for_producers(requests, items, Broker(broker_id), remaining):
             if part.error_code == NotLeaderOrFollowerError.code:
-                answers[tp] = _no_replica(tp, broker_id)
+                answers[tp] = _make_replica_error(tp, broker_id)
             else:
                 error = error_for(
                     part.error_code,
@@ -268,7 +268,7 @@ async def _producers_of_replica(
                     broker=broker_id,
                     topic_partition=tp,
                 )
-                answers[tp] = error or _producers(part.active_producers)
+                answers[tp] = error or _read_producers(part.active_producers)
         return answers
 
     return await requests.ask_items(wanted, ask, timeout)
@@ -295,7 +295,9 @@ async def fence_producers(
         items: dict[str, None], to: BrokerInfo, remaining: float
     ) -> Answers[str, FencedProducer]:
         async def fence(_: dict[str, None], transactional_id: str) -> Answers[str, FencedProducer]:
-            return {transactional_id: await _fence(requests, transactional_id, to, remaining)}
+            return {
+                transactional_id: await _fence_producer(requests, transactional_id, to, remaining)
+            }
 
         return await ask_targets({each: {each: None} for each in items}, fence)
 
@@ -303,7 +305,7 @@ async def fence_producers(
     return await requests.ask_coordinators(wanted, ask, timeout, kind=TRANSACTION)
 
 
-async def _fence(
+async def _fence_producer(
     requests: AdminRequests, transactional_id: str, to: BrokerInfo, remaining: float
 ) -> FencedProducer | KafkaError:
     """Send InitProducerId, which aborts an open transaction and increases the epoch."""
@@ -317,7 +319,7 @@ async def _fence(
     response = await requests.send_request(
         request, Broker(to.node_id), remaining, check=lambda response: None
     )
-    error = _failure(response.error_code, "InitProducerId", transactional_id)
+    error = _make_error(response.error_code, "InitProducerId", transactional_id)
     return error or FencedProducer(response.producer_id, response.producer_epoch)
 
 
@@ -329,7 +331,7 @@ async def force_terminate_transaction(
     (await fence_producers(requests, [transactional_id], timeout)).raise_for_errors()
 
 
-def _producers(states: Iterable[ProducerState]) -> tuple[ActiveProducer, ...]:
+def _read_producers(states: Iterable[ProducerState]) -> tuple[ActiveProducer, ...]:
     return tuple(
         ActiveProducer(
             state.producer_id,
@@ -343,7 +345,7 @@ def _producers(states: Iterable[ProducerState]) -> tuple[ActiveProducer, ...]:
     )
 
 
-def _no_replica(tp: TopicPartition, broker_id: int) -> KafkaError:
+def _make_replica_error(tp: TopicPartition, broker_id: int) -> KafkaError:
     error = IllegalStateError(
         f"Broker {broker_id} has no replica of {tp}. Pass the id of one of its replicas, or no "
         "broker_id for the leader."

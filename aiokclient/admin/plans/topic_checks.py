@@ -75,7 +75,7 @@ async def ensure_topics(
     created = await create_topics(
         requests, missing.values(), dry_run, True, requests.compute_remaining_s(deadline)
     )
-    found.update((name, _created(each, dry_run)) for name, each in created.succeeded.items())
+    found.update((name, _make_created(each, dry_run)) for name, each in created.succeeded.items())
     found.update(created.errors)
     existing = {
         name: wanted[name]
@@ -105,7 +105,7 @@ def _make_late(name: str) -> KafkaError:
     return RefreshRetriableError(text, api=ENSURE, resource=f"topic {name}")
 
 
-def _created(topic: CreatedTopic, dry_run: bool) -> EnsuredTopic:
+def _make_created(topic: CreatedTopic, dry_run: bool) -> EnsuredTopic:
     # A broker that only validates invents a topic id.
     topic_id = None if dry_run else topic.topic_id
     return EnsuredTopic(True, topic_id, topic.partitions, topic.replication_factor)
@@ -178,11 +178,11 @@ def _compare_options(
     for option, value in new.configs.items():
         expected, entry = config_text(value), entries[option]
         actual = entry.value or ""
-        if _normalized(expected, entry.type) != _normalized(actual, entry.type):
+        if _normalize_value(expected, entry.type) != _normalize_value(actual, entry.type):
             yield TopicDifference(option, expected, entry.value)
 
 
-def _normalized(text: str, kind: ConfigType) -> object:
+def _normalize_value(text: str, kind: ConfigType) -> object:
     """Return the value of an option in a form in which equal values are equal."""
     if kind is ConfigType.LIST:
         return sorted(part.strip() for part in text.split(","))

@@ -87,15 +87,15 @@ class ResourcePattern:
 
     @classmethod
     def topic(cls, name: str, *, prefixed: bool = False) -> ResourcePattern:
-        return cls(AclResourceType.TOPIC, name, _pattern_type(prefixed))
+        return cls(AclResourceType.TOPIC, name, _choose_pattern_type(prefixed))
 
     @classmethod
     def group(cls, name: str, *, prefixed: bool = False) -> ResourcePattern:
-        return cls(AclResourceType.GROUP, name, _pattern_type(prefixed))
+        return cls(AclResourceType.GROUP, name, _choose_pattern_type(prefixed))
 
     @classmethod
     def transactional_id(cls, name: str, *, prefixed: bool = False) -> ResourcePattern:
-        return cls(AclResourceType.TRANSACTIONAL_ID, name, _pattern_type(prefixed))
+        return cls(AclResourceType.TRANSACTIONAL_ID, name, _choose_pattern_type(prefixed))
 
     @classmethod
     def cluster(cls) -> ResourcePattern:
@@ -112,7 +112,7 @@ class ResourcePattern:
 
     def __str__(self) -> str:
         prefixed = " (prefixed)" if self.pattern_type is PatternType.PREFIXED else ""
-        return f"{_words(self.type)} {self.name}{prefixed}"
+        return f"{_format_name(self.type)} {self.name}{prefixed}"
 
 
 @public_in("aiokclient.admin")
@@ -126,7 +126,7 @@ class ResourcePatternFilter:
 
     def __str__(self) -> str:
         name = "*any*" if self.name is None else self.name
-        return f"{_words(self.type)} {name} ({_words(self.pattern_type)})"
+        return f"{_format_name(self.type)} {name} ({_format_name(self.pattern_type)})"
 
 
 @public_in("aiokclient.admin")
@@ -183,11 +183,11 @@ class AclBindingFilter:
         )
 
 
-def _pattern_type(prefixed: bool) -> PatternType:
+def _choose_pattern_type(prefixed: bool) -> PatternType:
     return PatternType.PREFIXED if prefixed else PatternType.LITERAL
 
 
-def _words(member: IntEnum) -> str:
+def _format_name(member: IntEnum) -> str:
     return member.name.lower().replace("_", " ")
 
 
@@ -195,7 +195,7 @@ async def create_acls(
     requests: AdminRequests, acls: Iterable[AclBinding], timeout: float | None
 ) -> Results[AclBinding, None]:
     """See `Admin.create_acls`."""
-    wanted = {acl: _creation(acl) for acl in as_resources(acls, AclBinding)}
+    wanted = {acl: _make_creation(acl) for acl in as_resources(acls, AclBinding)}
 
     async def ask(
         items: dict[AclBinding, AclCreation], remaining: float
@@ -215,11 +215,11 @@ async def describe_acls(
     requests: AdminRequests, acl_filter: AclBindingFilter | None, timeout: float | None
 ) -> tuple[AclBinding, ...]:
     """See `Admin.describe_acls`."""
-    wanted = AclBindingFilter() if acl_filter is None else _checked_filter(acl_filter)
-    request = DescribeAclsRequest(**_fields_of(wanted))
+    wanted = AclBindingFilter() if acl_filter is None else _check_filter(acl_filter)
+    request = DescribeAclsRequest(**_make_filter_fields(wanted))
     response = await requests.send_request(request, AnyBroker(), timeout)
     return tuple(
-        _binding(resource, acl) for resource in response.resources for acl in resource.acls
+        _read_binding(resource, acl) for resource in response.resources for acl in resource.acls
     )
 
 
@@ -228,7 +228,7 @@ async def delete_acls(
 ) -> Results[AclBindingFilter, tuple[AclBinding, ...]]:
     """See `Admin.delete_acls`."""
     wanted = {
-        each: DeleteAclsFilter(**_fields_of(_checked_filter(each)))
+        each: DeleteAclsFilter(**_make_filter_fields(_check_filter(each)))
         for each in as_resources(filters, AclBindingFilter)
     }
     deleted: dict[AclBindingFilter, dict[AclBinding, None]] = {each: {} for each in wanted}
@@ -240,14 +240,14 @@ async def delete_acls(
         response = await requests.send_request(request, AnyBroker(), remaining)
         return {
             # `deleted` also has the ACLs that an earlier attempt has deleted.
-            each: _deleted(each, result, deleted[each])
+            each: _read_deleted(each, result, deleted[each])
             for each, result in zip(items, response.filter_results, strict=False)
         }
 
     return await requests.ask_items(wanted, ask, timeout)
 
 
-def _creation(acl: AclBinding) -> AclCreation:
+def _make_creation(acl: AclBinding) -> AclCreation:
     pattern = as_kind(acl.pattern, ResourcePattern)
     as_name(pattern.name, "resource")
     as_name(acl.host, "host")
@@ -274,7 +274,7 @@ def _creation(acl: AclBinding) -> AclCreation:
     )
 
 
-def _checked_filter(given: AclBindingFilter) -> AclBindingFilter:
+def _check_filter(given: AclBindingFilter) -> AclBindingFilter:
     checked = as_kind(given, AclBindingFilter)
     pattern = as_kind(checked.pattern, ResourcePatternFilter)
     _require_known(as_kind(pattern.type, AclResourceType))
@@ -299,7 +299,7 @@ def _require_known(member: IntEnum) -> None:
         )
 
 
-def _fields_of(wanted: AclBindingFilter) -> dict[str, Any]:
+def _make_filter_fields(wanted: AclBindingFilter) -> dict[str, Any]:
     """Return the fields that the requests to describe and to delete ACLs have for a filter."""
     return {
         "resource_type_filter": wanted.pattern.type,
@@ -312,28 +312,28 @@ def _fields_of(wanted: AclBindingFilter) -> dict[str, Any]:
     }
 
 
-def _deleted(
+def _read_deleted(
     wanted: AclBindingFilter, result: DeleteAclsFilterResult, deleted: dict[AclBinding, None]
 ) -> tuple[AclBinding, ...] | KafkaError:
     """Return the deleted ACLs. If the filter or an ACL has an error, return the first one."""
     error = failure(result, DELETE, str(wanted))
     for acl in result.matching_acls:
-        binding = _binding(acl, acl)
+        binding = _read_binding(acl, acl)
         refused = failure(acl, DELETE, str(binding))
         if refused is None:
             deleted[binding] = None
         error = error or refused
     if error is not None and deleted:
-        error.add_note(f"Deleted nevertheless: {_listed(list(deleted))}.")
+        error.add_note(f"Deleted nevertheless: {_format_acls(list(deleted))}.")
     return error or tuple(deleted)
 
 
-def _listed(acls: Sequence[AclBinding]) -> str:
+def _format_acls(acls: Sequence[AclBinding]) -> str:
     shown = ", ".join(map(str, acls[:20]))
     return f"{shown}, and {len(acls) - 20} more" if len(acls) > 20 else shown
 
 
-def _binding(resource: Any, acl: Any) -> AclBinding:
+def _read_binding(resource: Any, acl: Any) -> AclBinding:
     return AclBinding(
         ResourcePattern(
             AclResourceType(resource.resource_type),

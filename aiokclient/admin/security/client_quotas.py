@@ -51,7 +51,7 @@ class ClientQuotaEntity:
     ip: str | ClientQuotaName | None = None
 
     def __str__(self) -> str:
-        return ", ".join(f"{kind} {_shown(name)}" for kind, name in _parts(self).items())
+        return ", ".join(f"{kind} {_format_name(name)}" for kind, name in _list_parts(self).items())
 
 
 @public_in("aiokclient.admin")
@@ -75,14 +75,14 @@ async def describe_client_quotas(
     """See `Admin.describe_client_quotas`."""
     wanted = as_kind(quota_filter or ClientQuotaFilter(), ClientQuotaFilter)
     request = describing.DescribeClientQuotasRequest(
-        components=[_component(kind, name) for kind, name in _parts(wanted).items()],
+        components=[_make_component(kind, name) for kind, name in _list_parts(wanted).items()],
         strict=bool(wanted.strict),
     )
     response = await requests.send_request(request, AnyBroker(), timeout)
     return {
         entity: {value.key: value.value for value in entry.values}
         for entry in response.entries or ()
-        if (entity := _entity(entry.entity)) is not None
+        if (entity := _read_entity(entry.entity)) is not None
     }
 
 
@@ -94,7 +94,7 @@ async def alter_client_quotas(
 ) -> Results[ClientQuotaEntity, None]:
     """See `Admin.alter_client_quotas`."""
     as_resources(as_mapping(changes, "ClientQuotaEntity"), ClientQuotaEntity)
-    wanted = {entity: _entry(entity, quotas) for entity, quotas in changes.items()}
+    wanted = {entity: _make_entry(entity, quotas) for entity, quotas in changes.items()}
 
     async def ask(
         items: dict[ClientQuotaEntity, altering.EntryData], remaining: float
@@ -106,13 +106,13 @@ async def alter_client_quotas(
         return {
             entity: failure(entry, API, str(entity))
             for entry in response.entries
-            if (entity := _entity(entry.entity)) is not None
+            if (entity := _read_entity(entry.entity)) is not None
         }
 
     return await requests.ask_items(wanted, ask, timeout)
 
 
-def _parts(
+def _list_parts(
     given: ClientQuotaEntity | ClientQuotaFilter,
 ) -> dict[str, str | ClientQuotaName]:
     """Return the names in an entity or a filter, by Kafka's entity types."""
@@ -120,7 +120,7 @@ def _parts(
     return {kind: name for kind, name in named.items() if name is not None}
 
 
-def _shown(name: str | ClientQuotaName) -> str:
+def _format_name(name: str | ClientQuotaName) -> str:
     return f"({name.value})" if isinstance(name, ClientQuotaName) else name
 
 
@@ -133,7 +133,7 @@ def _require_name(name: Any, kind: str) -> None:
         )
 
 
-def _component(kind: str, name: str | ClientQuotaName) -> describing.ComponentData:
+def _make_component(kind: str, name: str | ClientQuotaName) -> describing.ComponentData:
     _require_name(name, kind)
     if isinstance(name, ClientQuotaName):
         match_type = DEFAULT if name is ClientQuotaName.DEFAULT else SPECIFIED
@@ -141,8 +141,10 @@ def _component(kind: str, name: str | ClientQuotaName) -> describing.ComponentDa
     return describing.ComponentData(entity_type=kind, match_type=EXACT, match=name)
 
 
-def _entry(entity: ClientQuotaEntity, quotas: Mapping[str, float | None]) -> altering.EntryData:
-    parts = _parts(entity)
+def _make_entry(
+    entity: ClientQuotaEntity, quotas: Mapping[str, float | None]
+) -> altering.EntryData:
+    parts = _list_parts(entity)
     if not parts:
         raise IllegalStateError("A ClientQuotaEntity needs a user, a client_id, or an ip.")
     for kind, name in parts.items():
@@ -159,11 +161,14 @@ def _entry(entity: ClientQuotaEntity, quotas: Mapping[str, float | None]) -> alt
             )
             for kind, name in parts.items()
         ],
-        ops=[_op(key, value) for key, value in as_mapping(quotas, "names of quotas").items()],
+        ops=[
+            _make_operation(key, value)
+            for key, value in as_mapping(quotas, "names of quotas").items()
+        ],
     )
 
 
-def _op(key: str, value: float | None) -> altering.OpData:
+def _make_operation(key: str, value: float | None) -> altering.OpData:
     as_name(key, "quota")
     if value is None:
         return altering.OpData(key=key, remove=True)
@@ -174,7 +179,7 @@ def _op(key: str, value: float | None) -> altering.OpData:
     return altering.OpData(key=key, value=float(value))
 
 
-def _entity(
+def _read_entity(
     parts: Iterable[altering.EntityData | describing.EntityData],
 ) -> ClientQuotaEntity | None:
     """Return the entity of a response, or None if it has a type that this client does not know."""

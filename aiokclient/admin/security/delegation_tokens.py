@@ -70,7 +70,7 @@ async def create_delegation_token(
 ) -> DelegationToken:
     """See `Admin.create_delegation_token`."""
     require_integer(max_lifetime_ms, MILLISECONDS)
-    principals = [_parts(each) for each in as_names(renewers)]
+    principals = [_split_principal(each) for each in as_names(renewers)]
     request = CreateDelegationTokenRequest(
         renewers=[
             CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in principals
@@ -78,9 +78,9 @@ async def create_delegation_token(
         max_lifetime_ms=max_lifetime_ms,
     )
     if owner is not None:
-        request.owner_principal_type, request.owner_principal_name = _parts(owner)
+        request.owner_principal_type, request.owner_principal_name = _split_principal(owner)
     response = await requests.send_request(request, AnyBroker(), timeout)
-    return _token(
+    return _read_token(
         response,
         principals,
         response.issue_timestamp_ms,
@@ -94,7 +94,9 @@ async def renew_delegation_token(
 ) -> int:
     """See `Admin.renew_delegation_token`."""
     require_integer(renew_time_period_ms, MILLISECONDS)
-    request = RenewDelegationTokenRequest(hmac=_hmac(token), renew_period_ms=renew_time_period_ms)
+    request = RenewDelegationTokenRequest(
+        hmac=_decode_hmac(token), renew_period_ms=renew_time_period_ms
+    )
     response = await requests.send_request(request, AnyBroker(), timeout)
     return int(response.expiry_timestamp_ms)
 
@@ -105,7 +107,7 @@ async def expire_delegation_token(
     """See `Admin.expire_delegation_token`."""
     require_integer(expiry_time_period_ms, MILLISECONDS)
     request = ExpireDelegationTokenRequest(
-        hmac=_hmac(token), expiry_time_period_ms=expiry_time_period_ms
+        hmac=_decode_hmac(token), expiry_time_period_ms=expiry_time_period_ms
     )
     response = await requests.send_request(request, AnyBroker(), timeout)
     expiry = int(response.expiry_timestamp_ms)
@@ -117,7 +119,7 @@ async def describe_delegation_token(
     requests: AdminRequests, owners: Iterable[str] | None, timeout: float | None
 ) -> tuple[DelegationToken, ...]:
     """See `Admin.describe_delegation_token`."""
-    wanted = None if owners is None else [_parts(each) for each in as_names(owners)]
+    wanted = None if owners is None else [_split_principal(each) for each in as_names(owners)]
     if wanted is not None and not wanted:
         requests.require_open()
         return ()
@@ -131,7 +133,7 @@ async def describe_delegation_token(
     )
     response = await requests.send_request(request, AnyBroker(), timeout)
     return tuple(
-        _token(
+        _read_token(
             token,
             [(each.principal_type, each.principal_name) for each in token.renewers],
             token.issue_timestamp,
@@ -142,7 +144,7 @@ async def describe_delegation_token(
     )
 
 
-def _token(
+def _read_token(
     token: CreateDelegationTokenResponse | DescribedDelegationToken,
     renewers: Iterable[tuple[str, str]],
     issue_timestamp: int,
@@ -153,26 +155,26 @@ def _token(
     return DelegationToken(
         token.token_id,
         Secret(b2a_base64(token.hmac, newline=False).decode()),
-        _principal(token.principal_type, token.principal_name),
-        _principal(requester, name) if requester else None,
-        tuple(_principal(kind, name) for kind, name in renewers),
+        _join_principal(token.principal_type, token.principal_name),
+        _join_principal(requester, name) if requester else None,
+        tuple(_join_principal(kind, name) for kind, name in renewers),
         issue_timestamp,
         expiry_timestamp,
         max_timestamp,
     )
 
 
-def _principal(kind: str, name: str) -> str:
+def _join_principal(kind: str, name: str) -> str:
     return f"{kind}:{name}"
 
 
-def _parts(principal: str) -> tuple[str, str]:
+def _split_principal(principal: str) -> tuple[str, str]:
     """Return the type and the name of a principal."""
     kind, _, name = as_principal(principal).partition(":")
     return kind, name
 
 
-def _hmac(token: TokenOrHmac) -> bytes:
+def _decode_hmac(token: TokenOrHmac) -> bytes:
     """Return the bytes of a token's HMAC.
 
     The caller must not keep them in a variable, because tracebacks show variables.

@@ -103,7 +103,7 @@ class UserScramCredentialUpsertion:
             raise ArgumentTypeError(
                 "The salt must be bytes that are not empty, or None for a new one."
             )
-        values = {"user": user, "password": password, "mechanism": _mechanism(mechanism)}
+        values = {"user": user, "password": password, "mechanism": _as_mechanism(mechanism)}
         for name, value in (values | {"iterations": iterations, "salt": salt}).items():
             object.__setattr__(self, name, value)
 
@@ -121,7 +121,7 @@ class UserScramCredentialDeletion:
     ) -> None:
         _require_user(user)
         object.__setattr__(self, "user", user)
-        object.__setattr__(self, "mechanism", _mechanism(mechanism))
+        object.__setattr__(self, "mechanism", _as_mechanism(mechanism))
 
 
 UserScramCredentialAlteration: TypeAlias = (
@@ -136,24 +136,24 @@ async def describe_user_scram_credentials(
     """See `Admin.describe_user_scram_credentials`."""
     if users is None:
         log = requests.cluster.make_log("admin")
-        return Results(await _describe(requests, None, timeout), log)
+        return Results(await _ask_for_credentials(requests, None, timeout), log)
 
     async def ask(
         items: dict[str, None], remaining: float
     ) -> Answers[str, tuple[ScramCredentialInfo, ...]]:
-        return await _describe(requests, items, remaining)
+        return await _ask_for_credentials(requests, items, remaining)
 
     return await requests.ask_items(dict.fromkeys(as_names(users)), ask, timeout)
 
 
-async def _describe(
+async def _ask_for_credentials(
     requests: AdminRequests, users: Iterable[str] | None, timeout: float | None
 ) -> dict[str, tuple[ScramCredentialInfo, ...] | KafkaError]:
     # A request without users asks for all of them.
     names = [UserName(name=user) for user in users or ()]
     request = DescribeUserScramCredentialsRequest(users=names)
     response = await requests.send_request(request, AnyBroker(), timeout)
-    return {result.user: _described(result) for result in response.results}
+    return {result.user: _read_credentials(result) for result in response.results}
 
 
 async def alter_user_scram_credentials(
@@ -162,7 +162,7 @@ async def alter_user_scram_credentials(
     timeout: float | None,
 ) -> Results[str, None]:
     """See `Admin.alter_user_scram_credentials`."""
-    wanted = _by_user(alterations)
+    wanted = _group_by_user(alterations)
     requests.require_open()
     steps = _Alterations(requests, requests.compute_deadline(timeout))
     return await requests.ask_items(wanted, steps.alter_users, timeout)
@@ -235,7 +235,7 @@ async def _add_salted(
             for user, changes in items.items():
                 if user not in upsertions:
                     upsertions[user] = [
-                        await _salted(each)
+                        await _salt_password(each)
                         for each in changes
                         if isinstance(each, UserScramCredentialUpsertion)
                     ]
@@ -244,7 +244,7 @@ async def _add_salted(
         raise ApiTimeoutError(text, api=ALTER) from None
 
 
-async def _salted(change: UserScramCredentialUpsertion) -> ScramCredentialUpsertion:
+async def _salt_password(change: UserScramCredentialUpsertion) -> ScramCredentialUpsertion:
     # The mechanisms are imported only when a password is to be salted.
     from aiokclient.network.sasl.scram import HASHES, salted_password
 
@@ -261,7 +261,7 @@ async def _salted(change: UserScramCredentialUpsertion) -> ScramCredentialUpsert
     )
 
 
-def _by_user(
+def _group_by_user(
     alterations: Iterable[UserScramCredentialAlteration],
 ) -> dict[str, list[UserScramCredentialAlteration]]:
     # The text shows only types, because a wrong object may contain a password.
@@ -281,7 +281,7 @@ def _by_user(
     return found
 
 
-def _described(
+def _read_credentials(
     result: DescribeUserScramCredentialsResult,
 ) -> tuple[ScramCredentialInfo, ...] | KafkaError:
     error = failure(result, DESCRIBE, f"user {result.user}")
@@ -291,7 +291,7 @@ def _described(
     )
 
 
-def _mechanism(given: Any) -> ScramMechanism:
+def _as_mechanism(given: Any) -> ScramMechanism:
     for mechanism in MECHANISMS:
         if given is mechanism or (isinstance(given, str) and given.upper() == mechanism.sasl_name):
             return mechanism

@@ -16,7 +16,7 @@ from aiokclient.admin import (
     StreamsTopologyDescription,
     TopologyDescriptionStatus,
 )
-from aiokclient.admin.streams_groups import streams_group
+from aiokclient.admin.streams_groups import read_streams_group
 from aiokclient.errors import UnsupportedVersionError
 from aiokclient.protocol.messages import StreamsGroupDescribeResponse
 from aiokclient.protocol.messages import streams_group_describe as parts
@@ -82,7 +82,7 @@ def test_a_streams_group_has_its_topology_and_tasks(version: int) -> None:
     response = StreamsGroupDescribeResponse(groups=[make_group(version)])
     data = b"".join(response.encode(version))
     decoded = StreamsGroupDescribeResponse.decode(data, version)
-    found = streams_group(decoded.groups[0], BROKER)
+    found = read_streams_group(decoded.groups[0], BROKER)
     assert (found.group_id, found.state, found.coordinator) == ("g", "Stable", BROKER)
     assert (found.epoch, found.assignment_epoch, found.topology_epoch) == (4, 3, 2)
     changelog = StreamsTopic("g-store-changelog", None, 3, {"cleanup.policy": "compact"})
@@ -106,7 +106,7 @@ def test_a_streams_group_has_its_topology_and_tasks(version: int) -> None:
 
 
 def test_a_group_without_topology_has_no_subtopologies() -> None:
-    found = streams_group(parts.DescribedGroup(group_id="g"), BROKER)
+    found = read_streams_group(parts.DescribedGroup(group_id="g"), BROKER)
     assert (found.topology_epoch, found.subtopologies, found.members) == (None, (), ())
     assert found.authorized_operations is None
 
