@@ -38,6 +38,7 @@ from aiokclient.admin.replicas.planner import compute_plan
 from aiokclient.admin.replicas.planning import count_partitions, describe_partitions, read_cluster
 from aiokclient.admin.replicas.throttle import (
     Copying,
+    find_copying,
     find_running,
     remove_throttle,
     require_rate,
@@ -371,7 +372,9 @@ async def _cancel(
         requests, former, True, requests.compute_remaining_s(deadline)
     )
     if throttled:
-        removed = await remove_throttle(requests, _list_copies(plan), deadline)
+        # A file of Kafka's tool does not name the brokers that are copied from.
+        found = {tp: find_copying(listed[tp]) for tp in listed if plan.moves[tp].before is None}
+        removed = await remove_throttle(requests, _list_copies(plan) | found, deadline)
         removed.raise_for_errors()
     return requests.join_results(ours, cancelled, {**cancelled.errors, **restored.errors})
 

@@ -7,7 +7,7 @@ its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from aiokclient.admin.arguments import require_integer
@@ -22,7 +22,10 @@ from aiokclient.admin.configs import (
     alter_configs,
     describe_configs,
 )
-from aiokclient.admin.replicas.partitions import list_partition_reassignments
+from aiokclient.admin.replicas.partitions import (
+    PartitionReassignment,
+    list_partition_reassignments,
+)
 from aiokclient.admin.requests import AdminRequests, by_topic
 from aiokclient.admin.results import Results
 from aiokclient.admin.topics import list_topics
@@ -42,6 +45,12 @@ class Copying(NamedTuple):
 
     sources: tuple[int, ...]
     targets: tuple[int, ...]
+
+
+def find_copying(moving: PartitionReassignment) -> Copying:
+    """Return the copying of a partition that is being moved."""
+    former = tuple(each for each in moving.replicas if each not in moving.adding)
+    return Copying(former, moving.adding)
 
 
 def require_rate(throttle: int | None) -> None:
@@ -67,10 +76,7 @@ async def throttle_reassignments(
     moving = await list_partition_reassignments(
         requests, None, requests.compute_remaining_s(deadline)
     )
-    copies = {
-        tp: Copying(tuple(each for each in now.replicas if each not in now.adding), now.adding)
-        for tp, now in moving.items()
-    }
+    copies = {tp: find_copying(now) for tp, now in moving.items()}
     return await set_throttle(requests, copies, throttle, deadline)
 
 
@@ -83,9 +89,10 @@ async def set_throttle(
     """Limit the bytes a second that each broker sends and receives for these copies."""
     lists = _list_throttled(copies)
     described = await _describe_lists(requests, lists, deadline)
+    used = {each for copy in copies.values() for brokers in copy for each in brokers}
     changes: dict[ConfigResource, Mapping[str, Change]] = {
         broker: dict.fromkeys(RATES, throttle)
-        for broker in await _find_brokers(requests, copies, deadline)
+        for broker in await _find_brokers(requests, used, deadline)
     }
     for topic, wanted in lists.items():
         # A list has either replicas or "*", which means all of them.
@@ -105,12 +112,15 @@ async def remove_throttle(
 ) -> Results[ConfigResource, None]:
     """Remove what `set_throttle` has set.
 
-    The rates stay while other partitions are being moved, which may need them.
+    The brokers are those of the copies, and those that the topics name: a plan from a file may not
+    have the brokers that are copied from. The rates stay while other partitions are being moved,
+    which may need them.
     """
     lists = _list_throttled(copies)
     described = await _describe_lists(requests, lists, deadline)
     changes: dict[ConfigResource, Mapping[str, Change]] = {}
     by_name = by_topic(copies)
+    used = {each for copy in copies.values() for brokers in copy for each in brokers}
     for topic, wanted in lists.items():
         entries = described[topic]
         if entries is None:
@@ -121,6 +131,7 @@ async def remove_throttle(
             listed = _split(entries, name)
             # The broker that was asked may not know yet what was appended.
             ours = {*replicas, *(each for each in listed if each.split(":")[0] in numbers)}
+            used.update(int(each.split(":")[1]) for each in ours)
             # Without its last replica, the option would stay set, to an empty list.
             others = [each for each in listed if each not in ours]
             text = ",".join(sorted(ours))
@@ -130,7 +141,7 @@ async def remove_throttle(
         requests, None, requests.compute_remaining_s(deadline)
     )
     if copies.keys() >= moving.keys():
-        for broker in await _find_brokers(requests, copies, deadline):
+        for broker in await _find_brokers(requests, used, deadline):
             changes[broker] = dict.fromkeys(RATES)
     return await _alter(requests, changes, deadline)
 
@@ -186,11 +197,10 @@ async def find_running(requests: AdminRequests, deadline: float) -> list[int]:
 
 
 async def _find_brokers(
-    requests: AdminRequests, copies: Mapping[TopicPartition, Copying], deadline: float
+    requests: AdminRequests, used: Collection[int], deadline: float
 ) -> list[ConfigResource]:
-    """Return the brokers of copies that run. Others could not be told their rate."""
+    """Return those of the brokers that run. Others could not be told their rate."""
     running = await find_running(requests, deadline)
-    used = {each for copy in copies.values() for brokers in copy for each in brokers}
     return [ConfigResource.broker(each) for each in running if each in used]
 
 

@@ -30,6 +30,7 @@ from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
 
 JAVA = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 Placed = dict[int, tuple[tuple[int, ...], int | None]]
 
 
@@ -247,6 +248,38 @@ async def test_a_partition_that_moves_already_is_in_no_other_plan(
         await until_lists(brokers, admin, topic, ["", ""])
         assert await admin.list_partition_reassignments() == {}
         assert not await admin.cancel_plan(plan)
+    finally:
+        brokers.start(3)
+
+
+async def read_rates(admin: Admin, node: int) -> list[str | None]:
+    """Return the rates of a broker."""
+    resource = ConfigResource.broker(node)
+    entries = (await admin.describe_configs({resource: RATES})).raise_for_errors()[resource]
+    return [entries[name].value if name in entries else None for name in RATES]
+
+
+@pytest.mark.parametrize(
+    "brokers", ["embedded", pytest.param("kafka3", marks=pytest.mark.walk)], indirect=True
+)
+async def test_a_cancelled_plan_without_former_replicas_leaves_no_throttle(
+    brokers: Any, admin: Admin
+) -> None:
+    try:
+        topic, plan = await begin_stuck(brokers, admin)
+        usual = [await read_rates(admin, node) for node in (1, 2)]
+        (await admin.throttle_reassignments(5_000)).raise_for_errors()
+        await until_lists(brokers, admin, topic, ["0:1,0:2", "0:3"])
+        async with asyncio.timeout(30):
+            while [await read_rates(admin, node) for node in (1, 2)] != [["5000", "5000"]] * 2:
+                pass
+        # Like a file of Kafka's tool, it names neither broker 2 nor the order before.
+        moves = {tp: PlannedMove(move.after) for tp, move in plan.moves.items()}
+        (await admin.cancel_plan(ReassignmentPlan(moves))).raise_for_errors()
+        await until_lists(brokers, admin, topic, ["", ""])
+        async with asyncio.timeout(30):
+            while [await read_rates(admin, node) for node in (1, 2)] != usual:
+                pass
     finally:
         brokers.start(3)
 
