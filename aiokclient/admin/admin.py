@@ -240,7 +240,7 @@ class Admin(KafkaCalls):
         cannot get replicas), BrokerIdNotRegisteredError (one of `brokers` does not exist),
         LeaderNotAvailableError (a partition to be moved has no leader),
         UnknownTopicOrPartitionError, ClusterAuthorizationError, and ApiTimeoutError (a broker did
-        not describe its log directories).
+        not describe its log directories, or the plan was not computed in time).
         """
         return await replicas.planning.rebalance_plan(self._requests, topics, brokers, timeout)
 

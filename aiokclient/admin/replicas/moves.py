@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-from aiokclient import threads
 from aiokclient.admin.arguments import as_kind, require_integer
 from aiokclient.admin.log_dirs import (
     TopicPartitionReplica,
@@ -34,8 +33,13 @@ from aiokclient.admin.replicas.plan import (
     ReassignmentPlan,
     ReassignmentProgress,
 )
-from aiokclient.admin.replicas.planner import compute_plan
-from aiokclient.admin.replicas.planning import count_partitions, describe_partitions, read_cluster
+from aiokclient.admin.replicas.planner import PlanTargets
+from aiokclient.admin.replicas.planning import (
+    count_partitions,
+    describe_partitions,
+    make_plan,
+    read_cluster,
+)
 from aiokclient.admin.replicas.throttle import (
     Copying,
     find_copying,
@@ -88,8 +92,7 @@ async def drain_broker(
     state.refuse_moving(tp for tp, each in state.placed.items() if broker_id in each.replicas)
     targets = [each for each in state.find_targets() if each != broker_id]
     staying = [each for each in holders if each != broker_id]
-    plan = await threads.run(compute_plan, state.placed, state.rooms, targets, staying, False)
-    plan = state.require_leaders(plan)
+    plan = await make_plan(requests, state, PlanTargets(targets, staying, False), deadline)
     if plan and not dry_run:
         await apply_plan(requests, plan, throttle, True, on_progress, timeout)
     return plan

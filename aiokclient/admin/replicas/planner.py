@@ -19,6 +19,7 @@ fit into its free bytes, although other replicas leave it, because those are del
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,21 +51,35 @@ class BrokerRoom:
     largest_bytes: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PlanTargets:
+    """The brokers of a plan: those that get replicas, and those that only keep theirs.
+
+    Without `make_even`, only the replicas on other brokers move.
+    """
+
+    targets: Collection[int]
+    staying: Collection[int]
+    make_even: bool
+
+
 def compute_plan(
     partitions: Mapping[TopicPartition, PlacedPartition],
     brokers: Mapping[int, BrokerRoom],
     targets: Collection[int],
     staying: Collection[int] = (),
     make_even: bool = True,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> ReassignmentPlan:
     """Return a plan after which replicas are only on the targets and on brokers in `staying`.
 
     Brokers in `staying` keep their replicas and get none. If `make_even` is false, only the
-    replicas on other brokers move. Raises InvalidReplicaAssignmentError for a partition for which
-    there are too few targets, or not enough room.
+    replicas on other brokers move. `is_stopped` is called between the steps, and ends the
+    computation when it returns True. Raises InvalidReplicaAssignmentError for a partition for which
+    there are too few targets, or not enough room, and PlanStoppedError.
     """
     allowed = sorted(set(targets))
-    placement = ReplicaPlacement(partitions, brokers, allowed)
+    placement = ReplicaPlacement(partitions, brokers, allowed, is_stopped)
     # Even counts may fill a small broker too early. Then the disks are filled evenly instead.
     for by_room in (False, True):
         try:
@@ -73,15 +88,45 @@ def compute_plan(
         except NoRoomError:
             if by_room:
                 raise
-            placement = ReplicaPlacement(partitions, brokers, allowed)
+            placement = ReplicaPlacement(partitions, brokers, allowed, is_stopped)
     if make_even:
         placement.spread_replicas()
     placement.spread_leaders(only_moved=not make_even)
     return placement.make_plan()
 
 
+class PlanStoppedError(Exception):
+    """An error raised when nothing waits for the plan any more."""
+
+
 class NoRoomError(InvalidReplicaAssignmentError):
     """An error raised when no broker has room for a replica."""
+
+
+TopicIndex: TypeAlias = dict[str, dict[TopicPartition, None]]
+"""Partitions by topic."""
+EMPTY_INDEX: TopicIndex = {}
+
+
+def _insert(index: TopicIndex, tp: TopicPartition) -> None:
+    index.setdefault(tp.topic, {})[tp] = None
+
+
+def _select(index: TopicIndex, tps: Iterable[TopicPartition]) -> TopicIndex:
+    """Return the part of an index with these partitions."""
+    selected: TopicIndex = {}
+    for tp in tps:
+        if tp in index.get(tp.topic, ()):
+            _insert(selected, tp)
+    return selected
+
+
+def _discard(index: TopicIndex, tp: TopicPartition) -> None:
+    of_topic = index.get(tp.topic)
+    if of_topic is not None and tp in of_topic:
+        del of_topic[tp]
+        if not of_topic:
+            del index[tp.topic]
 
 
 class Holdings:
@@ -89,37 +134,51 @@ class Holdings:
 
     def __init__(self) -> None:
         self.counts: Counter[int] = Counter()
-        self.gains: Counter[int] = Counter()
-        """The number of times that each broker has got a partition, or one of its own changed."""
-        self.departures: Counter[int] = Counter()
-        """The number of times that each broker has lost a partition, which may leave room."""
-        self._topics: dict[int, dict[str, dict[TopicPartition, None]]] = {}
+        self.changes: dict[int, list[TopicPartition]] = {}
+        """The partitions that each broker has got, and those of its own that have changed."""
+        self.topics: dict[int, TopicIndex] = {}
+        self._topic_counts: dict[int, dict[str, int]] = {}
 
     def add_partition(self, tp: TopicPartition, broker: int) -> None:
-        topics = self._topics.setdefault(broker, {})
-        topics.setdefault(tp.topic, {})[tp] = None
+        _insert(self.topics.setdefault(broker, {}), tp)
+        counts = self._topic_counts.setdefault(broker, {})
+        counts[tp.topic] = counts.get(tp.topic, 0) + 1
         self.counts[broker] += 1
-        self.gains[broker] += 1
+        self.note_change(tp, broker)
+
+    def note_change(self, tp: TopicPartition, broker: int) -> None:
+        self.changes.setdefault(broker, []).append(tp)
 
     def move_partition(self, tp: TopicPartition, source: int, target: int) -> None:
-        topics = self._topics[source]
-        del topics[tp.topic][tp]
-        if not topics[tp.topic]:
-            del topics[tp.topic]
+        _discard(self.topics[source], tp)
+        counts = self._topic_counts[source]
+        counts[tp.topic] -= 1
+        if not counts[tp.topic]:
+            del counts[tp.topic]
         self.counts[source] -= 1
-        self.departures[source] += 1
         self.add_partition(tp, target)
 
-    def iterate_topics(self, source: int, target: int) -> Iterator[Iterable[TopicPartition]]:
-        """Yield the partitions of each topic on `source`, those most missing on `target` first."""
-        held, others = self._topics.get(source, {}), self._topics.get(target, {})
-        surplus = {name: len(held[name]) - len(others.get(name, ())) for name in held}
-        for name in sorted(held, key=lambda name: (-surplus[name], name)):
-            yield held[name]
+    def iterate_topics(
+        self, candidates: TopicIndex, source: int, target: int
+    ) -> Iterator[Iterable[TopicPartition]]:
+        """Yield the candidates on `source` by topic, those most missing on `target` first."""
+        held = self._topic_counts.get(source, {})
+        others = self._topic_counts.get(target, {})
+        # Usually, a partition of the first topic is chosen: to sort all of them would be a waste.
+        order = [(others.get(name, 0) - held[name], name) for name in candidates]
+        heapq.heapify(order)
+        while order:
+            yield candidates[heapq.heappop(order)[1]]
 
 
 ChainStep: TypeAlias = tuple[int, int, TopicPartition]
 """A source, a target, and the partition that moves from one to the other."""
+
+ListCandidates: TypeAlias = Callable[[int, int], TopicIndex]
+"""A function from a source and a target to the partitions among which one may move."""
+
+FindMovable: TypeAlias = Callable[[int, int, Collection[TopicPartition]], TopicPartition | None]
+"""A function from a source, a target, and partitions that move already to one that can move."""
 
 
 class ReplicaPlacement:
@@ -130,7 +189,9 @@ class ReplicaPlacement:
         partitions: Mapping[TopicPartition, PlacedPartition],
         brokers: Mapping[int, BrokerRoom],
         targets: Sequence[int],
+        is_stopped: Callable[[], bool],
     ) -> None:
+        self._is_stopped = is_stopped
         self._before = dict(sorted(partitions.items()))
         self._brokers, self._targets = brokers, targets
         self._rack_of = {node: room.rack for node, room in brokers.items()}
@@ -139,12 +200,20 @@ class ReplicaPlacement:
             tp: self._count_racks(each.replicas) for tp, each in self._before.items()
         }
         self._incoming: Counter[int] = Counter()
+        self._releases: Counter[int] = Counter()
+        """The number of times that the room of each broker has grown."""
         self._blocked: dict[tuple[int, int], tuple[int, int]] = {}
-        """Pairs of brokers between which nothing can move, until one of their numbers changes.
+        """Pairs of brokers between which nothing could move, with the number of the changes of the
+        first one and that of the releases of the second one at that time.
 
-        Without this, a plan for a hundred brokers takes minutes.
+        Only what has changed since can move, unless there is more room. Without this, a plan for a
+        hundred brokers takes minutes.
         """
         self._held, self._led = Holdings(), Holdings()
+        self._added: dict[int, TopicIndex] = {}
+        """The replicas that each broker has got, which can move again without another copy."""
+        self._may_lead: dict[tuple[int, int], TopicIndex] = {}
+        """The partitions of each preferred leader and each of their other brokers."""
         for tp, replicas in self._replicas.items():
             for broker in replicas:
                 self._held.add_partition(tp, broker)
@@ -181,9 +250,6 @@ class ReplicaPlacement:
                 return False
         return self._has_room(tp, target)
 
-    def _can_move_again(self, tp: TopicPartition, source: int, target: int) -> bool:
-        return self._is_new(tp, source) and self._can_move(tp, source, target)
-
     def _is_new(self, tp: TopicPartition, broker: int) -> bool:
         return broker not in self._before[tp].replicas
 
@@ -191,9 +257,15 @@ class ReplicaPlacement:
         replicas, size = self._replicas[tp], self._before[tp].size
         replicas[replicas.index(source)] = target
         self._held.move_partition(tp, source, target)
-        self._held.gains.update(replicas)
-        self._incoming[target] += size * self._is_new(tp, target)
-        self._incoming[source] -= size * self._is_new(tp, source)
+        for broker in replicas:
+            self._held.note_change(tp, broker)
+        if self._is_new(tp, target):
+            self._incoming[target] += size
+            _insert(self._added.setdefault(target, {}), tp)
+        if self._is_new(tp, source):
+            self._incoming[source] -= size
+            self._releases[source] += 1
+            _discard(self._added[source], tp)
 
     # -- step 1 -------------------------------------------------------------------------------
 
@@ -207,6 +279,7 @@ class ReplicaPlacement:
             leaving = [each for each in self._replicas[tp] if each not in kept]
             if not leaving:
                 continue
+            self._require_wanted()
             remaining = [each for each in self._replicas[tp] if each in kept]
             candidates = [each for each in self._targets if each not in remaining]
             if len(candidates) < len(leaving):
@@ -267,8 +340,14 @@ class ReplicaPlacement:
     def spread_replicas(self) -> None:
         """Move replicas until the targets have as many as each other, as far as possible."""
         # To move a replica again that moves anyway costs nothing.
-        self._level_counts(self._held, self._can_move_again, self._move_replica)
-        self._level_counts(self._held, self._can_move, self._move_replica)
+        self._level_counts(self._held, self._list_added, self._can_move, self._move_replica)
+        self._level_counts(self._held, self._list_held, self._can_move, self._move_replica)
+
+    def _list_added(self, source: int, target: int) -> TopicIndex:
+        return self._added.get(source, EMPTY_INDEX)
+
+    def _list_held(self, source: int, target: int) -> TopicIndex:
+        return self._held.topics.get(source, EMPTY_INDEX)
 
     def spread_leaders(self, only_moved: bool) -> None:
         """Change orders of replicas until the targets are preferred leaders equally often.
@@ -277,52 +356,86 @@ class ReplicaPlacement:
         """
         for tp, replicas in self._replicas.items():
             self._led.add_partition(tp, replicas[0])
+            if self._is_moved_leader(tp) or not only_moved:
+                self._list_followers(tp)
+
+        def list_shared(source: int, target: int) -> TopicIndex:
+            return self._may_lead.get((source, target), EMPTY_INDEX)
 
         def can_lead(tp: TopicPartition, source: int, target: int) -> bool:
-            has_moved = self._is_moved_leader(tp)
-            return target in self._replicas[tp] and (has_moved or not only_moved)
+            return True
 
-        self._level_counts(self._led, can_lead, self._move_leader)
+        self._level_counts(self._led, list_shared, can_lead, self._move_leader)
+
+    def _list_followers(self, tp: TopicPartition) -> None:
+        leader, *followers = self._replicas[tp]
+        for follower in followers:
+            _insert(self._may_lead.setdefault((leader, follower), {}), tp)
 
     def _is_moved_leader(self, tp: TopicPartition) -> bool:
         return self._before[tp].replicas[0] not in self._replicas[tp]
 
     def _move_leader(self, tp: TopicPartition, source: int, target: int) -> None:
         replicas = self._replicas[tp]
+        for follower in replicas[1:]:
+            _discard(self._may_lead[source, follower], tp)
         replicas.remove(target)
         replicas.insert(0, target)
+        self._list_followers(tp)
         self._led.move_partition(tp, source, target)
+
+    def _require_wanted(self) -> None:
+        if self._is_stopped():
+            raise PlanStoppedError
 
     def _level_counts(
         self,
         holdings: Holdings,
+        list_candidates: ListCandidates,
         can_move: Callable[[TopicPartition, int, int], bool],
         move: Callable[[TopicPartition, int, int], None],
     ) -> None:
         self._blocked = {}
+
+        def find_movable(
+            source: int, target: int, used: Collection[TopicPartition]
+        ) -> TopicPartition | None:
+            changes, releases = holdings.changes.get(source, ()), self._releases[target]
+            candidates = list_candidates(source, target)
+            seen, former_releases = self._blocked.get((source, target), (0, -1))
+            if former_releases == releases:
+                if seen == len(changes):
+                    return None
+                candidates = _select(candidates, changes[seen:])
+            topics = holdings.iterate_topics(candidates, source, target)
+            found = self._choose_movable(topics, source, target, used, can_move)
+            if found is None and all(source not in self._replicas[tp] for tp in used):
+                self._blocked[source, target] = len(changes), releases
+            return found
+
         # A chain moves several replicas where one would do for another broker.
         while chain := (
-            self._find_best_chain(holdings, can_move, longest=1)
-            or self._find_best_chain(holdings, can_move, longest=len(self._targets))
+            self._find_best_chain(holdings.counts, find_movable, longest=1)
+            or self._find_best_chain(holdings.counts, find_movable, longest=len(self._targets))
         ):
             # From its end, so that each broker gives a replica before it gets another one.
             for source, target, tp in reversed(chain):
                 move(tp, source, target)
 
     def _find_best_chain(
-        self,
-        holdings: Holdings,
-        can_move: Callable[[TopicPartition, int, int], bool],
-        longest: int,
+        self, counts: Counter[int], find_movable: FindMovable, longest: int
     ) -> list[ChainStep]:
         """Return a chain from the broker with the most that has one, or an empty list."""
-        counts = holdings.counts
         useless: set[int] = set()
-        for source in sorted(self._targets, key=lambda each: (-counts[each], each)):
+        # Sorting is stable, also in reverse: of equal counts, the lower id comes first.
+        targets = sorted(self._targets, key=counts.__getitem__)
+        for source in sorted(self._targets, key=counts.__getitem__, reverse=True):
             # What an earlier source reaches has no more, and leads to no other brokers.
             if source in useless and longest > 1:
                 continue
-            chain, reached = self._find_chain(holdings, source, can_move, longest)
+            if counts[targets[0]] > counts[source] - 2:
+                break
+            chain, reached = self._find_chain(counts, targets, source, find_movable, longest)
             if chain:
                 return chain
             useless.update(reached)
@@ -330,26 +443,26 @@ class ReplicaPlacement:
 
     def _find_chain(
         self,
-        holdings: Holdings,
+        counts: Counter[int],
+        targets: Sequence[int],
         source: int,
-        can_move: Callable[[TopicPartition, int, int], bool],
+        find_movable: FindMovable,
         longest: int,
     ) -> tuple[list[ChainStep], Collection[int]]:
         """Return the shortest chain to a broker that has at least two less, and what it reached."""
-        counts = holdings.counts
-        targets = sorted(self._targets, key=lambda each: (counts[each], each))
-        if counts[targets[0]] > counts[source] - 2:
-            return [], ()
         chains: dict[int, list[ChainStep]] = {source: []}
         queue = deque([source])
         while queue:
+            self._require_wanted()
             broker = queue.popleft()
             used = {tp for _, _, tp in chains[broker]}
             for target in targets:
                 is_end = counts[target] <= counts[source] - 2
-                if target in chains or (len(used) + 1 == longest and not is_end):
+                if len(used) + 1 == longest and not is_end:
+                    break  # Those after it have as many or more.
+                if target in chains:
                     continue
-                tp = self._find_movable(holdings, broker, target, used, can_move)
+                tp = find_movable(broker, target, used)
                 if tp is None:
                     continue
                 chains[target] = [*chains[broker], (broker, target, tp)]
@@ -358,26 +471,21 @@ class ReplicaPlacement:
                 queue.append(target)
         return [], chains.keys()
 
-    def _find_movable(
+    def _choose_movable(
         self,
-        holdings: Holdings,
+        topics: Iterable[Iterable[TopicPartition]],
         source: int,
         target: int,
         used: Collection[TopicPartition],
         can_move: Callable[[TopicPartition, int, int], bool],
     ) -> TopicPartition | None:
-        numbers = holdings.gains[source], holdings.departures[target]
-        if self._blocked.get((source, target)) == numbers:
-            return None
-        for partitions in holdings.iterate_topics(source, target):
+        for partitions in topics:
             movable = [tp for tp in partitions if tp not in used and can_move(tp, source, target)]
             if movable:
                 return min(
                     movable,
                     key=lambda tp: (not self._is_new(tp, source), self._before[tp].size, tp),
                 )
-        if all(source not in self._replicas[tp] for tp in used):
-            self._blocked[source, target] = numbers
         return None
 
     # -- the result ---------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Collection, Iterable, Mapping
 
 from aiokclient import threads
@@ -10,10 +12,16 @@ from aiokclient.admin.cluster import BrokerDescription, describe_cluster
 from aiokclient.admin.log_dirs import LogDirDescription, describe_log_dirs
 from aiokclient.admin.replicas.partitions import list_partition_reassignments
 from aiokclient.admin.replicas.plan import ReassignmentPlan
-from aiokclient.admin.replicas.planner import BrokerRoom, PlacedPartition, compute_plan
+from aiokclient.admin.replicas.planner import (
+    BrokerRoom,
+    PlacedPartition,
+    PlanTargets,
+    compute_plan,
+)
 from aiokclient.admin.requests import AdminRequests
 from aiokclient.admin.topics import PartitionDescription, describe_topics, list_topics
 from aiokclient.errors import (
+    ApiTimeoutError,
     BrokerIdNotRegisteredError,
     IllegalStateError,
     KafkaError,
@@ -51,7 +59,39 @@ async def rebalance_plan(
         state.require_targets(chosen)
         targets, staying = chosen, []
     state.refuse_moving(state.partitions)
-    plan = await threads.run(compute_plan, state.placed, state.rooms, targets, staying, True)
+    return await make_plan(requests, state, PlanTargets(targets, staying, True), deadline)
+
+
+async def make_plan(
+    requests: AdminRequests,
+    state: MovableReplicas,
+    wanted: PlanTargets,
+    deadline: float,
+) -> ReassignmentPlan:
+    """Compute a plan in a thread, until the deadline.
+
+    At the deadline, and after a cancellation, the thread ends soon. Raises ApiTimeoutError.
+    """
+    is_stopped = threading.Event()
+    computing = threads.run(
+        compute_plan,
+        state.placed,
+        state.rooms,
+        wanted.targets,
+        wanted.staying,
+        wanted.make_even,
+        is_stopped.is_set,
+    )
+    try:
+        async with asyncio.timeout(requests.compute_remaining_s(deadline)):
+            plan = await computing
+    except TimeoutError:
+        raise ApiTimeoutError(
+            f"The plan for {len(state.placed)} partitions was not computed before the timeout. "
+            "Pass a longer one, or plan for fewer topics at once."
+        ) from None
+    finally:
+        is_stopped.set()
     return state.require_leaders(plan)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,13 +21,16 @@ from aiokclient.admin import (
     ReassignmentProgress,
     TopicDescription,
 )
+from aiokclient.admin.replicas import planning
 from aiokclient.errors import (
+    ApiTimeoutError,
     BrokerIdNotRegisteredError,
     IllegalStateError,
     InvalidReplicaAssignmentError,
     UnknownTopicOrPartitionError,
 )
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
+from aiokclient.testing import EmbeddedCluster
 
 JAVA = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -339,3 +343,31 @@ async def test_all_replicas_leave_a_drained_broker(own_brokers: Any, tmp_path: P
             *("--reassignment-json-file", str(path), "--verify"),
         )
         assert tool.run().decode().count("is completed.") == len(plan)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True], ids=["timeout", "cancellation"])
+async def test_the_computation_of_a_plan_ends_when_the_call_does(
+    embedded: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, is_cancelled: bool
+) -> None:
+    began, ended = threading.Event(), threading.Event()
+
+    def compute_for_ever(*arguments: Any) -> ReassignmentPlan:
+        *_, is_stopped = arguments
+        began.set()
+        while not is_stopped():
+            pass
+        ended.set()
+        return ReassignmentPlan({})
+
+    monkeypatch.setattr(planning, "compute_plan", compute_for_ever)
+    async with Admin(bootstrap_servers=embedded.bootstrap_servers) as admin:
+        planned = asyncio.create_task(admin.rebalance_plan(timeout=30 if is_cancelled else 0.5))
+        assert await asyncio.to_thread(began.wait, 30)
+        if is_cancelled:
+            planned.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await planned
+        else:
+            with pytest.raises(ApiTimeoutError, match="was not computed before the timeout"):
+                await planned
+    assert await asyncio.to_thread(ended.wait, 30)

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 
 from aiokclient import TopicPartition
 from aiokclient.admin import PlannedMove, ReassignmentPlan
-from aiokclient.admin.replicas.planner import BrokerRoom, PlacedPartition, compute_plan
+from aiokclient.admin.replicas.planner import (
+    BrokerRoom,
+    PlacedPartition,
+    PlanStoppedError,
+    ReplicaPlacement,
+    compute_plan,
+)
 from aiokclient.errors import InvalidReplicaAssignmentError
 
 LOOSE = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
@@ -306,3 +312,43 @@ def test_the_topic_that_is_most_uneven_is_spread_first() -> None:
     }
     plan = compute_plan(partitions, rooms({1: None, 2: None}), [1, 2])
     assert [each.topic for each in plan.moves] == ["hot"]
+
+
+def test_brokers_that_cannot_become_even_are_not_searched_again_after_each_move(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # All partitions have a replica in the rack of the last broker, which can give none away.
+    random, last = Random(1), 30
+    brokers = {node: BrokerRoom("b" if node == last else "a") for node in range(1, last + 1)}
+    partitions = {
+        tp(index): PlacedPartition((random.randrange(1, last), last), 10) for index in range(900)
+    }
+    tried: list[TopicPartition] = []
+    can_move = ReplicaPlacement._can_move
+
+    def count(self: ReplicaPlacement, tp: TopicPartition, source: int, target: int) -> bool:
+        tried.append(tp)
+        return can_move(self, tp, source, target)
+
+    monkeypatch.setattr(ReplicaPlacement, "_can_move", count)
+    plan = compute_plan(partitions, brokers, brokers)
+    counts = [load.replica_count for load in plan.loads_after.values()]
+    assert max(counts[:-1]) - min(counts[:-1]) <= 1
+    moved = sum(len(move.adding) for move in plan.moves.values())
+    # Each partition of the last broker is tried once for each target, not once for each move.
+    assert moved > 50
+    assert len(tried) < 3 * len(partitions) * len(brokers)
+
+
+@pytest.mark.parametrize("make_even", [True, False])
+def test_a_plan_that_nothing_waits_for_is_not_computed_to_its_end(make_even: bool) -> None:
+    nodes = dict.fromkeys(range(1, 6))
+    asked: list[int] = []
+
+    def is_stopped() -> bool:
+        asked.append(len(asked))
+        return len(asked) == 3
+
+    with pytest.raises(PlanStoppedError):
+        compute_plan(even(30, 1, 2, 3), rooms(nodes), [3, 4, 5], [], make_even, is_stopped)
+    assert len(asked) == 3
