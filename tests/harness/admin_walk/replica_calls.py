@@ -199,7 +199,9 @@ class ReplicaCalls(CallMaker):
     def plan_drain(self) -> AdminCall:
         broker = self.rng.choice([*self.around.brokers, UNKNOWN_BROKER])
         text = f"drain_broker {broker} (dry run)"
-        allowed = (IllegalStateError, LeaderNotAvailableError, InvalidReplicaAssignmentError)
+        unknown = (BrokerIdNotRegisteredError,) if broker == UNKNOWN_BROKER else ()
+        possible = (IllegalStateError, LeaderNotAvailableError, InvalidReplicaAssignmentError)
+        allowed: tuple[type[KafkaError], ...] = (*unknown, *possible)
         return AdminCall(
             text,
             lambda admin: admin.drain_broker(broker, dry_run=True),
