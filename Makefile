@@ -118,7 +118,7 @@ bench-spark: .venv-spark/.native kafka ## the Spark source and sink beside Spark
 	    --json build/benchmarks/spark.json --markdown build/benchmarks/spark.md
 
 .PHONY: tools
-tools: .venv/.test .venv/.native kafka ## options of Kafka's tools and of kcat beside those of aiokclient: six to ten minutes
+tools: .venv/.test .venv/.native kafka ## options of Kafka's tools and of kcat beside those of aiokclient: about five minutes
 ## fetches what `make kafka` does (150 MB, once); needs Java 17 to 23 with javac, and kcat: apt-get install kcat
 	$(PY) -m pytest -q -m tools $(or $(T),tests/behavior)
 
