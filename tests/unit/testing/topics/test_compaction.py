@@ -270,8 +270,9 @@ async def write_transactions(servers: str, topic: str) -> None:
 def fill_table(connection: Any, topic: str) -> None:
     """Write batches of which compaction keeps all, some, or no records, and a last batch."""
     now_ms = time.time_ns() // 1_000_000
-    wanted = messages.InitProducerIdRequest(transaction_timeout_ms=1000)
+    wanted = messages.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
     ids = [connection.request(wanted).producer_id for _ in range(2)]
+    assert min(ids) >= 0
     for batch in (
         make_batch(now_ms, (b"a", b"1"), (b"b", b"1"), (b"c", b"1")),
         make_batch(now_ms + 1, (b"a", b"2"), (b"b", None)),
