@@ -94,22 +94,24 @@ async def find_hanging_transactions(
         if topic is not None or error.code != UnknownTopicOrPartitionError.code:
             raise error
 
-    return await search_partitions(
+    candidates = await list_candidates(
         requests, partitions, broker_id, max_transaction_timeout_ms, deadline, on_error
     )
+    return await select_hanging(requests, candidates, deadline)
 
 
-async def search_partitions(
+async def list_candidates(
     requests: AdminRequests,
     partitions: Sequence[TopicPartition],
     broker_id: int | None,
     max_transaction_timeout_ms: int,
     deadline: float,
     on_error: Callable[[TopicPartition, KafkaError], None],
-) -> tuple[HangingTransaction, ...]:
-    """Return the hanging transactions of these partitions, by their leaders or one broker.
+) -> list[HangingTransaction]:
+    """Return the transactions that are open for longer than any may be, and so may hang.
 
-    `on_error` is called for each partition whose producers cannot be described.
+    Each partition is asked by its leader, or by one broker. `on_error` is called for each partition
+    whose producers cannot be described.
     """
     candidates: list[HangingTransaction] = []
     for step in _in_steps(partitions):
@@ -119,7 +121,7 @@ async def search_partitions(
             for transaction in await _list_open(requests, step, broker_id, on_error, deadline)
             if (transaction.last_timestamp or 0) < started_by
         ]
-    return await _select_hanging(requests, candidates, deadline)
+    return candidates
 
 
 async def _list_partitions(
@@ -192,10 +194,10 @@ async def _list_open(
     ]
 
 
-async def _select_hanging(
+async def select_hanging(
     requests: AdminRequests, candidates: Sequence[HangingTransaction], deadline: float
 ) -> tuple[HangingTransaction, ...]:
-    """Return the open transactions that no coordinator will end."""
+    """Return those of the open transactions that no coordinator will end."""
     if not candidates:
         return ()
     producer_ids = {each.producer_id for each in candidates}

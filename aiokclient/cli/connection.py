@@ -55,9 +55,15 @@ def call_admin(command: AdminCommand, given: argparse.Namespace) -> Result:
 
 
 def _interruption_text(given: argparse.Namespace) -> str:
-    """Return what an interrupted command has changed. Commands add what is done to `given.done`."""
+    """Return what an interrupted command has changed.
+
+    Commands add what is done to `given.done`. One that leaves nothing half done says in
+    `given.left` what it leaves.
+    """
     if not given.is_connected or getattr(given, "is_asked", False):
         return "Interrupted. Nothing was changed."
+    if (left := getattr(given, "left", None)) is not None:
+        return f"Interrupted. {left}"
     done = f" Done until then: {', '.join(given.done)}." if given.done else ""
     return f"Interrupted.{done} What was sent may still be done: look before you repeat it."
 
@@ -149,10 +155,8 @@ class Notice:
 
 
 def servers_of(given: argparse.Namespace) -> str:
-    """Return the servers of a command for a message, as they were typed or configured."""
-    typed = getattr(given, "bootstrap_controller", None) or given.bootstrap_server
-    configured = os.environ.get(f"{PREFIX}BOOTSTRAP_SERVERS")
-    return typed or configured or "the servers of the profile or the properties file"
+    """Return the servers of the client that `make_client` has made, for a message."""
+    return getattr(given, "servers", None) or "the servers"
 
 
 def make_client(
@@ -181,11 +185,13 @@ def make_client(
         ]
     )
     refuse_no_servers(sources)
+    merged = merge_sources(sources)
+    given.servers = merged.get(CONTROLLERS) or merged.get(SERVERS)
     if command.changes or command.destroys:
         refuse_protected(profile, given)
     # A command ends too soon to push metrics.
     return client_class.from_properties(
-        merge_sources(sources), *arguments, enable_metrics_push=False, **(fixed or {})
+        merged, *arguments, enable_metrics_push=False, **(fixed or {})
     )
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from enum import IntEnum
 
-from aiokclient.cli.grammar import WrongUseError
+from aiokclient.cli.grammar import NAME, WrongUseError
 
 
 class NotFoundError(Exception):
@@ -93,11 +93,33 @@ def exit_code_of_all(errors: Iterable[BaseException], changes: bool = False) -> 
     return codes.pop() if len(codes) == 1 else ExitCode.FAILED
 
 
+WORDS = {
+    "check=False": "--no-check",
+    "Admin.remove_members()": f"'{NAME} groups remove-members'",
+    "Admin.find_hanging_transactions returns it, and Admin.abort_transaction ends it.": (
+        f"'{NAME} transactions find-hanging' shows it, and '{NAME} transactions abort' ends it."
+    ),
+    "Admin.update_features": f"'{NAME} features upgrade'",
+    "Admin.unregister_broker": f"'{NAME} brokers unregister'",
+    "an Admin with bootstrap_servers": "--bootstrap-server",
+    "Admin.describe_configs()": f"'{NAME} configs describe'",
+    # Its cause is in the log, not in the line that is shown.
+    " The last error of an attempt, if any, is the cause of this error.": "",
+}
+"""What the library says about its calls, and how it is done with commands."""
+
+
+def in_words_of_commands(text: str) -> str:
+    """Return advice of the library, in the words of the command line."""
+    for words, command in WORDS.items():
+        text = text.replace(words, command)
+    return text
+
+
 def one_line(error: BaseException) -> str | None:
     """Return the text of an error for the user, without line breaks; None for a bug."""
     if isinstance(error, WrongUseError | NotFoundError) or is_library_error(error, "KafkaError"):
-        # Advice of the library, in the words of the command line.
-        text = str(error).replace("check=False", "--no-check")
+        text = in_words_of_commands(str(error))
     elif isinstance(error, OSError | OutputError):
         # Only the output can fail with an OSError: files and brokers have errors of the library.
         reason = getattr(error, "strerror", None) or str(error)

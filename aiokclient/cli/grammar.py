@@ -299,9 +299,10 @@ def _columns() -> int:
 
 
 def _add_option(group: Any, option: Option) -> None:
+    from argparse import SUPPRESS
+
     named: dict[str, Any] = {"dest": dest_of(option)}
-    # The text is argparse.SUPPRESS.
-    named["help"] = "==SUPPRESS==" if option.hidden else option.help.replace("%", "%%")
+    named["help"] = SUPPRESS if option.hidden else _help_of(option).replace("%", "%%")
     if option.metavar is None:
         named |= {"action": "store_true"}
     else:
@@ -311,6 +312,13 @@ def _add_option(group: Any, option: Option) -> None:
         if option.repeated:
             named |= {"action": "append", "default": []}
     group.add_argument(*option.names, **named)
+
+
+def _help_of(option: Option) -> str:
+    """Return the help of an option, with the choices that its text does not name."""
+    if all(each in option.help for each in option.choices):
+        return option.help
+    return f"{option.help.removesuffix('.')}: {', '.join(option.choices)}."
 
 
 def dest_of(option: Option) -> str:

@@ -132,7 +132,11 @@ def _read_text(name: str, path: str) -> str:
 def _make_jaas(login: Mapping[str, str]) -> str:
     for name, other in (LOGIN, LOGIN[::-1]):
         if name not in login:
-            raise WrongUseError(f"{other} is given without {name}.")
+            variable = f"AIOKCLIENT_{name.replace('.', '_').upper()}"
+            raise WrongUseError(
+                f"{other} is given without {name}. Give it in the same place, or by the "
+                f"environment variable {variable}."
+            )
     user, password = (login[name].translate(_ESCAPES) for name in LOGIN)
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     return f'{module} required username="{user}" password="{password}";'

@@ -3,6 +3,10 @@
 A terminal gets tables, and a pipe gets lines of values that are separated by tabs, with one line of
 names before them. The other formats have the field names of the library's results. Values of bytes
 are texts if they are UTF-8, and otherwise `{"base64": "..."}`.
+
+A table that is wider than the terminal is narrowed: the names of columns and times continue on
+the next line, long ids are cut, and long texts are folded. If that is not enough, each row becomes
+lines of names and values.
 """
 
 from __future__ import annotations
@@ -20,8 +24,19 @@ if TYPE_CHECKING:
     import argparse
     from uuid import UUID
 
+    from rich.console import Console
+    from rich.table import Table as DrawnTable
+
 Row = Mapping[str, Any]
 FORMATS = ("json", "jsonl", "yaml", "csv")
+SIZES = ("size", "size_before", "size_after", "bytes_to_copy", "total_bytes", "usable_bytes")
+"""The fields with numbers of bytes, which a table on a terminal has with a unit."""
+WIDE_GAP, NARROW_GAP = 3, 2
+LONG_ID, SHORT_ID = 20, 7
+"""An id from this length on is cut on a narrow terminal, and the least that remains of it."""
+LONG_TEXT, MOST_LINES = 24, 3
+"""The least width of a column whose longer texts are folded, and the most lines of such a text."""
+CUT, FOLDED, WHOLE = "cut", "folded", "whole"
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
@@ -31,6 +46,21 @@ class Table(NamedTuple):
     columns: Sequence[str]
     rows: Sequence[Row]
     title: str = ""
+
+
+class Column(NamedTuple):
+    """The name of a column, the texts of its cells, and whether these are numbers."""
+
+    name: str
+    cells: Sequence[str]
+    is_number: bool = False
+
+
+class _Layout(NamedTuple):
+    """The width of each column, and how a text that is longer is shown."""
+
+    widths: Sequence[int]
+    kinds: Sequence[str]
 
 
 class Result(NamedTuple):
@@ -136,6 +166,8 @@ def _formatted(result: Result, name: str, given: argparse.Namespace) -> str:
     if name == "csv":
         return _csv(tables)
     if sys.stdout is not None and sys.stdout.isatty():
+        if result.failures and not any(each.rows for each in tables):
+            return ""  # The errors say it all.
         return _drawn(tables)
     return "\n".join(_tab_separated(each) for each in tables)
 
@@ -265,33 +297,153 @@ def _csv(tables: Sequence[Table]) -> str:
 def _drawn(tables: Sequence[Table]) -> str:
     """Return tables for a terminal, or lines with tabs if the package rich is not installed."""
     try:
-        from rich import box
-        from rich.console import Console
-        from rich.table import Table as Drawn
-        from rich.text import Text
+        return draw_tables([(each.title, _columns_of(each)) for each in tables])
     except ModuleNotFoundError:
         return "\n".join(_tab_separated(each) for each in tables)
+
+
+def _columns_of(table: Table) -> list[Column]:
+    return [
+        Column(
+            name.replace("_", " "),
+            [encodable(_seen(name, row.get(name))) for row in table.rows],
+            bool(table.rows) and all(_is_number(row.get(name)) for row in table.rows),
+        )
+        for name in table.columns
+    ]
+
+
+def draw_tables(tables: Sequence[tuple[str, Sequence[Column]]]) -> str:
+    """Return titled tables for the terminal at standard output.
+
+    Raises ModuleNotFoundError if the package rich is not installed.
+    """
+    from rich.console import Console
+    from rich.text import Text
+
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     parts = []
-    for table in tables:
-        drawn = Drawn(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, title=None)
-        for name in table.columns:
-            number = all(_is_number(row.get(name)) for row in table.rows) and table.rows
-            # Names must be complete, so a long value continues on the next line.
-            drawn.add_column(
-                Text(name.replace("_", " ")),
-                justify="right" if number else "left",
-                overflow="fold",
-            )
-        for row in table.rows:
-            drawn.add_row(*(Text(encodable(shown(row.get(name)))) for name in table.columns))
+    for title, columns in tables:
         with console.capture() as captured:
-            if table.title:
-                console.print(Text(table.title, style="bold"))
-            console.print(drawn)
+            if title:
+                console.print(Text(title, style="bold"))
+            _print(console, columns)
         lines = [line.rstrip() for line in captured.get().splitlines()]
         parts.append("".join(f"{line}\n" for line in lines))
     return "\n".join(parts)
+
+
+def _print(console: Console, columns: Sequence[Column]) -> None:
+    widths = [max(map(_width, (each.name, *each.cells))) for each in columns]
+    if sum(widths) + WIDE_GAP * (len(widths) - 1) <= console.width:
+        console.print(_table_of(columns, _Layout(widths, [WHOLE] * len(widths)), WIDE_GAP))
+        return
+    columns = [_with_spaces_in_times(each) for each in columns]
+    layout = _narrowed(columns, console.width - NARROW_GAP * (len(columns) - 1))
+    if layout is not None:
+        console.print(_table_of(columns, layout, NARROW_GAP))
+    else:
+        _print_rows(console, columns)
+
+
+def _table_of(columns: Sequence[Column], layout: _Layout, gap: int) -> DrawnTable:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    # The line of the box is one of the characters between two columns.
+    padding = (0, 1, 0, gap - 2)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=padding)
+    for column, width, kind in zip(columns, *layout, strict=True):
+        table.add_column(
+            Text(column.name),
+            justify="right" if column.is_number else "left",
+            width=width,
+            no_wrap=kind == CUT,
+            overflow="ellipsis" if kind == CUT else "fold",
+        )
+    for cells in zip(*(each.cells for each in columns), strict=True):
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _narrowed(columns: Sequence[Column], available: int) -> _Layout | None:
+    """Return widths whose sum is what is available, or None if no table would be readable."""
+    kinds = [_kind_of(number, each) for number, each in enumerate(columns)]
+    widths = [_least_width(*each) for each in zip(columns, kinds, strict=True)]
+    rest = available - sum(widths)
+    if rest < 0:
+        return None
+    # First the values get what is left, and then the names of the columns.
+    for wanted in ([_content_width(each) for each in columns], [_width(c.name) for c in columns]):
+        for number, width in enumerate(wanted):
+            more = max(0, min(rest, width - widths[number]))
+            widths[number] += more
+            rest -= more
+    for column, width, kind in zip(columns, widths, kinds, strict=True):
+        if kind == FOLDED and _content_width(column) > width * MOST_LINES:
+            return None
+    return _Layout(widths, kinds)
+
+
+def _kind_of(number: int, column: Column) -> str:
+    """Return how a column becomes narrower. The first one has the names of the rows."""
+    if number and column.name.endswith(" id") and _content_width(column) >= LONG_ID:
+        return CUT
+    return WHOLE if column.is_number else FOLDED
+
+
+def _least_width(column: Column, kind: str) -> int:
+    word = max(map(_width, column.name.split()), default=0)
+    content = _content_width(column)
+    if kind == CUT:
+        return max(word, SHORT_ID)
+    if kind == FOLDED:
+        words = [_width(each) for cell in column.cells for each in cell.split()]
+        content = min(content, max(LONG_TEXT if content > LONG_TEXT else 0, max(words, default=0)))
+    return max(word, content)
+
+
+def _content_width(column: Column) -> int:
+    return max(map(_width, column.cells), default=0)
+
+
+def _with_spaces_in_times(column: Column) -> Column:
+    """Return a column whose times can continue on the next line after their date."""
+    if not column.name.endswith(" iso"):
+        return column
+    return column._replace(cells=[each.replace("T", " ") for each in column.cells])
+
+
+def _print_rows(console: Console, columns: Sequence[Column]) -> None:
+    """Print the values of each row below each other, beside the names of their columns."""
+    from rich.table import Table
+    from rich.text import Text
+
+    for number in range(len(columns[0].cells)):
+        if number:
+            console.print()
+        grid = Table.grid(padding=(0, NARROW_GAP, 0, 0))
+        grid.add_column(no_wrap=True, style="bold")
+        grid.add_column(overflow="fold")
+        for column in columns:
+            grid.add_row(Text(column.name), Text(column.cells[number]))
+        console.print(grid)
+
+
+def _width(text: str) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _seen(name: str, value: Any) -> str:
+    """Return the text of a cell for a reader, who can take in 1.5 GB at a glance."""
+    if name not in SIZES or not isinstance(value, int):
+        return shown(value)
+    from aiokclient.cli.values import named_bytes
+
+    return named_bytes(value)
 
 
 def _is_number(value: Any) -> bool:

@@ -52,8 +52,11 @@ def profiles_path() -> str:
     return os.path.join(folder, "aiokclient", "profiles.toml")
 
 
-def read_document() -> dict[str, Any]:
-    """Return the file of profiles, or an empty one. Raises WrongUseError for one that is wrong."""
+def read_document(*, warns: bool = True) -> dict[str, Any]:
+    """Return the file of profiles, or an empty one. Raises WrongUseError for one that is wrong.
+
+    If others can read the file, a line says so, unless `warns` is false.
+    """
     import tomllib
 
     path = profiles_path()
@@ -67,7 +70,7 @@ def read_document() -> dict[str, Any]:
         raise WrongUseError(f"The profiles {path} cannot be read: {error.strerror}.") from error
     except ValueError as error:
         raise WrongUseError(f"The profiles {path} are not valid TOML: {error}.") from error
-    if os.name == "posix" and mode & 0o077:
+    if warns and os.name == "posix" and mode & 0o077:
         write_error(f"The profiles {path} can be read by others. Run: chmod 600 {path}")
     profiles = document.get("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(p, dict) for p in profiles.values()):

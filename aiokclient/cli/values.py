@@ -17,6 +17,7 @@ from typing import Any
 
 from aiokclient.cli.grammar import value_error
 
+STANDARD_INPUT = "standard input"
 UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _UNIT = r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)"
 _PERIOD = r"P(?=.)(?:(\d+)W)?(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?"
@@ -55,7 +56,7 @@ class TextFile:
     """The text of a file, or of standard input if the path is `-`."""
 
     def __init__(self, path: str) -> None:
-        self.name = "standard input" if path == "-" else path
+        self.name = STANDARD_INPUT if path == "-" else path
         try:
             if path == "-":
                 self.text = sys.stdin.read() if sys.stdin is not None else ""
@@ -146,6 +147,21 @@ class ByteCount:
         if match is None:
             raise value_error(f"{text!r} is no number of bytes, such as 1000, 50MB, or 1GiB")
         self.bytes = round(float(match[1]) * _BYTE_UNITS[match[2].lower().removesuffix("b")])
+
+
+def named_bytes(count: int) -> str:
+    """Return a number of bytes as a text such as 512 B or 1.5 GB, as `ByteCount` reads it."""
+    size, unit = float(count), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 999.95 or unit == "TB":
+            break
+        size /= 1000
+    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, such as "1 fault" or "2 faults"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 class KafkaId:

@@ -50,23 +50,25 @@ class TopicAuthorizationError(AuthorizationError, code=29, name="TOPIC_AUTHORIZA
     what = "The user is not authorized for this operation on the topic."
     hint = (
         "Grant the ACL on the topic: Write and Describe to produce; Read and Describe to consume;"
-        " Create, Delete, or Alter to administer the topic."
+        " Create, Delete, or Alter to administer the topic; DescribeConfigs or AlterConfigs for its"
+        " configs."
     )
 
 
 class GroupAuthorizationError(AuthorizationError, code=30, name="GROUP_AUTHORIZATION_FAILED"):
     what = "The user is not authorized to use the group."
     hint = (
-        "Grant Read on the group (Describe is enough to list and describe it), or use another "
-        "group_id."
+        "Grant Read on the group to consume and commit (Describe is enough to list and describe "
+        "it, and Delete is needed to delete it or its offsets), or use another group_id."
     )
 
 
 class ClusterAuthorizationError(AuthorizationError, code=31, name="CLUSTER_AUTHORIZATION_FAILED"):
     what = "The user lacks a permission on the cluster."
     hint = (
-        "Grant the ACL on the cluster resource. Before Kafka 2.8 an idempotent producer needs "
-        "IdempotentWrite there."
+        "Grant the ACL on the cluster resource: Describe to look and Alter to change, and for "
+        "configs and quotas DescribeConfigs and AlterConfigs. Before Kafka 2.8 an idempotent "
+        "producer needs IdempotentWrite there."
     )
 
 

@@ -25,7 +25,11 @@ from aiokclient.admin.checks.report import (
 )
 from aiokclient.admin.cluster import describe_cluster
 from aiokclient.admin.configs import ConfigResource, describe_configs
-from aiokclient.admin.hanging_transactions import HangingTransaction, search_partitions
+from aiokclient.admin.hanging_transactions import (
+    HangingTransaction,
+    list_candidates,
+    select_hanging,
+)
 from aiokclient.admin.log_dirs import LogDirDescription, describe_log_dirs
 from aiokclient.admin.quorum import QuorumReplica, describe_metadata_quorum
 from aiokclient.admin.replicas.partitions import list_partition_reassignments
@@ -319,7 +323,7 @@ async def _check_partitions(
     _note_under_min_isr(notes, partitions, least)
     _note_under_replicated(notes, partitions, adding)
     led = [tp for tp, each in partitions.items() if each.leader in cluster.answers]
-    await _check_transactions(requests, notes, led, deadline)
+    await _check_transactions(requests, notes, cluster, led, deadline)
 
 
 async def _describe_partitions(
@@ -449,20 +453,26 @@ def _note_under_replicated(
 async def _check_transactions(
     requests: AdminRequests,
     notes: ReportNotes,
+    cluster: ReachedCluster,
     partitions: Sequence[TopicPartition],
     deadline: float,
 ) -> None:
     errors: dict[TopicPartition, KafkaError] = {}
     try:
-        hanging = await search_partitions(
+        hanging: Sequence[HangingTransaction] = await list_candidates(
             requests, partitions, None, LONGEST_TRANSACTION_MS, deadline, errors.__setitem__
         )
+        # Any broker may be the coordinator of a transaction. One that was not reached would hold
+        # the check up until its deadline.
+        silent = sorted(cluster.brokers.keys() - cluster.answers.keys())
+        if not silent:
+            hanging = await select_hanging(requests, hanging, deadline)
     except KafkaError as error:
         notes.add_failure(HANGING, "partitions", error)
         return
     _note_first_error(notes, HANGING, errors)
     for each in hanging[:NAMED]:
-        _note_hanging(notes, each)
+        _note_hanging(notes, each, silent)
     if len(hanging) > NAMED:
         more = [each.partition for each in hanging[NAMED:]]
         text = f"There are {counted(len(more), 'more hanging transaction')}."
@@ -476,12 +486,17 @@ async def _check_transactions(
 _ABORT: Final = "Admin.find_hanging_transactions returns it, and Admin.abort_transaction ends it."
 
 
-def _note_hanging(notes: ReportNotes, each: HangingTransaction) -> None:
+def _note_hanging(notes: ReportNotes, each: HangingTransaction, silent: Sequence[int]) -> None:
+    """Note a transaction that hangs, or that may hang if some brokers did not say whether."""
     of = f" of {each.transactional_id}" if each.transactional_id else ""
     text = (
-        f"A transaction{of} hangs, which no coordinator will end (producer id {each.producer_id}). "
-        f"Consumers with isolation_level='read_committed' wait at offset {each.start_offset}."
+        f"A transaction{of} hangs, which no coordinator will end (producer id {each.producer_id})."
+        if not silent
+        else f"A transaction is open for longer than any may be (producer id {each.producer_id}). "
+        f"Whether a coordinator will end it is unknown, because {listed_nodes('broker', silent)} "
+        "cannot be reached."
     )
+    text += f" Consumers with isolation_level='read_committed' wait at offset {each.start_offset}."
     if each.last_timestamp is not None and each.last_timestamp >= 0:
         then = datetime.fromtimestamp(each.last_timestamp // 1000, UTC)
         text += f" Its last record is of {then:%Y-%m-%d %H:%M:%S} UTC."

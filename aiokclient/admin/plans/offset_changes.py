@@ -175,7 +175,10 @@ def require_no_members(group: KnownGroup, api: str) -> None:
         resource=f"group {group.group_id}",
     )
     error.what = "The offsets of a group with members are not changed."
-    error.hint = "Stop its members, and wait until their sessions have ended."
+    error.hint = (
+        "Stop its members, and wait until their sessions have ended, or remove members that will "
+        "not return by Admin.remove_members()."
+    )
     description = group.description
     if (
         isinstance(description, GroupDescription)

@@ -133,13 +133,14 @@ class DrainBroker(AdminCommand):
 
     async def ask(self, admin: Admin, given: Namespace) -> Result:
         """Return the plan by which the replicas were moved."""
+        lines = ProgressLines()
         drained = admin.drain_broker(
             given.id,
             throttle=given.throttle and given.throttle.bytes,
             dry_run=given.dry_run,
-            on_progress=ProgressLines(),
+            on_progress=lines,
         )
-        plan = await say_what_was_undone(drained)
+        plan = await say_what_was_undone(drained, given, lines)
         return plan_result(plan, given, dry_run_notes(given))
 
 

@@ -6,9 +6,10 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from aiokclient.cli.exit_codes import ExitCode
+from aiokclient.cli.exit_codes import ExitCode, in_words_of_commands
 from aiokclient.cli.grammar import Command, Option
 from aiokclient.cli.output import Result, Table, as_json, write_result
+from aiokclient.cli.values import counted
 
 if TYPE_CHECKING:
     from aiokclient.admin import ClusterReport
@@ -45,12 +46,17 @@ class CheckCluster(Command):
 def report_result(report: ClusterReport, given: Namespace) -> Result:
     """Return a report as a result, the faults first."""
     findings = as_json(report.findings)
+    for finding in findings:
+        finding["advice"] = in_words_of_commands(finding["advice"])
     passed = as_json(report.passed)
     tables = [Table(["subject", "severity", "check", "text", "advice"], findings)]
     if given.passed:
         tables.append(Table(["subject", "check", "text"], passed))
     faults = sum(each.severity == "error" for each in report.findings)
-    note = f"{faults} faults, {len(findings) - faults} other findings, {len(passed)} checks passed."
+    note = (
+        f"{counted(faults, 'fault')}, {counted(len(findings) - faults, 'other finding')}, "
+        f"{counted(len(passed), 'check')} passed."
+    )
     data = {"ok": report.ok, "findings": findings, "passed": passed}
     return Result(data, tables, notes=[note])
 

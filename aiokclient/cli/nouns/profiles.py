@@ -105,7 +105,8 @@ class CheckProfile(AdminCommand):
 
     def run(self, given: Namespace) -> int:
         """Connect with the profile that is the argument, not an option."""
-        given.profile, _ = find_profile(given.name or given.profile)
+        # The connection reads the file again, and warns then.
+        given.profile, _ = find_profile(given.name or given.profile, warns=False)
         return super().run(given)
 
     async def ask(self, admin: Admin, given: Namespace) -> Result:
@@ -121,9 +122,9 @@ def default_name(document: Mapping[str, Any]) -> str | None:
     return os.environ.get(NAME_VARIABLE) or document.get("default")
 
 
-def find_profile(name: str | None) -> tuple[str, Mapping[str, Any]]:
+def find_profile(name: str | None, *, warns: bool = True) -> tuple[str, Mapping[str, Any]]:
     """Return a profile as it is in the file, and its name. Raises WrongUseError."""
-    document = read_document()
+    document = read_document(warns=warns)
     profiles: Mapping[str, Mapping[str, Any]] = document.get("profiles", {})
     wanted = name or default_name(document)
     if not wanted:

@@ -11,11 +11,18 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiokclient.cli.grammar import AdminCommand, Argument, Command, Option, WrongUseError
+from aiokclient.cli.grammar import NAME, AdminCommand, Argument, Command, Option, WrongUseError
 from aiokclient.cli.nouns.elect import find_partitions
 from aiokclient.cli.nouns.topics import dry_run_notes
 from aiokclient.cli.output import Result, Row, Table, as_json, rows_result, write_error
-from aiokclient.cli.values import ByteCount, JsonFile, Numbers, TopicPartitions
+from aiokclient.cli.values import (
+    STANDARD_INPUT,
+    ByteCount,
+    JsonFile,
+    Numbers,
+    TopicPartitions,
+    named_bytes,
+)
 
 if TYPE_CHECKING:
     from aiokclient import Admin, ConfigResource, TopicPartition
@@ -149,14 +156,15 @@ class StartReassignment(AdminCommand):
         if not given.dry_run:
             if given.log_dir_throttle is not None:
                 await throttle_log_dirs(admin, plan, given.log_dir_throttle.bytes)
+            lines = ProgressLines() if given.wait else None
             applied = admin.apply_plan(
                 plan,
                 throttle=given.throttle and given.throttle.bytes,
                 wait=given.wait,
-                on_progress=ProgressLines() if given.wait else None,
+                on_progress=lines,
             )
-            await say_what_was_undone(applied)
-        return plan_result(plan, given, dry_run_notes(given))
+            await say_what_was_undone(applied, given, lines)
+        return plan_result(plan, given, dry_run_notes(given) or following_notes(plan, given))
 
 
 class ListReassignments(AdminCommand):
@@ -231,6 +239,8 @@ class CancelReassignment(AdminCommand):
                 failures = await cancel_moves(admin, moving, plan)
             if plan is None and not keeps_throttles:
                 notes += await end_throttles(admin)
+        if not moving:
+            notes.insert(0, "Nothing is being moved.")
         rows = [moving_row(tp, each) for tp, each in sorted(moving.items()) if tp not in failures]
         columns = ["topic", "partition", "replicas", "adding", "removing"]
         return rows_result(columns, rows, named_failures(failures), notes)
@@ -266,7 +276,9 @@ class ThrottleReassignments(AdminCommand):
         return rows_result(["type", "name", "throttle"], rows, failures)
 
 
-async def say_what_was_undone(applied: Awaitable[T]) -> T:
+async def say_what_was_undone(
+    applied: Awaitable[T], given: Namespace, lines: ProgressLines | None
+) -> T:
     """Wait for a call that moves replicas, and say what it leaves if it ends early."""
     from asyncio import CancelledError
 
@@ -275,11 +287,15 @@ async def say_what_was_undone(applied: Awaitable[T]) -> T:
     try:
         return await applied
     except (CancelledError, KafkaError) as error:
-        notes = getattr(error, "__notes__", ())
-        if isinstance(error, CancelledError) and not notes:
-            notes = ("What was not complete is moved back.",)
+        notes = list(getattr(error, "__notes__", ()))
         for note in notes:
             write_error(note)
+        if not notes and lines is not None:
+            undone = f"{lines.done}, and what was not complete was moved back."
+            if isinstance(error, CancelledError):
+                given.left = undone
+            elif lines.has_begun:
+                write_error(undone)
         raise
 
 
@@ -447,6 +463,16 @@ def plan_result(plan: ReassignmentPlan, given: Namespace, notes: Sequence[str] =
     return Result(json.loads(plan.to_json()), list(tables.values()), notes=notes)
 
 
+def following_notes(plan: ReassignmentPlan, given: Namespace) -> list[str]:
+    """Return the note of how to follow moves that have begun, if the command does not wait."""
+    if given.wait or not plan.moves or given.plan.name == STANDARD_INPUT:
+        return []
+    return [
+        f"The moves have begun. '{NAME} reassign status {given.plan.name}' shows how far they are, "
+        "and removes the throttle when all is complete."
+    ]
+
+
 def moving_row(tp: TopicPartition, moving: PartitionReassignment) -> Row:
     """Return the row of a partition whose replicas are being moved."""
     return {**as_json(tp), **as_json(moving), "target": moving.target}
@@ -472,9 +498,10 @@ def progress_text(progress: ReassignmentProgress) -> str:
     done = len(progress.complete)
     total = done + len(progress.moving) + len(progress.stopped)
     # A file of Kafka's tool does not have the sizes of replicas.
-    of_all = f" of {progress.total_bytes}" if progress.total_bytes else ""
-    stopped = f" {len(progress.stopped)} are not being moved." if progress.stopped else ""
-    copied = f"{progress.copied_bytes}{of_all} bytes were copied."
+    of_all = f" of {named_bytes(progress.total_bytes)}" if progress.total_bytes else ""
+    count = len(progress.stopped)
+    stopped = f" {count} {'is' if count == 1 else 'are'} not being moved." if count else ""
+    copied = f"{named_bytes(progress.copied_bytes)}{of_all} were copied."
     return f"{done} of {total} partitions have been moved, and {copied}{stopped}"
 
 
@@ -483,10 +510,14 @@ class ProgressLines:
 
     def __init__(self) -> None:
         self._text = ""
+        self.done = "Nothing has been moved"
+        """What has been moved, as the beginning of a sentence."""
+        self.has_begun = False
 
     def __call__(self, progress: ReassignmentProgress) -> None:
         """Write the progress, if it is not that of the last call."""
         text = progress_text(progress)
+        self.done, self.has_begun = text.partition(", and ")[0], True
         if text != self._text:
             self._text = text
             write_error(text)

@@ -456,7 +456,7 @@ def choose_names(
             failures[each] = NotFoundError(
                 f"No {noun} has a name that matches."
                 if are_patterns
-                else f"There is no such {noun}."
+                else f"There is no such {noun}, or the user may not describe it."
             )
     return list(chosen), failures
 

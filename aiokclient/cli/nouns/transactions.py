@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from aiokclient.cli.exit_codes import NotFoundError
 from aiokclient.cli.grammar import (
+    NAME,
     NO_CHECK,
     AdminCommand,
     Argument,
@@ -43,6 +44,7 @@ STATES = (
     "CompleteAbort",
     "PrepareEpochFence",
 )
+OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 AT_ONCE = 20
 """The number of topics that are searched at the same time."""
 BROKER = Option(
@@ -206,7 +208,13 @@ class FindHanging(AdminCommand):
         rows = [hanging_row(each) for each in hanging]
         columns = ["topic", "partition", "producer_id", "producer_epoch", "coordinator_epoch"]
         columns += ["start_offset", "last_timestamp_iso", "transactional_id"]
-        return rows_result(columns, rows)
+        notes = []
+        if hanging:
+            (topic, number), offset = hanging[0].partition, hanging[0].start_offset
+            ended = "it" if len(hanging) == 1 else "the first one"
+            command = f"{NAME} transactions abort {topic}:{number} --start-offset {offset}"
+            notes = [f"'{command}' ends {ended}."]
+        return rows_result(columns, rows, notes=notes)
 
 
 class AbortTransaction(AdminCommand):
@@ -276,7 +284,13 @@ class TerminateTransactions(AdminCommand):
                 if row["transactional_id"] in fenced.succeeded
             ]
         columns = ["transactional_id", "producer_id", "producer_epoch", "state_before"]
-        return rows_result(columns, rows, failures, dry_run_notes(given))
+        notes = dry_run_notes(given)
+        if idle := [name for name, each in known.items() if each.state not in OPEN]:
+            notes.append(
+                f"No transaction was open: {', '.join(idle)}. '{NAME} transactions find-hanging' "
+                "lists those that hang."
+            )
+        return rows_result(columns, rows, failures, notes)
 
 
 def single_partition(typed: TopicPartitions) -> TopicPartition:

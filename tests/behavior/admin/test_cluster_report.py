@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from hanging_transactions import hang_transaction, switch_verification
+from raw_transactions import RawTransaction
 
 from aiokclient import Admin, Client, SaslPlain, SaslScram, Tls, TopicPartition
 from aiokclient.admin import ClusterReport, Finding, NewTopic
@@ -308,6 +310,25 @@ async def test_a_cancelled_check_leaves_no_task(cluster_servers: Any) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(admin.check_cluster(), seconds)
         assert asyncio.all_tasks() == before
+
+
+async def test_a_transaction_may_hang_if_a_broker_that_could_know_it_is_not_reached() -> None:
+    old = int(time.time() * 1000) - 20 * 60_000
+    async with EmbeddedCluster(brokers=2) as cluster:
+        servers = "{}:{}".format(*cluster.address(1))
+        async with Client(bootstrap_servers=servers) as client, Admin(client=client) as admin:
+            created = await admin.create_topics([NewTopic("paid", assignments={0: [1]})])
+            created.raise_for_errors()
+            transaction = RawTransaction(client, "pay-1")
+            await transaction.begin()
+            await transaction.produce(TopicPartition("paid", 0), b"a", timestamp=old)
+        with cluster.drop(ApiKey.API_VERSIONS, broker=2):
+            report = await check(servers, timeout=20.0)
+        whole = await check(servers)
+    (finding,) = [each for each in report if each.check == "hanging-transactions"]
+    assert (finding.severity, finding.subject) == ("error", "paid-0")
+    assert "unknown, because broker 2 cannot be reached" in finding.text
+    assert "hanging-transactions" not in faults(whole)
 
 
 async def test_a_hanging_transaction_is_a_finding(cluster_servers: Any) -> None:

@@ -169,6 +169,16 @@ def test_a_file_that_others_can_read_gets_a_warning(
     assert f"chmod 600 {path}" in ended.err
 
 
+def test_a_check_of_a_profile_warns_once(
+    run: Run, write: Callable[[str], None], path: Path, cluster: EmbeddedCluster
+) -> None:
+    write(f'[profiles.a]\nbootstrap_servers = "{cluster.bootstrap_servers}"\n')
+    path.chmod(0o644)
+    ended = run("profiles", "check", "a")
+    assert ended.code == 0
+    assert ended.err.count("chmod 600") == 1
+
+
 def test_a_file_that_is_not_toml_is_wrong_use(run: Run, write: Callable[[str], None]) -> None:
     write("[profiles.a\n")
     ended = run("topics", "list")
@@ -248,6 +258,7 @@ def test_a_user_without_a_password_is_wrong_use(
     ended = run("topics", "list", "--profile", "prod")
     assert ended.code == 2
     assert "sasl.username is given without sasl.password." in ended.err
+    assert "AIOKCLIENT_SASL_PASSWORD" in ended.err
 
 
 def test_a_file_of_kcat_is_read_as_it_is(

@@ -310,6 +310,18 @@ def test_a_silent_broker_is_named_on_stderr_and_an_interrupt_ends_the_command(
     assert (process.returncode, out, err) == (130, "", "")
 
 
+def test_the_servers_of_a_file_are_named_if_they_are_the_ones_that_are_tried(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "client.properties"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        servers = f"127.0.0.1:{server.getsockname()[1]}"
+    file.write_text(f"bootstrap.servers={servers}\n")
+    words = ["topics", "list", "--timeout", "2", "--config", str(file)]
+    ended = run_process(words, variables(tmp_path, "127.0.0.1:1"))
+    assert ended.err.splitlines()[0] == f"aiokclient: Connecting to {servers}."
+
+
 def test_a_wrong_port_is_named_on_stderr_before_the_time_is_over(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         servers = f"127.0.0.1:{server.getsockname()[1]}"
@@ -390,6 +402,7 @@ def test_help_names_everything_in_ascii_without_importing_the_client(tmp_path: P
     found = json.loads(done.stdout)
     for words, page, names in found["pages"]:
         assert page.isascii(), words
+        assert "SUPPRESS" not in page, words
         assert page.startswith("usage: aiokclient"), words
         assert max(map(len, page.splitlines())) <= 120, words
         missing = [name for name in names if name not in page]

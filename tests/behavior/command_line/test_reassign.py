@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aiokclient import TopicPartition
+from aiokclient.admin import PartitionReassignment, ReassignmentProgress
+from aiokclient.cli.nouns.reassign import ProgressLines, say_what_was_undone
 from aiokclient.testing import EmbeddedCluster
 
 SMALL_RATE = "1kB"
@@ -270,3 +275,39 @@ def test_brokers_drain_is_refused_if_too_few_brokers_are_left(kafka: Any, run_on
         code, out, err = run("brokers", "drain", broker, *more)
         assert (code, out) == (1, "")
         assert "INVALID_REPLICA_ASSIGNMENT" in err
+
+
+@pytest.mark.parametrize(("complete", "done"), [(2, "2 of 3 partitions have been moved"), (0, "0")])
+def test_an_interrupted_move_says_what_was_moved_and_that_the_rest_was_moved_back(
+    complete: int, done: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given, lines = Namespace(), ProgressLines()
+    partitions = [TopicPartition("orders", number) for number in range(3)]
+    moving = {tp: PartitionReassignment((1, 2), (2,), (1,)) for tp in partitions[complete:]}
+
+    async def apply() -> None:
+        lines(ReassignmentProgress(tuple(partitions[:complete]), moving, (), 1_000, 1_500_000))
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(say_what_was_undone(apply(), given, lines))
+    assert given.left.startswith(done)
+    assert given.left.endswith(", and what was not complete was moved back.")
+    assert "1.0 kB of 1.5 MB were copied." in capsys.readouterr().err
+
+
+def test_reassign_cancel_says_that_nothing_is_being_moved(
+    embedded: EmbeddedCluster, run_on: Any
+) -> None:
+    code, out, err = run_on(embedded.bootstrap_servers)("reassign", "cancel", "--json")
+    assert (code, json.loads(out)) == (0, [])
+    assert err.startswith("aiokclient: Nothing is being moved.")
+
+
+def test_reassign_start_says_how_to_follow_the_moves(
+    embedded: EmbeddedCluster, run_on: Any, tmp_path: Path
+) -> None:
+    stage = Stage(run_on(embedded.bootstrap_servers), tmp_path / "plan.json")
+    plan = stage.write_plan(stage.create_topic("1"), [2])
+    assert f"'aiokclient reassign status {plan}' shows" in stage.run("reassign", "start", plan).err
+    assert "The moves have begun" not in stage.run("reassign", "start", plan, "--wait").err

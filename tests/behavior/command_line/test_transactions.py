@@ -135,6 +135,10 @@ def test_transactions_terminate_aborts_and_fences(site: Site) -> None:
         transaction.producer_epoch,
     )
     assert site.describe("open")["partitions"] == []
+    code, _, err = site.run("transactions", "terminate", site.id("open"))
+    assert code == 0
+    assert f"No transaction was open: {site.id('open')}. " in err
+    assert "find-hanging" in err
 
 
 def test_transactions_terminate_creates_no_unknown_id(site: Site) -> None:
@@ -199,6 +203,8 @@ def test_transactions_find_hanging_finds_what_abort_ends(hanging: Site) -> None:
         assert row["producer_id"] == transaction.producer_id
         assert row["start_offset"] == 0
         assert row["transactional_id"] == hanging.id("hanging")
+    err = hanging.run(*search, hanging.topic).err
+    assert f"'aiokclient transactions abort {hanging.topic}:0 --start-offset 0' ends it." in err
     later = (hanging.topic, "--max-transaction-timeout", "1h", "--json")
     assert json.loads(hanging.run(*search, *later).out) == []
     abort = ("transactions", "abort", f"{hanging.topic}:0", "--start-offset", "0")
