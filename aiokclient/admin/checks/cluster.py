@@ -500,7 +500,8 @@ def _note_hanging(notes: ReportNotes, each: HangingTransaction, silent: Sequence
     if each.last_timestamp is not None and each.last_timestamp >= 0:
         then = datetime.fromtimestamp(each.last_timestamp // 1000, UTC)
         text += f" Its last record is of {then:%Y-%m-%d %H:%M:%S} UTC."
-    notes.add_finding("error", HANGING, str(each.partition), text, _ABORT)
+    advice = "Repeat the check when all brokers can be reached." if silent else _ABORT
+    notes.add_finding("error", HANGING, str(each.partition), text, advice)
 
 
 async def _check_log_dirs(

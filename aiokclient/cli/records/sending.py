@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokclient import Producer, ProducerRecord, TransactionOutcome
 from aiokclient.cli.connection import Notice, make_client
-from aiokclient.cli.exit_codes import ExitCode, one_line
+from aiokclient.cli.exit_codes import ExitCode, OutputError, one_line
 from aiokclient.cli.grammar import Command, WrongUseError
 from aiokclient.cli.output import as_json, write_error, write_text
 from aiokclient.cli.records.formats import compact_json
@@ -95,6 +95,10 @@ async def _send_input(command: Command, given: Namespace) -> int:
         if isinstance(error, asyncio.CancelledError):
             raise
         return ExitCode.UNKNOWN if outcome.is_unknown() else ExitCode.FAILED
+    except OutputError:  # With --tee. What was sent before is not undone.
+        if outcome.sent:
+            write_error(outcome.describe_end())
+        raise
     finally:
         notice.cancel()
     if outcome.failed:

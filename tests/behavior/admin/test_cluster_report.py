@@ -328,6 +328,7 @@ async def test_a_transaction_may_hang_if_a_broker_that_could_know_it_is_not_reac
     (finding,) = [each for each in report if each.check == "hanging-transactions"]
     assert (finding.severity, finding.subject) == ("error", "paid-0")
     assert "unknown, because broker 2 cannot be reached" in finding.text
+    assert finding.advice.startswith("Repeat the check")
     assert "hanging-transactions" not in faults(whole)
 
 
