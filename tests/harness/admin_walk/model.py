@@ -41,7 +41,7 @@ def refused(*errors: type[KafkaError]) -> list[Done | Refused]:
 
 
 class PartitionState(NamedTuple):
-    """A partition: its replicas and its offsets.
+    """A partition: its replicas and its offsets. A `start` below 0 is unknown.
 
     `replicas` are the ids of brokers, the preferred leader first; or a frozenset if their order is
     unknown, or their number. `formers` are the replicas to which a cancellation may lead back.
@@ -63,7 +63,7 @@ class PartitionState(NamedTuple):
             same = self.replicas == set(actual.replicas)
         else:
             same = self.replicas == actual.replicas
-        return same and (self.start, self.end) == (actual.start, actual.end)
+        return same and self.start in (-1, actual.start) and self.end == actual.end
 
 
 class TopicState(NamedTuple):
@@ -178,6 +178,19 @@ class Model:
                     f"{describe_states(self.list_states(key))}{self.describe_journal(key)}"
                 )
         return found
+
+    def lose_start(self, key: Key, index: int) -> None:
+        """Take in that the start of a partition is unknown until the next comparison."""
+
+        def lose(state: State) -> State:
+            if state is None or index >= len(state.partitions):
+                return state
+            parts = list(state.partitions)
+            parts[index] = parts[index]._replace(start=-1)
+            return state._replace(partitions=tuple(parts))
+
+        self._possible[key] = frozenset(map(lose, self.list_states(key)))
+        self.uncertain.add(key)
 
     def change(self, key: Key, state: State) -> None:
         """Take in a change that was not made by a call of the walk."""

@@ -23,8 +23,6 @@ from .walk import Clients, Walk, WalkReport
 LISTENER, MECHANISM = "SASL", "SCRAM-SHA-256"
 PROPERTIES = {
     "broker.session.timeout.ms": 6000,
-    # A broker that is killed would forget which records were deleted.
-    "log.flush.start.offset.checkpoint.interval.ms": 100,
     "listener.name.sasl.sasl.enabled.mechanisms": MECHANISM,
     "listener.name.sasl.scram-sha-256.sasl.jaas.config": (
         "org.apache.kafka.common.security.scram.ScramLoginModule required;"
@@ -50,6 +48,8 @@ class RealSite:
     brokers: tuple[int, ...] = (1, 2, 3)
     # A broker of Kafka 4.4.0 that restarts gives a topic the options of a deleted one of its name.
     reuses_names = False
+    # Brokers write the starts of logs to disk once a minute.
+    forgets_deletions = True
 
     def __init__(self, cluster: KafkaCluster) -> None:
         self._cluster = cluster

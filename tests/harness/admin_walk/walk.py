@@ -36,6 +36,8 @@ class Site(Protocol):
     brokers: tuple[int, ...]
     log_dirs: dict[int, Sequence[str]]
     reuses_names: bool
+    forgets_deletions: bool
+    """Whether a broker that is killed may have its deleted records again."""
 
     async def stop(self, broker: int) -> None: ...
 
@@ -118,6 +120,8 @@ class Walk:
         self.report.calls[call.text.split()[0]] += 1
         self._log(f"       {_describe(result)}{' (disturbed)' if disturbed else ''}")
         call.judge(self.model, result, disturbed)
+        if self._around.stopped and self._site.forgets_deletions:
+            self._lose_starts()
         self.report.results[type(result).__name__] += 1
         if call.verify is not None and not disturbed and not isinstance(result, KafkaError):
             await self._verify(call, result)
@@ -181,6 +185,14 @@ class Walk:
             await self._site.stop(broker)
 
         return kill
+
+    def _lose_starts(self) -> None:
+        """Take in that partitions with one replica may have their deleted records again."""
+        for key in self.model.list_keys("topic", existing=True):
+            state = self.model.get_state(key)
+            for index, part in enumerate(state.partitions if state is not None else ()):
+                if part.replica_count == 1 and part.start:
+                    self.model.lose_start(key, index)
 
     def _note_fault(self, what: str) -> None:
         self.report.faults[what] += 1
