@@ -219,6 +219,7 @@ class Admin(KafkaCalls):
         topics: Iterable[str] | None = None,
         *,
         brokers: Iterable[int] | None = None,
+        ignore_racks: bool = False,
         timeout: float | None = None,
     ) -> ReassignmentPlan:
         """Return a plan that distributes replicas and preferred leaders evenly. Nothing is changed.
@@ -232,8 +233,8 @@ class Admin(KafkaCalls):
 
         As few replicas move as possible, and their number for each partition stays the same. A
         partition keeps its replicas in as many racks as before, as far as the brokers have other
-        racks. New replicas fit into the free bytes of a broker (known from Kafka 3.3 on). The same
-        cluster has the same plan.
+        racks, unless `ignore_racks` is set. New replicas fit into the free bytes of a broker (known
+        from Kafka 3.3 on). The same cluster has the same plan.
 
         Raises InvalidReplicaAssignmentError (there are too few brokers for a partition, or none has
         room for it), IllegalStateError (a partition is being moved already, or one of `brokers`
@@ -242,7 +243,9 @@ class Admin(KafkaCalls):
         UnknownTopicOrPartitionError, ClusterAuthorizationError, and ApiTimeoutError (a broker did
         not describe its log directories, or the plan was not computed in time).
         """
-        return await replicas.planning.rebalance_plan(self._requests, topics, brokers, timeout)
+        return await replicas.planning.rebalance_plan(
+            self._requests, topics, brokers, ignore_racks, timeout
+        )
 
     async def apply_plan(
         self,

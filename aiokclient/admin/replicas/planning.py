@@ -37,6 +37,7 @@ async def rebalance_plan(
     requests: AdminRequests,
     topics: Iterable[str] | None,
     brokers: Iterable[int] | None,
+    ignore_racks: bool,
     timeout: float | None,
 ) -> ReassignmentPlan:
     """See `Admin.rebalance_plan`."""
@@ -59,6 +60,8 @@ async def rebalance_plan(
         state.require_targets(chosen)
         targets, staying = chosen, []
     state.refuse_moving(state.partitions)
+    if ignore_racks:
+        state.forget_racks()
     return await make_plan(requests, state, PlanTargets(targets, staying, True), deadline)
 
 
@@ -127,6 +130,11 @@ class MovableReplicas:
         if not known or len(known) < len(free):
             return BrokerRoom(rack)
         return BrokerRoom(rack, sum(known), max(known))
+
+    def forget_racks(self) -> None:
+        """Let all brokers count as being in no rack."""
+        for node, room in self.rooms.items():
+            self.rooms[node] = BrokerRoom(None, room.usable_bytes, room.largest_bytes)
 
     def list_holders(self) -> list[int]:
         """Return the brokers that have replicas, sorted."""

@@ -103,6 +103,7 @@ class PlanReassignment(AdminCommand):
             type=TopicFile,
             completes="files",
         ),
+        Option(("--ignore-racks",), "Let replicas of a partition be in fewer racks than before."),
         Option(("--out",), "Write the plan to this file.", "FILE", completes="files"),
         SHOW,
     )
@@ -113,7 +114,7 @@ class PlanReassignment(AdminCommand):
             raise WrongUseError("Give topics, or --from-file.")
         topics = given.from_file.topics if given.from_file else given.topic or None
         brokers = given.brokers.values if given.brokers else None
-        plan = await admin.rebalance_plan(topics, brokers=brokers)
+        plan = await admin.rebalance_plan(topics, brokers=brokers, ignore_racks=given.ignore_racks)
         if given.out is not None:
             write_plan(given.out, plan)
         return plan_result(plan, given)

@@ -137,6 +137,23 @@ async def test_a_plan_moves_a_topic_to_the_given_brokers(brokers: Any, admin: Ad
             pass
 
 
+async def test_a_plan_keeps_the_racks_of_a_partition_unless_they_are_ignored() -> None:
+    async with (
+        EmbeddedCluster(brokers=3, racks=["a", "b", "b"]) as cluster,
+        Admin(bootstrap_servers=cluster.bootstrap_servers) as admin,
+    ):
+        placed = {0: [1, 2], 1: [1, 3], 2: [1, 2]}
+        (await admin.create_topics([NewTopic("orders", assignments=placed)])).raise_for_errors()
+
+        def count(plan: ReassignmentPlan) -> list[int]:
+            after = {tp.partition: move.after for tp, move in plan.moves.items()}
+            lists = [after.get(each, placed[each]) for each in placed]
+            return [sum(node in replicas for replicas in lists) for node in (1, 2, 3)]
+
+        assert count(await admin.rebalance_plan(["orders"]))[0] == 3
+        assert count(await admin.rebalance_plan(["orders"], ignore_racks=True)) == [2, 2, 2]
+
+
 async def test_plans_that_are_not_possible_are_refused(brokers: Any, admin: Admin) -> None:
     topic = await create(brokers, admin, {0: [1, 2]})
     with pytest.raises(InvalidReplicaAssignmentError, match="only these brokers may have them: 3"):

@@ -105,6 +105,7 @@ def test_reassign_plan_moves_topics_of_a_file_to_the_brokers_that_are_named(stag
     words = ("--from-file", str(stage.file), "--brokers", "3", "--json")
     plan = json.loads(stage.run("reassign", "plan", *words).out)
     assert [each["replicas"] for each in plan["partitions"]] == [[3], [3]]
+    assert json.loads(stage.run("reassign", "plan", *words, "--ignore-racks").out) == plan
     code, _, err = stage.run("reassign", "plan", name, "--brokers", "77")
     assert code == 3
     assert "77" in err

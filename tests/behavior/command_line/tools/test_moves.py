@@ -102,13 +102,16 @@ def test_plans_are_made_alike(site: Site) -> None:
     topics = {"topics": [{"topic": site.first}], "version": 1}
     file = site.file("topics.json", topics)
     words = ("--generate", "--topics-to-move-json-file", file, "--broker-list")
-    for brokers in ("1", "2", "1,2"):
-        printed = site.sides.theirs(REASSIGN, *words, brokers).splitlines()
+    for brokers, *options in (("1",), ("2",), ("1,2", "--disable-rack-aware")):
+        printed = site.sides.theirs(REASSIGN, *words, brokers, *options).splitlines()
         theirs = json.loads(
             printed[printed.index("Proposed partition reassignment configuration") + 1]
         )
         now = json.loads(printed[printed.index("Current partition replica assignment") + 1])
-        ours = site.sides.ours("reassign", "plan", "--from-file", file, "--brokers", brokers)
+        ours = site.sides.ours(
+            *("reassign", "plan", "--from-file", file, "--brokers", brokers),
+            *(["--ignore-racks"] if options else []),
+        )
 
         def placed(plan: Any, field: str = "replicas") -> dict[int, list[int]]:
             return {each["partition"]: each[field] for each in plan["partitions"]}
