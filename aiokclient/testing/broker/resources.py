@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 
 from aiokclient.testing.broker.call import Call
@@ -110,7 +110,10 @@ def _find_changeable(call: Call, resource_type: int, name: str) -> Configs:
     return find_configs(call.cluster, resource_type, name, keep=True)
 
 
-def _check_fixed_options(configs: Configs, changes: Iterable[str]) -> None:
-    fixed = [name for name in changes if configs.is_fixed(name)]
+def _check_fixed_options(configs: Configs, changes: Mapping[str, str | None]) -> None:
+    """Raise an error if an option would be set that is fixed. Brokers check what is set then."""
+    fixed = [
+        name for name, value in changes.items() if value is not None and configs.is_fixed(name)
+    ]
     if fixed:
         raise ConfigRequestError(f"Cannot update these configs dynamically: {fixed}")

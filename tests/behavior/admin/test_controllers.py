@@ -158,9 +158,15 @@ async def test_controllers_change_configs_reassignments_and_registrations(
         (await admin.create_topics([NewTopic(name, 1, 1)])).raise_for_errors()
     (await controllers.alter_configs({topic: {"retention.ms": 12345}})).raise_for_errors()
     node = ConfigResource.broker(quorum.ids[1])
-    described = (await controllers.describe_configs([topic, node])).raise_for_errors()
-    assert described[topic]["retention.ms"].value == "12345"
-    assert described[node]["num.io.threads"].value == "8"
+
+    async def read_options() -> list[str | None]:
+        described = (await controllers.describe_configs([topic, node])).raise_for_errors()
+        return [described[topic]["retention.ms"].value, described[node]["num.io.threads"].value]
+
+    # Controllers describe what they have read of the log, a moment after they have written it.
+    async with asyncio.timeout(30):
+        while await read_options() != ["12345", "8"]:
+            pass
     (await controllers.alter_partition_reassignments({tp: [1]})).raise_for_errors()
     assert await controllers.list_partition_reassignments() == {}
     level = (await controllers.describe_features()).finalized["metadata.version"]

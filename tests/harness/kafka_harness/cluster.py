@@ -5,7 +5,7 @@ import functools
 import signal
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -70,17 +70,34 @@ class ExternalKafka:
 
         A command that changes something ends when the controller has done so, and the brokers learn
         of it one by one. They learn of all changes in their order, so whoever knows a topic that is
-        created now knows all earlier changes.
+        created now knows all earlier changes. A broker that has just been stopped counts until it
+        is no longer in the metadata.
         """
         name = f"sync-{uuid.uuid4().hex[:12]}"
-        controller = Probe(*self._controller(), timeout=60)
-        controller.create_topic(name, 1, 1, {})
+
+        def created() -> bool:
+            return self._change_topic(lambda probe: probe.create_topic(name, 1, 1, {}))
+
+        def deleted() -> bool:
+            return self._change_topic(lambda probe: probe.delete_topic(name))
+
+        wait_until(f"a broker that creates {name}", created, 30)
         wait_until(f"all brokers to know {name}", lambda: self._is_known(name), 30)
-        controller.delete_topic(name)
+        wait_until(f"a broker that deletes {name}", deleted, 30)
+
+    def _change_topic(self, change: Callable[[Probe], object]) -> bool:
+        """Make a change by the first broker that answers."""
+        for address in self.addresses():
+            with contextlib.suppress(OSError):
+                change(Probe(*address, timeout=60))
+                return True
+        return False
 
     def _is_known(self, topic: str) -> bool:
         brokers = self.metadata([]).brokers.values()
-        return all(topic in Probe(*address).metadata([topic]).topics for address in brokers)
+        with contextlib.suppress(OSError):
+            return all(topic in Probe(*address).metadata([topic]).topics for address in brokers)
+        return False
 
     def _controller(self) -> tuple[str, int]:
         picture = self.metadata([])

@@ -96,6 +96,10 @@ async def describe_use(servers, topic):
             for each in value["partitions"] or ():
                 if each["topic"] == OFFSETS:
                     each["partition_ids"] = "?"
+            # Kafka writes the topics of a transaction in any order.
+            value["partitions"] = value["partitions"] and sorted(
+                value["partitions"], key=lambda each: each["topic"]
+            )
         for member in (value or {}).get("members", ()):
             # They contain the topic and its name's length.
             member["subscription"] = member["assignment"] = "?"

@@ -3,8 +3,8 @@
 Each resource changes as a whole or not at all. The result is INVALID_CONFIG for an unknown name, a
 value that is not allowed, or a list operation on an option that is not a list. It is
 INVALID_REQUEST for a null value (except to delete), or a name or resource that is repeated. For
-brokers, it is INVALID_REQUEST also for a value that is not allowed or a read-only config. Deleting
-an unknown name has no effect. Running brokers accept any name.
+brokers, it is INVALID_REQUEST also for a value that is not allowed, or for setting a read-only
+config. Deleting such a config, or an unknown name, has no effect. Running brokers accept any name.
 """
 
 from __future__ import annotations

@@ -295,10 +295,11 @@ def fetch_batches(connection: Any, topic: str) -> list[tuple[Any, ...]]:
     return [(*each[:-1], [(row[0], *row[2:]) for row in each[-1]]) for each in found]
 
 
-def clean_soon(connection: Any) -> None:
-    """Let the cleaner of a real broker look for work more often."""
+def set_cleaner_backoff(connection: Any, milliseconds: str | None) -> None:
+    """Let the cleaner of a real broker look for work more often, or as often as before."""
+    operation = 1 if milliseconds is None else 0
     change = incremental.AlterableConfig(
-        name="log.cleaner.backoff.ms", config_operation=0, value="200"
+        name="log.cleaner.backoff.ms", config_operation=operation, value=milliseconds
     )
     resource = incremental.AlterConfigsResource(resource_type=4, resource_name="", configs=[change])
     request = messages.IncrementalAlterConfigsRequest(resources=[resource])
@@ -317,17 +318,20 @@ async def test_compaction_keeps_what_the_cleaner_of_kafka_keeps(kafka, wire_to):
         cluster.compact("table")
         ours = fetch_batches(wire.to(1), "table")
         connection = wire.at(kafka.addresses()[0])
-        clean_soon(connection)
-        topic = kafka.create_topic(configs=configs)
-        await write_transactions(kafka.bootstrap, topic)
-        fill_table(connection, topic)
-        deadline = time.monotonic() + 120
-        theirs = fetch_batches(connection, topic)
-        assert len(theirs) == written == 15
-        while len(theirs) == written and time.monotonic() < deadline:
-            # The answer comes after this time, because there are no records.
-            connection.fetch(topic, offset=theirs[-1][1] + 1, wait_ms=300)
+        set_cleaner_backoff(connection, "200")
+        try:
+            topic = kafka.create_topic(configs=configs)
+            await write_transactions(kafka.bootstrap, topic)
+            fill_table(connection, topic)
+            deadline = time.monotonic() + 120
             theirs = fetch_batches(connection, topic)
+            assert len(theirs) == written == 15
+            while len(theirs) == written and time.monotonic() < deadline:
+                # The answer comes after this time, because there are no records.
+                connection.fetch(topic, offset=theirs[-1][1] + 1, wait_ms=300)
+                theirs = fetch_batches(connection, topic)
+        finally:
+            set_cleaner_backoff(connection, None)
     assert ours == theirs
     forms = [(first, last, attributes, len(rows)) for first, last, attributes, *_, rows in ours]
     assert {(8, 10, 0, 1), (11, 12, 0x40, 2), (14, 14, 0, 0)} <= set(forms)
