@@ -64,7 +64,9 @@ class BatchesRequest(TemplateRequest):
         producer_batches: Sequence[ProducerBatch],
         attempts: list[int],
     ) -> None:
-        super().__init__(templates, batches)
+        # As in the base class, whose `__init__` would be another call for each request.
+        self.templates, self.batches = templates, batches
+        self._topics = self._tags = None
         self.producer_batches = producer_batches
         self.attempts = attempts
 

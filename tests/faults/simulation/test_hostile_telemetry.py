@@ -104,6 +104,8 @@ KINDS: dict[str, tuple[Any, Any]] = {
 
 def check_bounds(reporter: Any) -> None:
     """Check that the reporter limits the data that it keeps from the brokers' responses."""
+    if reporter.status == "disabled":  # It keeps nothing.
+        return
     subscription = reporter._subscription
     if subscription is not None:
         assert len(subscription.names._prefixes) <= 10_000

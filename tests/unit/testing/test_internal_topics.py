@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 import uuid
 
 import pytest
@@ -222,9 +223,17 @@ def test_a_forgotten_transactional_id_leaves_a_tombstone():
             await producer.send("orders", b"v")
 
     with EmbeddedCluster(topics=["orders"]) as cluster:
+
+        def read_states():
+            return [value and value["state"] for _, value in decode_all(cluster, TRANSACTIONS)]
+
         asyncio.run(use(cluster.bootstrap_servers))
+        deadline = time.monotonic() + 30
+        # The producer has its answer before the markers are written.
+        while read_states()[-1] != "complete_commit":
+            assert time.monotonic() < deadline
         cluster.forget_transactional_id("id")
-        states = [value and value["state"] for _, value in decode_all(cluster, TRANSACTIONS)]
+        states = read_states()
     assert states == ["empty", "ongoing", "prepare_commit", "complete_commit", None]
 
 

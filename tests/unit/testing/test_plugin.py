@@ -170,4 +170,4 @@ def test_the_programs_of_the_page_about_pytest_pass(run_pytest):
     programs = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.M | re.S)
     done = run_pytest("\n".join(programs))
     assert done.returncode == 0, done.stdout
-    assert "5 passed" in done.stdout
+    assert "6 passed" in done.stdout

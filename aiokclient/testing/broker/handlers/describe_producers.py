@@ -1,4 +1,4 @@
-"""DescribeProducers 0: the producers with state in partitions, from their leaders (KIP-664).
+"""DescribeProducers 0: the producers with state in partitions, from any replica (KIP-664).
 
 * A producer without a marker so far has coordinator epoch -1, and one without an open transaction
   has start offset -1.
@@ -45,7 +45,7 @@ def _describe_partition(call: Call, topic: str, index: int) -> PartitionResponse
     elif partition is None:
         answer.error_code = Code.UNKNOWN_TOPIC_OR_PARTITION
     else:
-        answer.error_code = partition.check_request(call.broker.node_id, -1)
+        answer.error_code = partition.check_request(call.broker.node_id, -1, leader_only=False)
         if not answer.error_code:
             answer.active_producers = _describe_producers(partition.log.producers)
     return answer
