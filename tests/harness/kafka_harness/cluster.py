@@ -19,6 +19,9 @@ from .telemetry import compiled_forwarder, forwarder_properties
 CONTROLLER = 100
 LOOPBACK = "127.0.0.1"
 
+UNPLACED = "Unable to replicate the partition"
+"""What a controller says while it has no heartbeats of enough brokers, as on a loaded machine."""
+
 
 class ExternalKafka:
     """A cluster known by its bootstrap servers only, without control over its processes."""
@@ -57,7 +60,18 @@ class ExternalKafka:
         """Create a topic, wait until all brokers know its leaders, and return its name."""
         name = name or f"t-{uuid.uuid4().hex[:12]}"
         settings = {key: str(value) for key, value in (configs or {}).items()}
-        Probe(*self._controller(), timeout=60).create_topic(name, partitions, replication, settings)
+
+        def created() -> bool:
+            controller = Probe(*self._controller(), timeout=60)
+            try:
+                controller.create_topic(name, partitions, replication, settings)
+            except KafkaProbeError as error:
+                if UNPLACED not in str(error):
+                    raise
+                return False
+            return True
+
+        wait_until(f"brokers that can get {name}", created, 30)
         self.await_partitions(name, partitions)
         return name
 
