@@ -106,7 +106,7 @@ WORDS = {
     # Its cause is in the log, not in the line that is shown.
     " The last error of an attempt, if any, is the cause of this error.": "",
 }
-"""What the library says about its calls, and how it is done with commands."""
+"""Words of the library about its calls, and those for the commands that do the same."""
 
 
 def in_words_of_commands(text: str) -> str:

@@ -19,8 +19,8 @@ from aiokclient.testing.proxy import ProxyConnector
 
 TOPIC = "t"
 REQUEST_TIMEOUT_MS = 4_000
-"""How long a parent waits for its former connections, of which a forked loop of asyncio may leave
-nothing to wait for: both have one epoll.
+"""The time for which a parent waits for its former connections. A forked loop of asyncio may leave
+nothing to wait for, because both have one epoll.
 """
 
 

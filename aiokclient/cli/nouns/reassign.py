@@ -512,7 +512,7 @@ class ProgressLines:
     def __init__(self) -> None:
         self._text = ""
         self.done = "Nothing has been moved"
-        """What has been moved, as the beginning of a sentence."""
+        """The number of moved partitions, as the beginning of a sentence."""
         self.has_begun = False
 
     def __call__(self, progress: ReassignmentProgress) -> None:

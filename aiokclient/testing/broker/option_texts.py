@@ -1,4 +1,4 @@
-"""What the options of topics and brokers do here, as DescribeConfigs documents them."""
+"""Documentation of the options of topics and brokers, as DescribeConfigs returns it."""
 
 from __future__ import annotations
 

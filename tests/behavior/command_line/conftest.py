@@ -22,6 +22,7 @@ class Ended(NamedTuple):
 
 
 Run = Callable[..., Ended]
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 @pytest.fixture(autouse=True)
@@ -69,3 +70,18 @@ def run_kafka(kafka: Any, run_on: Callable[[str], Run]) -> Run:
 def group() -> str:
     """The id of a group that does not exist."""
     return f"typed-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def login_file(tmp_path: Path) -> Callable[[str, str], str]:
+    """Return a function that writes the file for the login of a user, and returns its path."""
+
+    def write(user: str, password: str) -> str:
+        path = tmp_path / f"{user}.properties"
+        path.write_text(
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n"
+            f'sasl.jaas.config={SCRAM} required username="{user}" password="{password}";\n'
+        )
+        return str(path)
+
+    return write

@@ -1,4 +1,4 @@
-"""What the process of a command imports, which is most of its time."""
+"""Tests of the modules that a command imports, which is most of its time."""
 
 from __future__ import annotations
 

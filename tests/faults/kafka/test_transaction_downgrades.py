@@ -28,7 +28,7 @@ CASES = (
     if os.environ.get("AIOKCLIENT_EXPLORE")
     else list(zip(WHENS, (False, True), strict=True))
 )
-"""When the level is changed, and whether offsets are sent before records. Both take turns."""
+"""The time of the change, and whether offsets are sent before records. Both take turns."""
 
 
 class Program:

@@ -48,7 +48,7 @@ class AdminCall:
 
 @dataclass
 class Surroundings:
-    """What makers of calls know about the cluster besides the model."""
+    """The facts about the cluster that makers of calls know besides the model."""
 
     brokers: tuple[int, ...]
     stopped: set[int] = field(default_factory=set)

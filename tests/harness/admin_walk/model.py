@@ -1,4 +1,4 @@
-"""What the results of admin calls say about the state of a cluster.
+"""The states in which a cluster may be after the results of admin calls.
 
 The model has, for each thing of the cluster, the states in which it may be: one if all results were
 definite, and several after a result that leaves it open, such as a timeout. A success means that

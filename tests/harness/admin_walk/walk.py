@@ -60,7 +60,7 @@ class Clients:
 
 @dataclass
 class WalkReport:
-    """What a walk did."""
+    """The calls and the faults of a walk, and its lines to be printed."""
 
     calls: Counter[str] = field(default_factory=Counter)
     results: Counter[str] = field(default_factory=Counter)

@@ -20,7 +20,7 @@ CONTROLLER = 100
 LOOPBACK = "127.0.0.1"
 
 UNPLACED = "Unable to replicate the partition"
-"""What a controller says while it has no heartbeats of enough brokers, as on a loaded machine."""
+"""The answer of a controller without heartbeats of enough brokers, as on a loaded machine."""
 
 
 class ExternalKafka:

@@ -1,4 +1,4 @@
-"""What a group of the consumer protocol writes to `__consumer_offsets`: its changes.
+"""The changes of a group of the consumer protocol, which it writes to `__consumer_offsets`.
 
 Changes are collected while a request is handled, and written together when it has been handled.
 """

@@ -46,7 +46,7 @@ _TRANSACTION_STATES = (
 
 
 class ClassicGroupSnapshot(NamedTuple):
-    """What is written about a classic group. `at_ms` is the time when its state began."""
+    """The state of a classic group to be written. `at_ms` is the time when its state began."""
 
     protocol_type: str
     generation: int
@@ -67,7 +67,7 @@ class MemberChange(NamedTuple):
 
 
 class TransactionSnapshot(NamedTuple):
-    """What is written about a transactional id."""
+    """The state of a transactional id to be written."""
 
     producer_id: int
     previous_producer_id: int

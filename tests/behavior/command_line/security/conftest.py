@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from aiokclient.testing import BrokerListener, EmbeddedCluster
 
 Run = Callable[..., Any]
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 CONFIGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
@@ -41,18 +39,3 @@ def secured(request: pytest.FixtureRequest) -> Iterator[Secured]:
 def run_secured(secured: Secured, run_on: Callable[[str], Run]) -> Run:
     """Type a command as a super user of the cluster with an authorizer."""
     return run_on(secured.bootstrap)
-
-
-@pytest.fixture
-def login_file(tmp_path: Path) -> Callable[[str, str], str]:
-    """Return a function that writes the file for the login of a user, and returns its path."""
-
-    def write(user: str, password: str) -> str:
-        path = tmp_path / f"{user}.properties"
-        path.write_text(
-            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n"
-            f'sasl.jaas.config={SCRAM} required username="{user}" password="{password}";\n'
-        )
-        return str(path)
-
-    return write

@@ -7,7 +7,6 @@ of the rows in options.csv that name it.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,21 +45,6 @@ def tool_kafka(java: str) -> Iterator[KafkaCluster]:
 def sides(tool_kafka: KafkaCluster, tool_host: ToolHost, run_on: Callable[[str], Run]) -> Sides:
     """Both command lines for `tool_kafka`."""
     return Sides(tool_host, run_on(tool_kafka.bootstrap), tool_kafka.bootstrap)
-
-
-@pytest.fixture
-def login_file(tmp_path: Path) -> Callable[[str, str], str]:
-    """Return a function that writes the file for the login of a user, and returns its path."""
-
-    def write(user: str, password: str) -> str:
-        path = tmp_path / f"{user}.properties"
-        path.write_text(
-            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n"
-            f'sasl.jaas.config={SCRAM} required username="{user}" password="{password}";\n'
-        )
-        return str(path)
-
-    return write
 
 
 @pytest.hookimpl(wrapper=True)

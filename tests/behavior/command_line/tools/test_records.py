@@ -73,7 +73,7 @@ def contents(sides: Sides, topic: str) -> list[tuple[Any, ...]]:
 
 
 class Batch(NamedTuple):
-    """What the head of a batch says."""
+    """The fields in the head of a batch."""
 
     codec: int
     producer_id: int
@@ -228,7 +228,7 @@ def test_aborted_and_open_transactions_are_hidden_alike(
 
 
 def test_internal_topics_are_decoded_alike(sides: Sides, filled: str) -> None:
-    """What the classes of `--formatter` for internal topics print is in our JSON without one."""
+    """Our JSON has, without an option, what classes of `--formatter` print of internal topics."""
     group = f"{filled}-decoded"
     sides.ours("groups", "reset", group, filled, "--to", "2", "--yes")
     words = ("--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "10000")

@@ -22,7 +22,7 @@ from aiokclient.cli.program import load_commands
 
 FOLDER = Path(__file__).parent
 LEAST_COMPARED = 250
-"""How many options must be compared, of which those of connecting count once for each tool."""
+"""The number of options to compare. Those of connecting count once for each tool."""
 CONNECTING = re.compile(r"--bootstrap-(server|controller)$|--(command-|admin\.)?config$")
 NEWER = "New in Kafka 4.4"
 

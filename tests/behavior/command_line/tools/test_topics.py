@@ -22,7 +22,7 @@ TOPICS = "kafka-topics"
 
 
 class Shown(NamedTuple):
-    """What Kafka's tool shows of a topic."""
+    """The description of a topic by Kafka's tool."""
 
     topic_id: str
     partitions: dict[int, tuple[str, str, str]]
