@@ -10,6 +10,7 @@ without their throttle would be worse than either.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
@@ -19,6 +20,7 @@ from aiokclient.admin.log_dirs import (
     TopicPartitionReplica,
     alter_replica_log_dirs,
     describe_log_dirs,
+    describe_replica_log_dirs,
 )
 from aiokclient.admin.replicas.partitions import (
     ElectionType,
@@ -28,7 +30,6 @@ from aiokclient.admin.replicas.partitions import (
     list_partition_reassignments,
 )
 from aiokclient.admin.replicas.plan import (
-    ANY_DIRECTORY,
     PlannedMove,
     ReassignmentPlan,
     ReassignmentProgress,
@@ -187,8 +188,7 @@ async def _place_replicas(requests: AdminRequests, plan: ReassignmentPlan, deadl
     paths = {
         TopicPartitionReplica(*tp, broker): path
         for tp, move in plan.moves.items()
-        for broker, path in zip(move.after, move.log_dirs, strict=False)
-        if path != ANY_DIRECTORY
+        for broker, path in move.directories.items()
     }
     placed = await alter_replica_log_dirs(
         requests, paths, False, requests.compute_remaining_s(deadline)
@@ -221,15 +221,15 @@ async def _follow(
     Raises ApiTimeoutError after `patience_s` seconds without any progress.
     """
     clock, pause_s = requests.cluster.clock, FIRST_PAUSE_S
-    last: tuple[int, int] | None = None
+    last: tuple[int, int, int] | None = None
     changed_at = clock.monotonic()
     while True:
-        progress = await describe_plan_progress(requests, plan, patience_s)
+        progress, lacking = await _measure_progress(requests, plan, patience_s)
         if on_progress is not None:
             on_progress(progress)
         if progress.is_complete:
             return progress
-        mark = len(progress.complete), progress.copied_bytes
+        mark = len(progress.complete), progress.copied_bytes, lacking
         if mark != last:
             last, changed_at = mark, clock.monotonic()
         elif clock.monotonic() - changed_at >= patience_s:
@@ -244,7 +244,7 @@ def _describe_stall(progress: ReassignmentProgress, patience_s: float) -> str:
         tp, now = next(iter(progress.moving.items()))
         text += (
             f" {count_partitions(list(progress.moving))} being moved; {tp} waits for "
-            f"{_name_replicas(now.adding)}."
+            f"{_name_replicas(now.adding or now.replicas)}."
         )
     if progress.stopped:
         text += (
@@ -300,6 +300,14 @@ async def describe_plan_progress(
     """See `Admin.describe_plan_progress`."""
     as_kind(plan, ReassignmentPlan)
     requests.require_open()
+    progress, _ = await _measure_progress(requests, plan, timeout)
+    return progress
+
+
+async def _measure_progress(
+    requests: AdminRequests, plan: ReassignmentPlan, timeout: float | None
+) -> tuple[ReassignmentProgress, int]:
+    """Return the progress, and how many records the copies in other directories of brokers lack."""
     deadline = requests.compute_deadline(timeout)
     listed = await list_partition_reassignments(
         requests, plan.moves, requests.compute_remaining_s(deadline)
@@ -307,15 +315,55 @@ async def describe_plan_progress(
     topics = dict.fromkeys(tp.topic for tp in plan.moves)
     partitions, _ = await describe_partitions(requests, topics, deadline)
     moving = {tp: now for tp, now in listed.items() if now.target == plan.moves[tp].after}
-    complete = {
+    moved = {
         tp: move
         for tp, move in plan.moves.items()
         if tp not in listed and (tp not in partitions or partitions[tp].replicas == move.after)
     }
-    stopped = tuple(tp for tp in plan.moves if tp not in moving and tp not in complete)
-    copied = sum(move.bytes_to_copy for move in complete.values())
+    named = {tp: move.directories for tp, move in moved.items() if tp in partitions}
+    between, misplaced = await _find_between(requests, named, deadline)
+    copied = sum(move.bytes_to_copy for move in moved.values())
     copied += await _count_copied(requests, moving, deadline)
-    return ReassignmentProgress(tuple(complete), moving, stopped, copied, plan.bytes_to_copy)
+    complete = tuple(tp for tp in moved if tp not in between and tp not in misplaced)
+    moving.update((tp, PartitionReassignment(moved[tp].after, (), ())) for tp in between)
+    progress = ReassignmentProgress(
+        complete,
+        moving,
+        tuple(tp for tp in plan.moves if tp not in moving and tp not in complete),
+        copied,
+        plan.bytes_to_copy,
+    )
+    return progress, sum(between.values())
+
+
+async def _find_between(
+    requests: AdminRequests, named: Mapping[TopicPartition, Mapping[int, str]], deadline: float
+) -> tuple[Counter[TopicPartition], set[TopicPartition]]:
+    """Return the partitions that brokers copy to these directories, and those that they do not.
+
+    Of the former, the number of records that the new copies lack. A broker that does not answer
+    counts as one that copies.
+    """
+    paths = {
+        TopicPartitionReplica(*tp, broker): path.rstrip("/")
+        for tp, directories in named.items()
+        for broker, path in directories.items()
+    }
+    between: Counter[TopicPartition] = Counter()
+    misplaced: set[TopicPartition] = set()
+    if not paths:
+        return between, misplaced
+    timeout = compute_check_s(requests.compute_remaining_s(deadline))
+    found = await describe_replica_log_dirs(requests, paths, timeout)
+    for replica, path in paths.items():
+        tp, now = TopicPartition(replica.topic, replica.partition), found[replica]
+        if isinstance(now, KafkaError):
+            between[tp] += 0
+        elif now.future_path == path:
+            between[tp] += now.future_offset_lag or 0
+        elif now.path != path:
+            misplaced.add(tp)
+    return between, misplaced
 
 
 async def _count_copied(

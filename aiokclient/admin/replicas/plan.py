@@ -50,6 +50,12 @@ class PlannedMove:
         return tuple(each for each in self.after if each not in (self.before or ()))
 
     @property
+    def directories(self) -> dict[int, str]:
+        """The directories that the plan names for the replicas, by broker."""
+        placed = zip(self.after, self.log_dirs, strict=False)
+        return {broker: path for broker, path in placed if path != ANY_DIRECTORY}
+
+    @property
     def removing(self) -> tuple[int, ...]:
         """The brokers that lose their replica."""
         return tuple(each for each in self.before or () if each not in self.after)
@@ -159,10 +165,12 @@ class ReassignmentPlan:
 class ReassignmentProgress:
     """The progress of a cluster with a plan.
 
-    `complete` are the partitions whose replicas are those of the plan, and those that were deleted.
-    `moving` are the partitions that are being moved there. `stopped` are all others: they were not
-    begun, or their reassignment was cancelled or replaced by another one. A partition that has just
-    been moved may be among them for a moment, until the broker that was asked knows that.
+    `complete` are the partitions whose replicas are those of the plan, in the directories that it
+    names, and those that were deleted. `moving` are the partitions that are being moved there; a
+    partition of which a broker copies a replica between its own directories has no brokers under
+    `adding` and `removing`. `stopped` are all others: they were not begun, or their reassignment
+    was cancelled or replaced by another one. A partition that has just been moved may be among them
+    for a moment, until the broker that was asked knows that.
 
     `copied_bytes` is the number of bytes that the new replicas have, which may grow above
     `total_bytes`, those of the plan, while records are written.

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 from kafka_harness import KAFKA, KafkaCluster
 
-from aiokclient import Admin, TopicPartition
+from aiokclient import Admin, Producer, TopicPartition
 from aiokclient.admin import (
     NewTopic,
+    PartitionReassignment,
     PlannedMove,
     ReassignmentPlan,
     ReplicaLogDirs,
@@ -21,6 +23,7 @@ from aiokclient.admin import (
 
 pytestmark = [pytest.mark.walk, pytest.mark.kafka]
 RACKS = ("a", "b", "b")
+LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 T = TypeVar("T")
 
 
@@ -111,6 +114,42 @@ def test_a_plan_moves_replicas_to_the_directories_that_it_names(cluster: KafkaCl
 
     cluster.await_in_sync("__consumer_offsets")
     ask(cluster, main)
+
+
+def test_a_plan_is_complete_once_its_directories_have_the_replicas(
+    cluster: KafkaCluster, run_on: Any, tmp_path: Path
+) -> None:
+    topic = cluster.create_topic(None, 1, 1)
+    run, node = run_on(cluster.bootstrap), cluster.leader(topic)
+    replica = TopicPartitionReplica(topic, 0, node)
+    first, second = cluster.list_log_dirs(node)
+
+    async def begin(admin: Admin) -> ReassignmentPlan:
+        async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            await producer.send_all(topic, [bytes(100_000)] * 50)
+        now = (await find_directory(admin, replica)).path
+        target = second if now == first else first
+        return ReassignmentPlan(
+            {TopicPartition(topic, 0): PlannedMove((node,), (node,), log_dirs=(target,))}
+        )
+
+    plan = ask(cluster, begin)
+    file = tmp_path / "plan.json"
+    file.write_text(plan.to_json())
+    before = ask(cluster, lambda admin: admin.describe_plan_progress(plan))
+    assert before.stopped == (TopicPartition(topic, 0),)
+    started = run("reassign", "start", str(file), "--log-dir-throttle", "1kB", "--yes")
+    assert started.code == 0, started
+    during = ask(cluster, lambda admin: admin.describe_plan_progress(plan))
+    assert during.moving == {TopicPartition(topic, 0): PartitionReassignment((node,), (), ())}
+    shown = run("reassign", "status", str(file))
+    assert "0 of 1 partitions have been moved" in shown.err, shown
+    assert "throttles" not in shown.err
+    assert run("configs", "set", f"broker:{node}", f"{LOG_DIR_RATE}=100000000").code == 0
+    (target,) = plan.moves[TopicPartition(topic, 0)].log_dirs
+    ask(cluster, lambda admin: until_in(admin, replica, target))
+    shown = run("reassign", "status", str(file))
+    assert "1 of 1 partitions have been moved" in shown.err, shown
 
 
 def test_plans_keep_the_racks_of_replicas(cluster: KafkaCluster, run_on: Any) -> None:
