@@ -80,10 +80,10 @@ def as_name(given: Any, what: str) -> str:
     TopicValueError for a topic, and ArgumentValueError for anything else.
     """
     if not isinstance(given, str):
-        raise ArgumentTypeError(f"{given!r} is not the name of {_with_article(what)}. Pass a str.")
+        raise ArgumentTypeError(f"{given!r} is not the name of {_add_article(what)}. Pass a str.")
     if problem := text_problem(given):
         kind = TopicValueError if what == TOPIC else ArgumentValueError
-        raise kind(f"{shortened(given)} cannot be the name of {_with_article(what)}. {problem}")
+        raise kind(f"{shortened(given)} cannot be the name of {_add_article(what)}. {problem}")
     return given
 
 
@@ -127,7 +127,7 @@ def require_offset(given: int) -> None:
 def as_kind(given: Any, kind: type[T]) -> T:
     """Return the argument; raise ArgumentTypeError if it is not of the given kind."""
     if not isinstance(given, kind):
-        name = _with_article(kind.__name__)
+        name = _add_article(kind.__name__)
         raise ArgumentTypeError(f"{given!r} is not {name}. Pass {name}.")
     return given
 
@@ -145,10 +145,10 @@ def as_principal(given: Any) -> str:
     return str(given)
 
 
-def _with_article(noun: str) -> str:
+def _add_article(noun: str) -> str:
     return f"an {noun}" if noun[0] in "AEIOaeio" else f"a {noun}"
 
 
-def config_text(value: object) -> str:
+def format_config_value(value: object) -> str:
     """Return the value of an option as text in Kafka's notation."""
     return str(value).lower() if isinstance(value, bool) else str(value)

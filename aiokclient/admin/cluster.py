@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Any
 
 from aiokclient.admin.arguments import as_mapping, as_name, require_integer
-from aiokclient.admin.requests import AdminRequests, Answers, failure
+from aiokclient.admin.requests import AdminRequests, Answers, read_failure
 from aiokclient.admin.results import OpenEnum, Results
 from aiokclient.cluster.metadata.controllers import CONTROLLERS
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
@@ -58,7 +58,7 @@ class AclOperation(OpenEnum):
     TWO_PHASE_COMMIT = 15
 
 
-def operations(bits: int) -> frozenset[AclOperation] | None:
+def read_operations(bits: int) -> frozenset[AclOperation] | None:
     """Return the operations whose bits are set, or None if the request did not ask for them."""
     if bits == NOT_ASKED:
         return None
@@ -147,7 +147,7 @@ def _make_description(
         response.cluster_id,
         None if response.controller_id < 0 else response.controller_id,
         tuple(sorted(brokers, key=lambda broker: broker.node_id)),
-        operations(response.cluster_authorized_operations),
+        read_operations(response.cluster_authorized_operations),
     )
 
 
@@ -236,7 +236,7 @@ async def update_features(
         # From Kafka 4.0 on, there are no results for features: either one error for all of them,
         # which the request has raised, or none.
         refused = {
-            each.feature: failure(each, "UpdateFeatures", f"feature {each.feature}")
+            each.feature: read_failure(each, "UpdateFeatures", f"feature {each.feature}")
             for each in response.results
         }
         return {name: refused.get(name) for name in items}

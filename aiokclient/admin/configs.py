@@ -18,7 +18,7 @@ from aiokclient.admin.arguments import (
     as_names,
     as_resources,
     as_text,
-    config_text,
+    format_config_value,
 )
 from aiokclient.admin.requests import (
     AdminRequests,
@@ -26,7 +26,7 @@ from aiokclient.admin.requests import (
     Ask,
     ask_targets,
     compute_check_s,
-    failure,
+    read_failure,
 )
 from aiokclient.admin.results import OpenEnum, Results
 from aiokclient.cluster.targets import AnyBroker, Broker, Target
@@ -95,7 +95,7 @@ class ConfigResource(_Resource):
     __slots__ = ()
 
     def __new__(cls, type: ResourceType | str, name: str) -> ConfigResource:
-        return super().__new__(cls, _resource_type(type), name)
+        return super().__new__(cls, _as_resource_type(type), name)
 
     @classmethod
     def topic(cls, name: str) -> ConfigResource:
@@ -119,7 +119,7 @@ class ConfigResource(_Resource):
         return f"{self.type.name.lower().replace('_', ' ')} {self.name}".strip()
 
 
-def _resource_type(given: Any) -> ResourceType:
+def _as_resource_type(given: Any) -> ResourceType:
     for member in ResourceType:
         written = (
             given.upper().replace("-", "_").replace(" ", "_") if isinstance(given, str) else ""
@@ -234,20 +234,20 @@ async def describe_configs(
     named: Mapping[ConfigResource, Iterable[str] | None] = (
         given if isinstance(given, Mapping) else dict.fromkeys(given)
     )
-    wanted = {_checked(resource): _option_names(names) for resource, names in named.items()}
+    wanted = {_checked(resource): _as_option_names(names) for resource, names in named.items()}
 
     async def ask_broker(
         items: dict[ConfigResource, list[str] | None], to: Target, remaining: float
     ) -> Answers[ConfigResource, dict[str, ConfigEntry]]:
         request = DescribeConfigsRequest(
-            resources=[_described(resource, names) for resource, names in items.items()],
+            resources=[_make_described(resource, names) for resource, names in items.items()],
             include_synonyms=include_synonyms,
             include_documentation=include_documentation,
         )
         response = await requests.send_request(request, to, remaining)
         return {
-            (key := _resource(result)): failure(result, "DescribeConfigs", str(key))
-            or {entry.name: _entry(entry) for entry in result.configs}
+            (key := _read_resource(result)): read_failure(result, "DescribeConfigs", str(key))
+            or {entry.name: _read_entry(entry) for entry in result.configs}
             for result in response.results
         }
 
@@ -281,7 +281,7 @@ async def alter_configs(
         )
         response = await requests.send_request(request, to, remaining)
         return {
-            (key := _resource(result)): failure(result, API, str(key))
+            (key := _read_resource(result)): read_failure(result, API, str(key))
             for result in response.responses
         }
 
@@ -301,7 +301,9 @@ async def _find_mistakes(
 
     The options of resources that cannot be described are not checked.
     """
-    suspects = {each: names for each, made in changes.items() if (names := _suspects(each, made))}
+    suspects = {
+        each: names for each, made in changes.items() if (names := _find_suspects(each, made))
+    }
     wanted = {each: _described_instead(requests, each) for each in suspects}
     described = await describe_configs(
         requests, set(wanted.values()), False, False, compute_check_s(timeout)
@@ -319,7 +321,7 @@ async def _find_mistakes(
     return mistakes
 
 
-def _suspects(resource: ConfigResource, made: Mapping[str, Change]) -> list[str]:
+def _find_suspects(resource: ConfigResource, made: Mapping[str, Change]) -> list[str]:
     """Return the options that the brokers would accept even if they do not exist."""
     if resource.type is ResourceType.BROKER:
         # The options of single listeners are described only if they are set, too.
@@ -356,7 +358,7 @@ def _by_broker(
     ) -> Answers[ConfigResource, V]:
         groups: dict[Target, dict[ConfigResource, Item]] = {}
         for resource, item in items.items():
-            groups.setdefault(_target(resource), {})[resource] = item
+            groups.setdefault(_find_target(resource), {})[resource] = item
         return await ask_targets(groups, lambda group, to: ask_broker(group, to, remaining))
 
     return ask
@@ -380,17 +382,17 @@ def _is_of_broker(resource: ConfigResource) -> bool:
     return resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
 
 
-def _target(resource: ConfigResource) -> Target:
+def _find_target(resource: ConfigResource) -> Target:
     # A broker knows only its own configuration, and refuses requests about that of another one.
     own = _is_of_broker(resource) and resource.name
     return Broker(int(resource.name)) if own else AnyBroker()
 
 
-def _resource(result: DescribeConfigsResult | AlterConfigsResourceResponse) -> ConfigResource:
+def _read_resource(result: DescribeConfigsResult | AlterConfigsResourceResponse) -> ConfigResource:
     return ConfigResource(ResourceType(result.resource_type), result.resource_name)
 
 
-def _described(resource: ConfigResource, names: list[str] | None) -> DescribeConfigsResource:
+def _make_described(resource: ConfigResource, names: list[str] | None) -> DescribeConfigsResource:
     return DescribeConfigsResource(
         resource_type=resource.type,
         resource_name=resource.name,
@@ -398,7 +400,7 @@ def _described(resource: ConfigResource, names: list[str] | None) -> DescribeCon
     )
 
 
-def _entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
+def _read_entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
     return ConfigEntry(
         entry.name,
         entry.value,
@@ -411,7 +413,7 @@ def _entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
     )
 
 
-def _option_names(names: Any) -> list[str] | None:
+def _as_option_names(names: Any) -> list[str] | None:
     """Return names of options as a list, or None for all options.
 
     Raises ArgumentTypeError for anything else.
@@ -444,11 +446,11 @@ def _altered(resource: ConfigResource, changes: Mapping[str, Change]) -> AlterCo
     return AlterConfigsResource(
         resource_type=resource.type,
         resource_name=resource.name,
-        configs=[_change(name, change) for name, change in changes.items()],
+        configs=[_make_change(name, change) for name, change in changes.items()],
     )
 
 
-def _change(name: str, change: Change) -> AlterableConfig:
+def _make_change(name: str, change: Change) -> AlterableConfig:
     match change:
         case None:
             return AlterableConfig(name=name, config_operation=DELETE, value=None)
@@ -456,7 +458,7 @@ def _change(name: str, change: Change) -> AlterableConfig:
             return AlterableConfig(name=name, config_operation=APPEND, value=value)
         case Subtract(value):
             return AlterableConfig(name=name, config_operation=SUBTRACT, value=value)
-    return AlterableConfig(name=name, config_operation=SET, value=config_text(change))
+    return AlterableConfig(name=name, config_operation=SET, value=format_config_value(change))
 
 
 async def list_config_resources(
@@ -465,7 +467,7 @@ async def list_config_resources(
     """See `Admin.list_config_resources`."""
     wanted = None
     if types is not None:
-        wanted = {_resource_type(each) for each in as_list(types, "types of resources")}
+        wanted = {_as_resource_type(each) for each in as_list(types, "types of resources")}
         if not wanted:
             return []
     if wanted == {ResourceType.CLIENT_METRICS}:

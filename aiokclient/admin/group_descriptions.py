@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aiokclient.admin.cluster import AclOperation, BrokerDescription, operations
+from aiokclient.admin.cluster import AclOperation, BrokerDescription, read_operations
 from aiokclient.errors import ProtocolError
 from aiokclient.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 from aiokclient.types import TopicPartition, public_in
@@ -99,7 +99,7 @@ def _restore_fields(
         object.__setattr__(self, name, value)
 
 
-def classic_group(group: Any, coordinator: BrokerDescription) -> GroupDescription:
+def read_classic_group(group: Any, coordinator: BrokerDescription) -> GroupDescription:
     """Return a description of a group in a DescribeGroups response."""
     return GroupDescription(
         group.group_id,
@@ -108,13 +108,13 @@ def classic_group(group: Any, coordinator: BrokerDescription) -> GroupDescriptio
         group.group_state,
         group.protocol_data,
         coordinator,
-        tuple(_classic_member(member, group.protocol_type) for member in group.members),
+        tuple(_read_classic_member(member, group.protocol_type) for member in group.members),
         None,
-        operations(group.authorized_operations),
+        read_operations(group.authorized_operations),
     )
 
 
-def _classic_member(member: Any, protocol_type: str) -> GroupMemberDescription:
+def _read_classic_member(member: Any, protocol_type: str) -> GroupMemberDescription:
     assignment = bytes(member.member_assignment)
     return GroupMemberDescription(
         member.member_id,
@@ -134,10 +134,10 @@ def _assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
         found = ConsumerProtocolAssignment.decode(memoryview(assignment)[2:], version)
     except ProtocolError:
         return ()
-    return _partitions((topic.topic, topic.partitions) for topic in found.assigned_partitions)
+    return _read_partitions((topic.topic, topic.partitions) for topic in found.assigned_partitions)
 
 
-def epoch_group(group: Any, kind: str, coordinator: BrokerDescription) -> GroupDescription:
+def read_epoch_group(group: Any, kind: str, coordinator: BrokerDescription) -> GroupDescription:
     """Return a description of a group in a ConsumerGroupDescribe or ShareGroupDescribe response."""
     return GroupDescription(
         group.group_id,
@@ -146,14 +146,14 @@ def epoch_group(group: Any, kind: str, coordinator: BrokerDescription) -> GroupD
         group.group_state,
         group.assignor_name,
         coordinator,
-        tuple(map(_epoch_member, group.members)),
+        tuple(map(_read_epoch_member, group.members)),
         group.group_epoch,
-        operations(group.authorized_operations),
+        read_operations(group.authorized_operations),
         group.assignment_epoch,
     )
 
 
-def _epoch_member(member: Any) -> GroupMemberDescription:
+def _read_epoch_member(member: Any) -> GroupMemberDescription:
     target = getattr(member, "target_assignment", None)
     kind = getattr(member, "member_type", UNKNOWN_TYPE)
     return GroupMemberDescription(
@@ -171,10 +171,12 @@ def _epoch_member(member: Any) -> GroupMemberDescription:
 
 
 def _named(assignment: Any) -> tuple[TopicPartition, ...]:
-    return _partitions((each.topic_name, each.partitions) for each in assignment.topic_partitions)
+    return _read_partitions(
+        (each.topic_name, each.partitions) for each in assignment.topic_partitions
+    )
 
 
-def _partitions(topics: Iterable[tuple[str, list[int]]]) -> tuple[TopicPartition, ...]:
+def _read_partitions(topics: Iterable[tuple[str, list[int]]]) -> tuple[TopicPartition, ...]:
     return tuple(
         sorted(TopicPartition(topic, index) for topic, indexes in topics for index in indexes)
     )

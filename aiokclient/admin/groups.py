@@ -22,8 +22,8 @@ from aiokclient.admin.group_descriptions import (
     GroupDescription,
     GroupListing,
     GroupMemberDescription,
-    classic_group,
-    epoch_group,
+    read_classic_group,
+    read_epoch_group,
 )
 from aiokclient.admin.offsets import (
     LIST_OFFSETS,
@@ -38,7 +38,7 @@ from aiokclient.admin.requests import (
     ask_targets,
     by_partition,
     by_topic,
-    failure,
+    read_failure,
 )
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata.snapshot import BrokerInfo, ClusterMetadata
@@ -169,8 +169,12 @@ async def _describe_as(
         return {}
     api, broker = request.api_key.api_name, described_broker(to)
     return {
-        group.group_id: _failure(group, api)
-        or (classic_group(group, broker) if kind == CLASSIC else epoch_group(group, kind, broker))
+        group.group_id: _read_failure(group, api)
+        or (
+            read_classic_group(group, broker)
+            if kind == CLASSIC
+            else read_epoch_group(group, kind, broker)
+        )
         for group in response.groups
         # A broker on which this type is disabled, as by default in 3.9, has no such groups.
         if kind == CLASSIC or group.error_code != UnsupportedVersionError.code
@@ -186,7 +190,7 @@ async def delete_groups(
         request = DeleteGroupsRequest(groups_names=list(items))
         response = await requests.send_request(request, Broker(to.node_id), remaining)
         return {
-            result.group_id: failure(result, "DeleteGroups", f"group {result.group_id}")
+            result.group_id: read_failure(result, "DeleteGroups", f"group {result.group_id}")
             for result in response.results
         }
 
@@ -221,7 +225,7 @@ async def remove_members(
         try:
             to = Coordinator("group", group)
             response = await requests.send_request(
-                request, to, remaining, _outcomes_unknown(unknown)
+                request, to, remaining, _note_unknown_outcomes(unknown)
             )
         except UnsupportedVersionError:
             if static:
@@ -249,7 +253,7 @@ async def _remove_each(
         request = LeaveGroupRequest(group_id=group, member_id=member)
         try:
             to = Coordinator("group", group)
-            await requests.send_request(request, to, remaining, _outcomes_unknown(unknown))
+            await requests.send_request(request, to, remaining, _note_unknown_outcomes(unknown))
         except KafkaError as error:
             if error.code != UnknownMemberIdError.code or not unknown:
                 raise
@@ -258,7 +262,7 @@ async def _remove_each(
     return await ask_targets({member: {member: None} for member in members}, ask)
 
 
-def _outcomes_unknown(found: list[KafkaError]) -> Callable[[KafkaError], None]:
+def _note_unknown_outcomes(found: list[KafkaError]) -> Callable[[KafkaError], None]:
     """Return a function that records errors after which members may have been removed.
 
     It appends each such error to the given list.
@@ -285,9 +289,9 @@ def _listed(response: ListGroupsResponse, broker: BrokerDescription) -> dict[str
     }
 
 
-def _failure(group: Any, api: str) -> KafkaError | None:
+def _read_failure(group: Any, api: str) -> KafkaError | None:
     absent = isinstance(group, DescribedGroup) and group.group_state == DEAD
-    error = failure(group, api, f"group {group.group_id}")
+    error = read_failure(group, api, f"group {group.group_id}")
     if error is None and absent:
         return GroupIdNotFoundError(api=api, resource=f"group {group.group_id}")
     return error
@@ -318,7 +322,9 @@ async def list_consumer_group_offsets(
             return await _list_offsets_one_by_one(requests, items, to, require_stable, remaining)
         ids = [t.topic_id for group in response.groups for t in group.topics]
         names = await _find_names(requests, ids, remaining)
-        return {group.group_id: _offsets(group, group.group_id, names) for group in response.groups}
+        return {
+            group.group_id: _read_offsets(group, group.group_id, names) for group in response.groups
+        }
 
     return await requests.ask_coordinators(dict.fromkeys(as_names(groups)), ask, timeout)
 
@@ -335,7 +341,7 @@ async def _list_offsets_one_by_one(
     for group in groups:
         request = OffsetFetchRequest(group_id=group, topics=None, require_stable=require_stable)
         response = await requests.send_request(request, Broker(to.node_id), remaining)
-        answers[group] = _offsets(response, group, {})
+        answers[group] = _read_offsets(response, group, {})
     return answers
 
 
@@ -387,9 +393,11 @@ async def alter_consumer_group_offsets(
         topics = list(dict.fromkeys(tp.topic for tp in items))
         snapshot = await requests.cluster.updater.refresh(topics, timeout=remaining, at_once=True)
         answers: dict[TopicPartition, KafkaError | None] = {
-            tp: error for tp in items if (error := _unknown(snapshot, tp)) is not None
+            tp: error for tp in items if (error := _find_unknown(snapshot, tp)) is not None
         }
-        request = _commit(group, {tp: o for tp, o in items.items() if tp not in answers}, snapshot)
+        request = _make_commit(
+            group, {tp: o for tp, o in items.items() if tp not in answers}, snapshot
+        )
         if not request.topics:
             return answers
         response = await requests.send_request(
@@ -454,7 +462,7 @@ async def delete_consumer_group_offsets(
     return await requests.ask_items(as_partitions(tps), ask, timeout)
 
 
-def _offsets(group: Any, group_id: str, names: Mapping[UUID, str]) -> Offsets | KafkaError:
+def _read_offsets(group: Any, group_id: str, names: Mapping[UUID, str]) -> Offsets | KafkaError:
     found: Offsets = {}
     where = f"group {group_id}"
     error = error_for(group.error_code, api="OffsetFetch", resource=where)
@@ -471,14 +479,14 @@ def _offsets(group: Any, group_id: str, names: Mapping[UUID, str]) -> Offsets | 
     return error or found
 
 
-def _unknown(snapshot: ClusterMetadata, tp: TopicPartition) -> KafkaError | None:
+def _find_unknown(snapshot: ClusterMetadata, tp: TopicPartition) -> KafkaError | None:
     topic = snapshot.find_topic(tp.topic)
     if topic is None:
         return UnknownTopicOrPartitionError(api="OffsetCommit", topic_partition=tp)
     return error_for(topic.error, api="OffsetCommit", resource=f"topic {topic.name}")
 
 
-def _commit(
+def _make_commit(
     group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], snapshot: ClusterMetadata
 ) -> OffsetCommitRequest:
     topics = [
@@ -486,14 +494,14 @@ def _commit(
         OffsetCommitRequestTopic(
             name=name,
             topic_id=snapshot.topics[name].topic_id,
-            partitions=[_committed(tp.partition, *offsets[tp]) for tp in tps],
+            partitions=[_read_committed(tp.partition, *offsets[tp]) for tp in tps],
         )
         for name, tps in by_topic(offsets).items()
     ]
     return OffsetCommitRequest(group_id=group, topics=topics)
 
 
-def _committed(
+def _read_committed(
     index: int, offset: int, metadata: str, epoch: int | None
 ) -> OffsetCommitRequestPartition:
     return OffsetCommitRequestPartition(

@@ -17,12 +17,18 @@ The search follows KIP-664:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from aiokclient.admin.arguments import TOPIC, as_name, as_partition, require_integer
-from aiokclient.admin.requests import AdminRequests, Answers, by_partition, leader_failure
+from aiokclient.admin.requests import (
+    AdminRequests,
+    Answers,
+    by_partition,
+    make_leader_failure,
+    split_into_steps,
+)
 from aiokclient.admin.topics import describe_topics, list_topics
 from aiokclient.admin.transactions import (
     TransactionDescription,
@@ -49,8 +55,6 @@ from aiokclient.types import TopicPartition, public_in
 T = TypeVar("T")
 
 API = "WriteTxnMarkers"
-AT_ONCE: Final = 500
-"""The number of topics or partitions in one step of a search, so that requests stay small."""
 LOWEST_EPOCH: Final = 0
 """The coordinator epoch that is sent if it is unknown. No coordinator has a lower one."""
 
@@ -114,7 +118,7 @@ async def list_candidates(
     whose producers cannot be described.
     """
     candidates: list[HangingTransaction] = []
-    for step in _in_steps(partitions):
+    for step in split_into_steps(partitions):
         started_by = requests.cluster.clock.time_ms() - max_transaction_timeout_ms
         candidates += [
             transaction
@@ -139,7 +143,7 @@ async def _list_partitions(
     else:
         names = list(await list_topics(requests, True, requests.compute_remaining_s(deadline)))
     partitions: list[TopicPartition] = []
-    for step in _in_steps(names):
+    for step in split_into_steps(names):
         remaining = requests.compute_remaining_s(deadline)
         results = await describe_topics(requests, step, False, None, remaining)
         for error in results.errors.values():
@@ -252,7 +256,7 @@ async def abort_transaction(
         request = WriteTxnMarkersRequest(markers=[marker])
         response = await requests.send_request(request, to, remaining)
         return {
-            tp: leader_failure(part.error_code, API, tp)
+            tp: make_leader_failure(part.error_code, API, tp)
             for result in response.markers
             for tp, part in by_partition(result.topics)
         }
@@ -260,11 +264,6 @@ async def abort_transaction(
     wanted = {as_partition(transaction.partition): None}
     results = await requests.ask_leaders(wanted, ask, API, timeout)
     results.raise_for_errors()
-
-
-def _in_steps(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(items), AT_ONCE):
-        yield items[start : start + AT_ONCE]
 
 
 def _check_scope(topic: str | None, partition: int | None, broker_id: int | None) -> None:

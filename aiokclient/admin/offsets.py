@@ -13,7 +13,7 @@ from aiokclient.admin.requests import (
     by_partition,
     by_topic,
     compute_check_s,
-    leader_failure,
+    make_leader_failure,
 )
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import Leader
@@ -198,7 +198,7 @@ def _as_timestamp(spec: Any, check: bool) -> int:
 def _read_error(
     code: int, tp: TopicPartition, timestamps: Mapping[TopicPartition, int]
 ) -> KafkaError | None:
-    error = leader_failure(code, LIST_OFFSETS, tp)
+    error = make_leader_failure(code, LIST_OFFSETS, tp)
     if code == UnsupportedVersionError.code and error is not None:
         # A broker refuses only the partitions whose special timestamp it does not know.
         spec = timestamps.get(tp, 0)

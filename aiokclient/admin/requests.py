@@ -9,9 +9,17 @@ cluster client.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from aiokclient.admin.results import Results
 from aiokclient.cluster.client import ClusterClient
@@ -42,6 +50,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 R = TypeVar("R", bound=Response)
 T = TypeVar("T")
+AT_ONCE: Final = 500
+"""The most topics or partitions in one request of a search through many."""
 Item = TypeVar("Item")
 
 Answers: TypeAlias = Mapping[K, V | KafkaError]
@@ -342,9 +352,15 @@ async def ask_targets(
     return answers
 
 
-def failure(result: Any, api: str, resource: str) -> KafkaError | None:
+def read_failure(result: Any, api: str, resource: str) -> KafkaError | None:
     """Return the error of one item in a response that has messages, or None for code 0."""
     return error_for(result.error_code, result.error_message, api=api, resource=resource)
+
+
+def split_into_steps(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield the items in parts that one request asks for, so that no answer is too large."""
+    for start in range(0, len(items), AT_ONCE):
+        yield items[start : start + AT_ONCE]
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
@@ -362,7 +378,7 @@ def by_partition(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:
             yield TopicPartition(topic.name, result.partition_index), result
 
 
-def leader_failure(
+def make_leader_failure(
     code: int, api: str, tp: TopicPartition, message: str | None = None
 ) -> KafkaError | None:
     """Return the error of one partition in the response of its leader, or None for code 0."""

@@ -19,8 +19,8 @@ from aiokclient.admin.requests import (
     AdminRequests,
     Answers,
     by_topic,
-    failure,
     find_partition_problem,
+    read_failure,
 )
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
@@ -119,7 +119,7 @@ async def _find_problems(
     response = await requests.send_request(request, Broker(to.node_id), remaining)
     answers: dict[str, Any] = {}
     for group in response.groups:
-        if error := failure(group, "ShareGroupDescribe", f"group {group.group_id}"):
+        if error := read_failure(group, "ShareGroupDescribe", f"group {group.group_id}"):
             answers[group.group_id] = error
     topics = list(dict.fromkeys(tp.topic for tps in groups.values() for tp in tps or ()))
     if topics:
@@ -144,12 +144,12 @@ def _make_topics(tps: Iterable[TopicPartition]) -> list[DescribeShareGroupOffset
 
 def _read_group(group: DescribeShareGroupOffsetsResponseGroup) -> ShareOffsets | KafkaError:
     resource = f"group {group.group_id}"
-    if error := failure(group, DESCRIBE, resource):
+    if error := read_failure(group, DESCRIBE, resource):
         return error
     found: ShareOffsets = {}
     for topic in group.topics:
         for part in topic.partitions:
-            if error := failure(part, DESCRIBE, resource):
+            if error := read_failure(part, DESCRIBE, resource):
                 return error
             tp = TopicPartition(topic.topic_name, part.partition_index)
             found[tp] = None
@@ -200,7 +200,7 @@ async def alter_share_group_offsets(
         request = AlterShareGroupOffsetsRequest(group_id=group, topics=topics)
         response = await requests.send_request(request, Coordinator("group", group), remaining)
         return {
-            (tp := TopicPartition(topic.topic_name, part.partition_index)): failure(
+            (tp := TopicPartition(topic.topic_name, part.partition_index)): read_failure(
                 part, ALTER, f"partition {tp}"
             )
             for topic in response.responses
@@ -225,7 +225,7 @@ async def delete_share_group_offsets(
         )
         response = await requests.send_request(request, Coordinator("group", group), remaining)
         return {
-            each.topic_name: failure(each, DELETE, f"topic {each.topic_name}")
+            each.topic_name: read_failure(each, DELETE, f"topic {each.topic_name}")
             for each in response.responses
         }
 

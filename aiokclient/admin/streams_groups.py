@@ -10,9 +10,9 @@ from aiokclient.admin.cluster import (
     AclOperation,
     BrokerDescription,
     described_broker,
-    operations,
+    read_operations,
 )
-from aiokclient.admin.requests import AdminRequests, Answers, failure
+from aiokclient.admin.requests import AdminRequests, Answers, read_failure
 from aiokclient.admin.results import OpenEnum, Results
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.cluster.targets import Broker
@@ -186,7 +186,7 @@ async def describe_streams_groups(
         response = await requests.send_request(request, Broker(to.node_id), remaining)
         coordinator = described_broker(to)
         return {
-            group.group_id: failure(group, "StreamsGroupDescribe", f"group {group.group_id}")
+            group.group_id: read_failure(group, "StreamsGroupDescribe", f"group {group.group_id}")
             or read_streams_group(group, coordinator)
             for group in response.groups
         }
@@ -212,7 +212,7 @@ def read_streams_group(
         group.assignor_name,
         None if nodes is None else _read_topology(nodes),
         TopologyDescriptionStatus(group.topology_description_status),
-        operations(group.authorized_operations),
+        read_operations(group.authorized_operations),
     )
 
 

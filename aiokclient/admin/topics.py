@@ -13,11 +13,11 @@ from aiokclient.admin.arguments import (
     as_name,
     as_partition,
     as_text,
-    config_text,
+    format_config_value,
     require_integer,
 )
-from aiokclient.admin.cluster import AclOperation, operations
-from aiokclient.admin.requests import AdminRequests, Answers, by_partition, by_topic, failure
+from aiokclient.admin.cluster import AclOperation, read_operations
+from aiokclient.admin.requests import AdminRequests, Answers, by_partition, by_topic, read_failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata.listing import by_name, listed
 from aiokclient.cluster.targets import AnyBroker, Controller, Leader
@@ -168,8 +168,8 @@ async def create_topics(
     """See `Admin.create_topics`."""
     from aiokclient.protocol.messages.create_topics import CreateTopicsRequest
 
-    wanted = _once(
-        (topic.name, _creatable(topic)) for topic in as_list(topics, "NewTopic", NewTopic)
+    wanted = _require_once(
+        (topic.name, _make_creatable(topic)) for topic in as_list(topics, "NewTopic", NewTopic)
     )
 
     async def ask(items: dict[str, CreatableTopic], remaining: float) -> Answers[str, CreatedTopic]:
@@ -180,7 +180,8 @@ async def create_topics(
         )
         response = await requests.send_request(request, Controller(), remaining)
         return {
-            result.name: failure(result, "CreateTopics", f"topic {result.name}") or _created(result)
+            result.name: read_failure(result, "CreateTopics", f"topic {result.name}")
+            or _read_created(result)
             for result in response.topics
         }
 
@@ -203,7 +204,7 @@ async def delete_topics(
     async def ask(items: dict[Topic, Topic], remaining: float) -> Answers[Topic, None]:
         names = [topic for topic in items if isinstance(topic, str)]
         request = DeleteTopicsRequest(
-            topics=[_state(topic) for topic in items],
+            topics=[_make_state(topic) for topic in items],
             timeout_ms=requests.compute_broker_timeout_ms(remaining),
         )
         try:
@@ -215,7 +216,7 @@ async def delete_topics(
             request = DeleteTopicsRequest(topic_names=names, timeout_ms=request.timeout_ms)
             response = await requests.send_request(request, Controller(), remaining)
         return {
-            key: failure(result, "DeleteTopics", f"topic {key}")
+            key: read_failure(result, "DeleteTopics", f"topic {key}")
             for result in response.responses
             if (key := _asked(result, items)) is not None
         }
@@ -266,7 +267,7 @@ async def _ask_metadata(
     requests: AdminRequests, items: Mapping[Topic, Topic], authorized: bool, deadline: float
 ) -> Answers[Topic, TopicDescription]:
     request = MetadataRequest(
-        topics=[_metadata_topic(topic) for topic in items],
+        topics=[_make_metadata_topic(topic) for topic in items],
         allow_auto_topic_creation=False,
         include_topic_authorized_operations=authorized,
     )
@@ -279,7 +280,7 @@ async def _ask_metadata(
         if key is None:
             return None
         error = error_for(topic.error_code, api="Metadata", resource=f"topic {key}")
-        return key, error or _described(topic, authorized)
+        return key, error or _read_topic(topic, authorized)
 
     return await listed(response.topics, described)
 
@@ -309,26 +310,26 @@ async def _read_pages(
             name = topic.name or ""
             # The last page counts: the topic may have been deleted since the page before.
             found[name] = topic
-            partitions.setdefault(name, []).extend(map(_partition, topic.partitions))
+            partitions.setdefault(name, []).extend(map(_read_partition, topic.partitions))
         before, cursor = cursor, response.next_cursor
         if cursor is None:
             break
-        if before is not None and _position(cursor) <= _position(before):
+        if before is not None and _find_position(cursor) <= _find_position(before):
             raise ProtocolError(f"The broker repeats its description of topic {cursor.topic_name}.")
     return {
         name: error_for(topic.error_code, api=PAGES, resource=f"topic {name}")
         or TopicDescription(
             name,
-            _id(topic.topic_id),
+            _read_id(topic.topic_id),
             topic.is_internal,
             tuple(partitions[name]),
-            operations(topic.topic_authorized_operations) if authorized else None,
+            read_operations(topic.topic_authorized_operations) if authorized else None,
         )
         for name, topic in found.items()
     }
 
 
-def _position(cursor: Cursor) -> tuple[str, int]:
+def _find_position(cursor: Cursor) -> tuple[str, int]:
     return cursor.topic_name, cursor.partition_index
 
 
@@ -345,7 +346,7 @@ async def list_topics(
 
 
 def _listing(topic: MetadataResponseTopic) -> TopicListing:
-    return TopicListing(topic.name or "", _id(topic.topic_id), topic.is_internal)
+    return TopicListing(topic.name or "", _read_id(topic.topic_id), topic.is_internal)
 
 
 def _as_topics(topics: Iterable[Topic]) -> dict[Topic, Topic]:
@@ -354,10 +355,10 @@ def _as_topics(topics: Iterable[Topic]) -> dict[Topic, Topic]:
     for topic in given:
         if isinstance(topic, str):
             as_name(topic, TOPIC)
-    return _once((topic, topic) for topic in given)
+    return _require_once((topic, topic) for topic in given)
 
 
-def _once(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+def _require_once(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
     items: dict[Any, Any] = {}
     for key, item in pairs:
         if key in items:
@@ -374,11 +375,11 @@ def as_new_topics(topics: Iterable[NewTopic]) -> dict[str, NewTopic]:
     """
     given = as_list(topics, "NewTopic", NewTopic)
     for topic in given:
-        _creatable(topic)
-    return _once((topic.name, topic) for topic in given)
+        _make_creatable(topic)
+    return _require_once((topic.name, topic) for topic in given)
 
 
-def _creatable(topic: NewTopic) -> CreatableTopic:
+def _make_creatable(topic: NewTopic) -> CreatableTopic:
     from aiokclient.protocol.messages.create_topics import (
         CreatableReplicaAssignment,
         CreatableTopic,
@@ -402,24 +403,24 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
         ],
         configs=[
             CreatableTopicConfig(
-                name=as_name(name, "option"), value=as_text(config_text(value), "a value")
+                name=as_name(name, "option"), value=as_text(format_config_value(value), "a value")
             )
             for name, value in topic.configs.items()
         ],
     )
 
 
-def _created(result: CreatableTopicResult) -> CreatedTopic:
+def _read_created(result: CreatableTopicResult) -> CreatedTopic:
     return CreatedTopic(
         result.name,
-        _id(result.topic_id),
+        _read_id(result.topic_id),
         None if result.num_partitions < 0 else result.num_partitions,
         None if result.replication_factor < 0 else result.replication_factor,
         {config.name: config.value for config in result.configs or ()},
     )
 
 
-def _state(topic: Topic) -> DeleteTopicState:
+def _make_state(topic: Topic) -> DeleteTopicState:
     from aiokclient.protocol.messages.delete_topics import DeleteTopicState
 
     if isinstance(topic, UUID):
@@ -427,7 +428,7 @@ def _state(topic: Topic) -> DeleteTopicState:
     return DeleteTopicState(name=topic)
 
 
-def _metadata_topic(topic: Topic) -> MetadataRequestTopic:
+def _make_metadata_topic(topic: Topic) -> MetadataRequestTopic:
     if isinstance(topic, UUID):
         return MetadataRequestTopic(topic_id=topic, name=None)
     return MetadataRequestTopic(name=topic)
@@ -445,18 +446,18 @@ def _asked(
     return answer.name if answer.name in items else None
 
 
-def _described(topic: MetadataResponseTopic, authorized: bool) -> TopicDescription:
+def _read_topic(topic: MetadataResponseTopic, authorized: bool) -> TopicDescription:
     partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
     return TopicDescription(
         topic.name or "",
-        _id(topic.topic_id),
+        _read_id(topic.topic_id),
         topic.is_internal,
-        tuple(map(_partition, partitions)),
-        operations(topic.topic_authorized_operations) if authorized else None,
+        tuple(map(_read_partition, partitions)),
+        read_operations(topic.topic_authorized_operations) if authorized else None,
     )
 
 
-def _partition(
+def _read_partition(
     partition: MetadataResponsePartition | DescribeTopicPartitionsResponsePartition,
 ) -> PartitionDescription:
     eligible, last_known = (
@@ -475,7 +476,7 @@ def _partition(
     )
 
 
-def _id(topic_id: UUID) -> UUID | None:
+def _read_id(topic_id: UUID) -> UUID | None:
     return None if topic_id == NO_ID else topic_id
 
 
@@ -490,7 +491,7 @@ async def create_partitions(
     from aiokclient.protocol.messages.create_partitions import CreatePartitionsRequest
 
     given = as_mapping(totals, "names of topics")
-    wanted = {name: _partitions_topic(name, total) for name, total in given.items()}
+    wanted = {name: _make_partitions_topic(name, total) for name, total in given.items()}
 
     async def ask(items: dict[str, CreatePartitionsTopic], remaining: float) -> Answers[str, None]:
         request = CreatePartitionsRequest(
@@ -500,7 +501,7 @@ async def create_partitions(
         )
         response = await requests.send_request(request, Controller(), remaining)
         return {
-            result.name: failure(result, "CreatePartitions", f"topic {result.name}")
+            result.name: read_failure(result, "CreatePartitions", f"topic {result.name}")
             for result in response.results
         }
 
@@ -509,7 +510,7 @@ async def create_partitions(
     )
 
 
-def _partitions_topic(name: str, total: int | NewPartitions) -> CreatePartitionsTopic:
+def _make_partitions_topic(name: str, total: int | NewPartitions) -> CreatePartitionsTopic:
     from aiokclient.protocol.messages.create_partitions import (
         CreatePartitionsAssignment,
         CreatePartitionsTopic,

@@ -21,7 +21,7 @@ from aiokclient.admin.requests import (
     ask_targets,
     by_partition,
     by_topic,
-    leader_failure,
+    make_leader_failure,
 )
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
@@ -239,7 +239,7 @@ async def _ask_leaders(
         items: dict[TopicPartition, None], to: Leader, remaining: float
     ) -> Answers[TopicPartition, tuple[ActiveProducer, ...]]:
         return {
-            tp: leader_failure(part.error_code, DESCRIBE_PRODUCERS, tp, part.error_message)
+            tp: make_leader_failure(part.error_code, DESCRIBE_PRODUCERS, tp, part.error_message)
             or _read_producers(part.active_producers)
             for tp, part in await _ask_for_producers(requests, items, to, remaining)
         }

@@ -7,7 +7,7 @@ started client asks for the rest, all at the same time. What fails becomes a fin
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
@@ -33,7 +33,7 @@ from aiokclient.admin.hanging_transactions import (
 from aiokclient.admin.log_dirs import LogDirDescription, describe_log_dirs
 from aiokclient.admin.quorum import QuorumReplica, describe_metadata_quorum
 from aiokclient.admin.replicas.partitions import list_partition_reassignments
-from aiokclient.admin.requests import AdminRequests
+from aiokclient.admin.requests import AdminRequests, split_into_steps
 from aiokclient.admin.topics import PartitionDescription, describe_topics, list_topics
 from aiokclient.clock import Clock
 from aiokclient.cluster.requests.per_item import ask_in_parallel
@@ -48,8 +48,6 @@ SILENT_S: Final = 10.0
 
 T = TypeVar("T")
 
-AT_ONCE: Final = 500
-"""The number of topics in one request, so that requests stay small."""
 MIN_ISR: Final = "min.insync.replicas"
 LONGEST_TRANSACTION_MS: Final = 900_000
 """The default of the brokers' option transaction.max.timeout.ms."""
@@ -330,7 +328,7 @@ async def _describe_partitions(
     requests: AdminRequests, notes: ReportNotes, topics: Sequence[str], deadline: float
 ) -> Partitions:
     partitions: Partitions = {}
-    for step in _in_steps(topics):
+    for step in split_into_steps(topics):
         remaining = requests.compute_remaining_s(deadline)
         results = await describe_topics(requests, step, False, None, remaining)
         _note_first_error(notes, LEADERLESS, results.errors)
@@ -359,7 +357,7 @@ async def _read_min_isr(
 ) -> dict[str, int]:
     """Return the replicas that must be in sync for a write with acks=all, by topic."""
     least: dict[str, int] = {}
-    for step in _in_steps(sorted(topics)):
+    for step in split_into_steps(sorted(topics)):
         wanted = {ConfigResource.topic(name): [MIN_ISR] for name in step}
         remaining = requests.compute_remaining_s(deadline)
         results = await describe_configs(requests, wanted, False, False, remaining)
@@ -547,8 +545,3 @@ def _note_log_dir(notes: ReportNotes, node: int, directory: LogDirDescription) -
 
 def _count(partitions: Collection[object]) -> str:
     return counted(len(partitions), "partition")
-
-
-def _in_steps(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(items), AT_ONCE):
-        yield items[start : start + AT_ONCE]

@@ -204,7 +204,7 @@ async def _plan_changes(
     # reset in the rest.
     until = requests.compute_deadline(requests.compute_remaining_s(deadline) / 2)
     tps = await _find_partitions(requests, selection, until)
-    specs = _specs_of(target, check)
+    specs = _list_specs(target, check)
     asked = [
         tp
         for tp, error in tps.items()
@@ -240,7 +240,7 @@ async def _find_partitions(
     return found
 
 
-def _specs_of(target: Target, check: bool) -> tuple[int, ...]:
+def _list_specs(target: Target, check: bool) -> tuple[int, ...]:
     """Return what must be asked about each partition: the target, then the bounds of the log.
 
     The end is the last of them, because records that arrive meanwhile only move it forward.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from uuid import UUID
 
-from aiokclient.admin.arguments import config_text
+from aiokclient.admin.arguments import format_config_value
 from aiokclient.admin.configs import ConfigEntry, ConfigResource, ConfigType, describe_configs
 from aiokclient.admin.requests import AdminRequests, Answers
 from aiokclient.admin.results import Results
@@ -176,7 +176,7 @@ def _compare_options(
     new: NewTopic, entries: Mapping[str, ConfigEntry]
 ) -> Iterator[TopicDifference]:
     for option, value in new.configs.items():
-        expected, entry = config_text(value), entries[option]
+        expected, entry = format_config_value(value), entries[option]
         actual = entry.value or ""
         if _normalize_value(expected, entry.type) != _normalize_value(actual, entry.type):
             yield TopicDifference(option, expected, entry.value)

@@ -59,7 +59,7 @@ async def elect_leaders(
     ) -> Answers[TopicPartition, None]:
         request = ElectLeadersRequest(
             election_type=kind,
-            topic_partitions=None if items is None else _topics(items),
+            topic_partitions=None if items is None else _group_by_topic(items),
             timeout_ms=requests.compute_broker_timeout_ms(remaining),
         )
         response = await requests.send_request(request, Controller(), remaining)
@@ -77,7 +77,7 @@ async def elect_leaders(
     return Results(first, requests.cluster.make_log("admin"))
 
 
-def _topics(tps: Iterable[TopicPartition]) -> list[TopicPartitions]:
+def _group_by_topic(tps: Iterable[TopicPartition]) -> list[TopicPartitions]:
     return [
         TopicPartitions(topic=name, partitions=[tp.partition for tp in of_topic])
         for name, of_topic in by_topic(tps).items()

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from aiokclient.admin.arguments import as_kind, as_name, as_principal, as_resources
 from aiokclient.admin.cluster import AclOperation
-from aiokclient.admin.requests import AdminRequests, Answers, failure
+from aiokclient.admin.requests import AdminRequests, Answers, read_failure
 from aiokclient.admin.results import OpenEnum, Results
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.errors import IllegalStateError, KafkaError
@@ -204,7 +204,7 @@ async def create_acls(
         response = await requests.send_request(request, AnyBroker(), remaining)
         # The results do not name their ACLs. The results are in the order of the request.
         return {
-            acl: failure(result, "CreateAcls", str(acl))
+            acl: read_failure(result, "CreateAcls", str(acl))
             for acl, result in zip(items, response.results, strict=False)
         }
 
@@ -316,10 +316,10 @@ def _read_deleted(
     wanted: AclBindingFilter, result: DeleteAclsFilterResult, deleted: dict[AclBinding, None]
 ) -> tuple[AclBinding, ...] | KafkaError:
     """Return the deleted ACLs. If the filter or an ACL has an error, return the first one."""
-    error = failure(result, DELETE, str(wanted))
+    error = read_failure(result, DELETE, str(wanted))
     for acl in result.matching_acls:
         binding = _read_binding(acl, acl)
-        refused = failure(acl, DELETE, str(binding))
+        refused = read_failure(acl, DELETE, str(binding))
         if refused is None:
             deleted[binding] = None
         error = error or refused

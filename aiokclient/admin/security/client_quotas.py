@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final
 
 from aiokclient.admin.arguments import as_kind, as_mapping, as_name, as_resources
-from aiokclient.admin.requests import AdminRequests, Answers, failure
+from aiokclient.admin.requests import AdminRequests, Answers, read_failure
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.errors import IllegalStateError
@@ -104,7 +104,7 @@ async def alter_client_quotas(
         )
         response = await requests.send_request(request, AnyBroker(), remaining)
         return {
-            entity: failure(entry, API, str(entity))
+            entity: read_failure(entry, API, str(entity))
             for entry in response.entries
             if (entity := _read_entity(entry.entity)) is not None
         }

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from aiokclient import threads
 from aiokclient.admin.arguments import as_name, as_names, require_integer
-from aiokclient.admin.requests import AdminRequests, Answers, failure
+from aiokclient.admin.requests import AdminRequests, Answers, read_failure
 from aiokclient.admin.results import OpenEnum, Results
 from aiokclient.cluster.targets import AnyBroker, Controller
 from aiokclient.config.secret import Secret
@@ -217,7 +217,7 @@ class _Alterations:
         remaining = self._requests.compute_remaining_s(self._deadline)
         response = await self._requests.send_request(request, Controller(), remaining)
         answers = {
-            result.user: failure(result, ALTER, f"user {result.user}")
+            result.user: read_failure(result, ALTER, f"user {result.user}")
             for result in response.results
         }
         self._done.update((user, mechanism) for user, error in answers.items() if error is None)
@@ -284,7 +284,7 @@ def _group_by_user(
 def _read_credentials(
     result: DescribeUserScramCredentialsResult,
 ) -> tuple[ScramCredentialInfo, ...] | KafkaError:
-    error = failure(result, DESCRIBE, f"user {result.user}")
+    error = read_failure(result, DESCRIBE, f"user {result.user}")
     return error or tuple(
         ScramCredentialInfo(ScramMechanism(each.mechanism), each.iterations)
         for each in sorted(result.credential_infos, key=lambda info: info.mechanism)
