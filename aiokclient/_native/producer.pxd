@@ -112,7 +112,7 @@ cdef class DeliveryBatch(Owner):
     cdef uint64_t asker
     cdef Py_ssize_t number
     # Raise WrongLoopError or WrongThreadError for a caller in another loop or thread.
-    cdef int check_caller(self, object loop) except -1
+    cdef object require_loop(self)
     # Make a task wait for any change with this waiter, until `stop_waiting`.
     cdef int await_by(self, Waiter waiter) except -1
     # Add a callback, which runs after all that were added before it.

@@ -101,7 +101,7 @@ An item is a value, a (key, value) tuple, or a `ProducerRecord`, which may name 
 Raises the errors of `send`, and BufferExhaustedError if there is not enough room for all records;
 `send_all()` waits for room instead."""
         cdef DeliveryRuns made = None
-        if not self._usable or aiok_call(get_running_loop) is not self._loop:
+        if not self._usable or not runs_here(self._loop):
             self._require_usable()
         if self._raw and self._chooses and (type(values) is list or type(values) is tuple):
             found = self._topics.get(topic) if isinstance(topic, str) else None
@@ -138,7 +138,7 @@ cdef inline object sent(
 ):
     cdef Delivery delivery
     cdef TopicState target
-    if not self._usable or aiok_call(get_running_loop) is not self._loop:
+    if not self._usable or not runs_here(self._loop):
         self._require_usable()
     if topic is self._recent and self._topics is self._recent_of:
         target = self._recent_target

@@ -162,14 +162,15 @@ cdef class DeliveryBatch(Owner):
         self.await_by(waiter)
         return waiter
 
-    cdef int check_caller(self, object loop) except -1:
-        if loop is not self._hooks.loop:
+    cdef object require_loop(self):
+        """Return the loop of the producer. Raises an error if another one runs here, or none."""
+        loop = self._hooks.loop
+        if not runs_here(loop):
             refuse_caller(self._hooks)
-        return 0
+        return loop
 
     cdef int await_by(self, Waiter waiter) except -1:
-        loop = get_running_loop()
-        self.check_caller(loop)
+        loop = self.require_loop()
         waiter.begin(loop, self)
         if self.done:
             self.schedule_all(loop)
