@@ -1,11 +1,11 @@
 """The policy: the only module that decides what to do about an error. Sans-IO.
 
 - `classify(error, scope)` returns the decision for an error while time is left.
-- `Retry` counts the attempts of one operation, and has its deadline and its backoff. Every
+- `Attempts` counts the attempts of one operation, and has its deadline and its backoff. Every
   operation that may be repeated uses one.
 - The function `decide(error, scope, attempt, remaining_s, rng)` returns the decision and the delay
-  without a `Retry`. Batches use it: each batch counts its own attempts, because a `Retry` for each
-  of very many batches would cost too much.
+  without an `Attempts`. Batches use it: each batch counts its own attempts, because an `Attempts`
+  for each of very many batches would cost too much.
 
 The decision follows from the category of the error's class (KIP-1050). A retriable error is retried
 until the deadline. An abortable error ends the transaction. A configuration error fails only the
@@ -350,7 +350,7 @@ class Backoff(NamedTuple):
 DEFAULT_BACKOFF = Backoff()
 
 
-class Retry:
+class Attempts:
     """The attempts of one operation: their number, the delay between them, and the time left.
 
     A repeated operation, such as keeping a connection open, calls `start_over` after each success

@@ -42,7 +42,7 @@ from aiokclient.errors import (
     error_for,
 )
 from aiokclient.log.kept_errors import bare
-from aiokclient.policy import Backoff, Retry, Scope
+from aiokclient.policy import Attempts, Backoff, Scope
 from aiokclient.protocol.schema import Request, Response
 from aiokclient.types import TopicPartition
 
@@ -142,7 +142,7 @@ class AdminRequests:
         If `retry_on_quota_violation` is false, those that a quota has refused are not repeated.
         """
         self.require_open()
-        retry = Retry(self.compute_deadline(timeout), self._backoff, self.cluster.clock)
+        retry = Attempts(self.compute_deadline(timeout), self._backoff, self.cluster.clock)
         results: dict[K, Any] = dict.fromkeys(items)
         refused: dict[K, KafkaError] = {}
 

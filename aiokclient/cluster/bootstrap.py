@@ -34,7 +34,7 @@ from aiokclient.network.diagnosis import ClosedEarlyError, UnresolvedError
 from aiokclient.network.pool import ConnectionPool, Purpose
 from aiokclient.network.setup import RUNGS, confirms, identifying_request
 from aiokclient.network.transport import delayed_by, resolve
-from aiokclient.policy import Backoff, Retry, ends_start, refuses_login
+from aiokclient.policy import Attempts, Backoff, ends_start, refuses_login
 from aiokclient.scopes import new_group, new_scope_of
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from aiokclient.network.connection import BrokerConnection
     from aiokclient.network.setup import ClusterCheck
     from aiokclient.network.transport import Address, Connector
-    from aiokclient.policy import Retry
+    from aiokclient.policy import Attempts
     from aiokclient.protocol.messages.metadata import MetadataResponse
     from aiokclient.scopes import CancelScope
 
@@ -89,7 +89,7 @@ async def servers_of(
     config: ClientConfig,
     connector: Connector,
     lookup_s: float,
-    retry: Retry,
+    retry: Attempts,
     unresolved: UnresolvedNames,
 ) -> list[Server]:
     """Return the names and ports of the bootstrap servers, according to `client_dns_lookup`.
@@ -282,7 +282,7 @@ class Bootstrap:
         return pool.progress or "no answer yet"
 
     async def _ask_until_answered(self, pool: ConnectionPool, everything: CancelScope) -> None:
-        retry = Retry(self._deadline, self._backoff, self._clock)
+        retry = Attempts(self._deadline, self._backoff, self._clock)
         while True:
             try:
                 self._metadata = await self._request_metadata(pool)
@@ -341,7 +341,7 @@ class Bootstrap:
                         pool.mark_confirmed()
 
     def _on_server_failure(
-        self, pool: ConnectionPool, error: KafkaError, retry: Retry, advised: bool
+        self, pool: ConnectionPool, error: KafkaError, retry: Attempts, advised: bool
     ) -> float | None:
         address = pool.address
         # The time that is left makes no difference here. The deadline cancels this task, and an
@@ -386,7 +386,7 @@ async def connect_first(
 ) -> None:
     """Connect to any broker in the metadata; see `ClusterClient.reach_broker`."""
     clock = cluster.clock
-    began, retry = clock.monotonic(), Retry(deadline, Backoff.of(cluster.config), clock)
+    began, retry = clock.monotonic(), Attempts(deadline, Backoff.of(cluster.config), clock)
     try:
         async with asyncio.timeout_at(deadline):
             while not cluster.live_brokers.any_connected:

@@ -24,7 +24,7 @@ from aiokclient.cluster.metadata.requests import MetadataRequests
 from aiokclient.cluster.metadata.snapshot import ClusterMetadata, moved_leaders
 from aiokclient.cluster.metadata.updater import MetadataUpdater
 from aiokclient.cluster.requests.attempts import (
-    Attempts,
+    CallAttempts,
     CallsInProgress,
     Check,
     GivenUpError,
@@ -57,7 +57,7 @@ from aiokclient.network.setup import ConnectionSettings
 from aiokclient.network.tls import TlsContexts
 from aiokclient.network.traffic import Traffic
 from aiokclient.network.transport import Connector, TcpConnector
-from aiokclient.policy import Backoff, Decision, Retry, Scope
+from aiokclient.policy import Attempts, Backoff, Decision, Scope
 from aiokclient.telemetry.application import ApplicationMetrics
 from aiokclient.types import seconds
 
@@ -472,10 +472,10 @@ class ClusterClient:
         """
         default_s = self.config.default_api_timeout_ms / 1000
         timeout_s = default_s if timeout is None else seconds(timeout)
-        retry = Retry(self.clock.monotonic() + timeout_s, self._backoff, self.clock)
+        retry = Attempts(self.clock.monotonic() + timeout_s, self._backoff, self.clock)
         attempt_s = attempt_timeout or self.config.request_timeout_ms / 1000
         check = check or top_level_error
-        call = Attempts(
+        call = CallAttempts(
             message,
             to,
             scope,
@@ -553,7 +553,7 @@ class ClusterClient:
         )
 
     async def _attempt_call(
-        self, call: Attempts, check: Check, highest_version: Callable[[], int | None]
+        self, call: CallAttempts, check: Check, highest_version: Callable[[], int | None]
     ) -> Any:
         call.was_sent = False
         call.node_id = await self._router.find_broker(call.to, max(call.retry.remaining_s, 0.0))
@@ -575,7 +575,7 @@ class ClusterClient:
         return response
 
     async def _prepare_retry(
-        self, call: Attempts, before_retry: Callable[[KafkaError], Awaitable[None]]
+        self, call: CallAttempts, before_retry: Callable[[KafkaError], Awaitable[None]]
     ) -> None:
         error = call.error
         assert error is not None

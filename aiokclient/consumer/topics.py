@@ -27,7 +27,7 @@ from aiokclient.consumer.state.partition import Withheld
 from aiokclient.consumer.state.subscription import Reports, Subscription
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import KafkaError, error_for
-from aiokclient.policy import Backoff, Retry, Scope, classify
+from aiokclient.policy import Attempts, Backoff, Scope, classify
 from aiokclient.types import TopicPartition, shortened
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class SubscribedTopics:
         backoff = Backoff.of(config)
         topics = None if subscription.pattern is not None else subscription.topics
         timeout = config.default_api_timeout_ms / 1000
-        retry = Retry(math.inf, backoff, self._cluster.clock)
+        retry = Attempts(math.inf, backoff, self._cluster.clock)
         while True:
             try:
                 return await self._cluster.updater.refresh(topics, timeout=timeout)

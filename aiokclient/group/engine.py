@@ -37,7 +37,7 @@ from aiokclient.group.meters import GroupMeters
 from aiokclient.group.states import CODES, TABLE, MemberEffect, MemberEvent, MemberState, Transition
 from aiokclient.metrics import Labels, OwnMetrics
 from aiokclient.network.pool import Purpose
-from aiokclient.policy import Backoff, Decision, Retry, Scope, classify
+from aiokclient.policy import Attempts, Backoff, Decision, Scope, classify
 from aiokclient.types import GroupMetadata
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class RejoinBackoff:
 
     __slots__ = ("_not_before", "_repeated", "_retry", "_synced_at")
 
-    def __init__(self, retry: Retry) -> None:
+    def __init__(self, retry: Attempts) -> None:
         self._retry = retry
         self._repeated = 0
         self._synced_at = math.inf
@@ -256,7 +256,7 @@ class GroupEngine:
         self._events = events
         self.heartbeats = Heartbeats(self)
         supervisor.spawn(self.heartbeats.run, name="heartbeats")
-        self._backoff = RejoinBackoff(Retry(math.inf, Backoff.of(cluster.config), cluster.clock))
+        self._backoff = RejoinBackoff(Attempts(math.inf, Backoff.of(cluster.config), cluster.clock))
         self._group_join = GroupJoin(self)
         self._wanted = asyncio.Event()
         """An event that is set while the member shall be in its group."""

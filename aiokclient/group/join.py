@@ -37,7 +37,7 @@ from aiokclient.group.handler import Generation, MemberInfo
 from aiokclient.group.states import CODES, MemberEvent
 from aiokclient.log.limited_log import LimitedLog
 from aiokclient.network.pool import Purpose
-from aiokclient.policy import Backoff, Decision, Retry, Scope, classify
+from aiokclient.policy import Attempts, Backoff, Decision, Scope, classify
 from aiokclient.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -88,7 +88,7 @@ class GroupJoin:
         self._rebalance_s = settings.rebalance_timeout_ms / 1000
         backoff = Backoff.of(cluster.config)
         backoff = backoff._replace(maximum_s=backoff.maximum_s * FAILED_ASSIGNMENTS)
-        self._assigning = Retry(math.inf, backoff, cluster.clock)
+        self._assigning = Attempts(math.inf, backoff, cluster.clock)
         self._log = LimitedLog(cluster.make_log("group", settings.group_id), cluster.clock)
         self._retry: asyncio.TimerHandle | None = None
         self._offered: list[tuple[str, bytes]] = []

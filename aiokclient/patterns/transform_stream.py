@@ -25,7 +25,7 @@ from aiokclient.consumer.arguments import require_count
 from aiokclient.errors import IllegalStateError, KafkaError
 from aiokclient.errors.local import ArgumentTypeError, refuse_loop
 from aiokclient.log.client_log import ClientLog
-from aiokclient.policy import Backoff, Decision, Retry, Scope, classify
+from aiokclient.policy import Attempts, Backoff, Decision, Scope, classify
 from aiokclient.producer.delivery.delivery import failed_delivery
 from aiokclient.producer.transaction.status import TransactionOutcome
 from aiokclient.types import ConsumerRecord, Headers, public_in, seconds
@@ -122,7 +122,7 @@ class TransformStream(Generic[K, V]):
         self._must_restart = False
         config = producer._config
         backoff = Backoff.of(config)
-        self._retry = Retry(math.inf, backoff, producer._clock)
+        self._retry = Attempts(math.inf, backoff, producer._clock)
         self._log = ClientLog.of("aiokclient.patterns", config)
 
     async def __aenter__(self) -> Self:

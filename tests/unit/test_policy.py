@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from aiokclient import errors, policy
 from aiokclient.config.client import ClientConfig
 from aiokclient.errors import ERRORS_BY_CODE, error_for
-from aiokclient.policy import Backoff, Decision, Retry, Scope, classify, decide
+from aiokclient.policy import Attempts, Backoff, Decision, Scope, classify, decide
 
 IN_TRANSACTION = (Scope.PRODUCE_TXN, Scope.TRANSACTION, Scope.TXN_OFFSET_COMMIT)
 RETRIES = (Decision.RETRY, Decision.REFRESH_AND_RETRY)
@@ -258,9 +258,9 @@ class ManualClock:
         return 0
 
 
-def retry(deadline: float = 110.0) -> tuple[Retry, ManualClock]:
+def retry(deadline: float = 110.0) -> tuple[Attempts, ManualClock]:
     clock = ManualClock()
-    return Retry(deadline, Backoff(1.0, 100.0, jitter=0.0), clock), clock
+    return Attempts(deadline, Backoff(1.0, 100.0, jitter=0.0), clock), clock
 
 
 def test_retry_waits_longer_after_each_failure_and_starts_over_after_a_success() -> None:

@@ -49,7 +49,7 @@ from aiokclient.errors import (
 )
 from aiokclient.log.client_log import ClientLog
 from aiokclient.metrics import Labels, Reading, counted
-from aiokclient.policy import Backoff, Retry, ends_start, refuses_login
+from aiokclient.policy import Attempts, Backoff, ends_start, refuses_login
 from aiokclient.protocol import ApiKey
 from aiokclient.protocol.wanted_topics import WantedTopicsRequest
 
@@ -386,7 +386,7 @@ class MetadataRequests:
         Raises errors that waiting cannot correct. Until it returns, the gate is shut.
         """
         self._close_gate()
-        retry = Retry(math.inf, self._backoff, self._clock)
+        retry = Attempts(math.inf, self._backoff, self._clock)
         while True:
             try:
                 answer, _ = await self.reach_cluster(self._clock.monotonic() + ROUND_S)
@@ -537,7 +537,7 @@ class MetadataRequests:
         self._events.emit("Rebootstrapped", trigger=name)
         why = f"The client closed all connections to rebootstrap, because {trigger.value}."
         self._cluster.brokers.close_connections(DisconnectedError(why))
-        retry = Retry(math.inf, self._backoff, self._clock)
+        retry = Attempts(math.inf, self._backoff, self._clock)
         while True:
             self._attempts += 1
             try:
@@ -564,7 +564,7 @@ class MetadataRequests:
         """
         config, now = self._config, self._clock.monotonic()
         setup_s = config.socket_connection_setup_timeout_ms / 1000
-        retry = Retry(now if once else now + limit_s, self._backoff, self._clock)
+        retry = Attempts(now if once else now + limit_s, self._backoff, self._clock)
         level = logging.INFO if self._begun else logging.WARNING
         names = UnresolvedNames(self._log, level, self._cluster.connector)
         lookup_s = min(setup_s, limit_s)

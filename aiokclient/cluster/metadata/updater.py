@@ -42,7 +42,7 @@ from aiokclient.errors import (
 from aiokclient.errors.local import TopicValueError
 from aiokclient.log.kept_errors import bare
 from aiokclient.memory import free_slowly
-from aiokclient.policy import Backoff, Retry, Scope, classify
+from aiokclient.policy import Attempts, Backoff, Scope, classify
 from aiokclient.types import shortened, text_problem
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class MetadataUpdater:
         self._clock = clock
         self._requests = requests
         backoff = Backoff.of(config)
-        self._retry = Retry(math.inf, backoff, clock)
+        self._retry = Attempts(math.inf, backoff, clock)
         self._max_age_s = config.metadata_max_age_ms / 1000
         self._pacing = Pacing(backoff, clock.rng)
         self._interest: dict[Hashable, dict[str, bool]] = {}

@@ -12,7 +12,7 @@ from aiokclient.cluster.targets import Target
 from aiokclient.errors import DisconnectedError, KafkaError, WrongLoopError
 from aiokclient.log.kept_errors import bare
 from aiokclient.log.limited_log import LimitedLog
-from aiokclient.policy import Retry, Scope
+from aiokclient.policy import Attempts, Scope
 
 if TYPE_CHECKING:
     from aiokclient.clock import Clock
@@ -96,7 +96,7 @@ class GivenUpError(Exception):
     """A signal that no further attempt follows: the last error becomes the error of the call."""
 
 
-class Attempts:
+class CallAttempts:
     """The attempts of one call. Each attempt may take `attempt_s` seconds."""
 
     __slots__ = (
@@ -122,7 +122,7 @@ class Attempts:
         scope: Scope,
         purpose: Purpose,
         owner: Hashable,
-        retry: Retry,
+        retry: Attempts,
         attempt_s: float,
         unanswered: set[asyncio.Future[Any]] | None = None,
     ) -> None:

@@ -29,7 +29,7 @@ from typing import Generic, TypeAlias, TypeVar
 from aiokclient.cluster.metadata.snapshot import ClusterMetadata
 from aiokclient.cluster.requests.attempts import LastAnswer, RefusalLog, is_refusal
 from aiokclient.errors import ApiTimeoutError, KafkaError, error_for
-from aiokclient.policy import Decision, Retry, Scope
+from aiokclient.policy import Attempts, Decision, Scope
 from aiokclient.scopes import new_group
 from aiokclient.types import TopicPartition
 
@@ -110,7 +110,7 @@ class PerItem(Generic[K]):
     def __init__(
         self,
         items: Iterable[K],
-        retry: Retry,
+        retry: Attempts,
         scope: Scope,
         *,
         refusals: RefusalLog | None = None,
@@ -211,7 +211,7 @@ async def ask_within(
     timeout: float,
     partitions: Iterable[TopicPartition],
     ask: Ask[TopicPartition],
-    retry: Retry,
+    retry: Attempts,
     scope: Scope,
     *,
     refresh: Refresh[TopicPartition],

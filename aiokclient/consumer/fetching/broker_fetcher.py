@@ -35,7 +35,7 @@ from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import KafkaError, ResponseTooLargeError, error_for
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.pool import Purpose
-from aiokclient.policy import Backoff, Decision, Retry, Scope
+from aiokclient.policy import Attempts, Backoff, Decision, Scope
 from aiokclient.protocol.messages.fetch import FetchRequest, FetchResponse
 from aiokclient.types import TopicPartition
 
@@ -284,7 +284,7 @@ class BrokerFetcher:
         self._session = FetchSession(options)
         self._oversized = OversizedFetches(options, manager.responses)
         self._connection: BrokerConnection | None = None
-        self._retry = Retry(math.inf, manager.responses.backoff.backoff, cluster.clock)
+        self._retry = Attempts(math.inf, manager.responses.backoff.backoff, cluster.clock)
         self.in_flight: Mapping[TopicPartition, Wanted] = {}
         """The contents of the request in flight; empty if there is none."""
         self._unanswered_since: float | None = None

@@ -31,7 +31,7 @@ from aiokclient.errors import (
     error_for,
 )
 from aiokclient.network.pool import Purpose
-from aiokclient.policy import Backoff, Retry, Scope
+from aiokclient.policy import Attempts, Backoff, Scope
 from aiokclient.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -170,7 +170,7 @@ class OffsetLookup:
             max(until - clock.monotonic(), 0.0),
             timestamps,
             ask,
-            Retry(until, self._backoff, clock),
+            Attempts(until, self._backoff, clock),
             Scope.LIST_OFFSETS,
             refresh=refresh,
             check=self._cluster.supervisor.raise_failure,

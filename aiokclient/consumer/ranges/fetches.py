@@ -59,7 +59,7 @@ from aiokclient.errors import (
 )
 from aiokclient.network.connection import BrokerConnection, OnResponse
 from aiokclient.network.pool import Purpose
-from aiokclient.policy import Backoff, Retry, Scope
+from aiokclient.policy import Attempts, Backoff, Scope
 from aiokclient.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -603,8 +603,8 @@ class RangeFetches:
     def _remaining_s(self) -> float:
         return max(self._retry.remaining_s, 0.0)
 
-    def _make_retry(self) -> Retry:
-        return Retry(self._get_time() + self._timeout_s, self._backoff, self._cluster.clock)
+    def _make_retry(self) -> Attempts:
+        return Attempts(self._get_time() + self._timeout_s, self._backoff, self._cluster.clock)
 
     def _on_progress(self) -> None:
         self._empty = 0

@@ -29,7 +29,7 @@ from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.errors import DisconnectedError, KafkaError
 from aiokclient.network.connection import PendingRequest
 from aiokclient.network.pool import Purpose
-from aiokclient.policy import Backoff, Retry, Scope
+from aiokclient.policy import Attempts, Backoff, Scope
 from aiokclient.producer.batching.batch import ProducerBatch
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.batching.stages import BatchStage, InLog
@@ -333,7 +333,7 @@ class ProduceConnection:
         self._sender.send_batches()
 
     async def _keep_connecting(self) -> None:
-        retry = Retry(math.inf, self._backoff, self._cluster.clock)
+        retry = Attempts(math.inf, self._backoff, self._cluster.clock)
         while self._sender.queues and not self._closed:
             lasting = self._callbacks.call_later(SILENCE_S, self._set_reachable, False)
             try:

@@ -19,7 +19,7 @@ from aiokclient.errors import (
     UnsupportedVersionError,
     error_for,
 )
-from aiokclient.policy import Backoff, Retry, Scope, as_transaction_error
+from aiokclient.policy import Attempts, Backoff, Scope, as_transaction_error
 from aiokclient.producer.transaction.requests import IMPLICIT, TransactionRequests
 from aiokclient.producer.transaction.states import TransactionState
 from aiokclient.producer.transaction.status import (
@@ -170,7 +170,7 @@ class TransactionOffsets:
         deadline = self._cluster.clock.monotonic() + timeout
         self._sending_for = member.group_id
         await self._add_group(transaction, member.group_id, timeout)
-        retry = Retry(deadline, self._backoff, self._cluster.clock)
+        retry = Attempts(deadline, self._backoff, self._cluster.clock)
         last = LastAnswer()
 
         async def ask(tps: list[TopicPartition]) -> Errors:
@@ -230,7 +230,7 @@ class TransactionOffsets:
         transaction: CurrentTransaction,
         offsets: Offsets,
         member: GroupMetadata,
-        retry: Retry,
+        retry: Attempts,
         last: LastAnswer,
     ) -> Errors:
         errors = await self._send_request(transaction, offsets, member, retry.remaining_s, last)

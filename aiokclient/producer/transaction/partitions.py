@@ -38,7 +38,7 @@ from aiokclient.errors import (
     UnsupportedVersionError,
     error_for,
 )
-from aiokclient.policy import Backoff, Retry, Scope
+from aiokclient.policy import Attempts, Backoff, Scope
 from aiokclient.producer.batching.batch import ProducerBatch
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.batching.sequences import SequenceState
@@ -178,7 +178,7 @@ class TransactionPartitions:
             self._requests.forget_coordinator()
             return True
 
-        retry = Retry(math.inf, self._backoff, self._engine.cluster.clock)
+        retry = Attempts(math.inf, self._backoff, self._engine.cluster.clock)
         refusals = self._engine.cluster.refusals
         loop = PerItem(
             queues, retry, Scope.TRANSACTION, refusals=refusals, last=self._newest_answer

@@ -16,7 +16,7 @@ from aiokclient.config.security import Tls
 from aiokclient.errors import BootstrapError, ConfigError, ConnectionSetupError
 from aiokclient.log.client_log import ClientLog
 from aiokclient.network.transport import Address, TcpConnector
-from aiokclient.policy import Backoff, Retry
+from aiokclient.policy import Attempts, Backoff
 from aiokclient.protocol.api import ApiKey
 
 HTTP = b"HTTP/1.1 400 Bad Request\r\n\r\n"
@@ -30,7 +30,7 @@ def client_of(*servers: str, quick: Quick, **options: Any) -> ClusterClient:
 
 async def canonical_servers(config: ClientConfig, connector: TcpConnector) -> list[Address]:
     clock = SystemClock()
-    retry = Retry(clock.monotonic() + 5, Backoff(0.001, 0.001), clock)
+    retry = Attempts(clock.monotonic() + 5, Backoff(0.001, 0.001), clock)
     unresolved = UnresolvedNames(ClientLog.of("aiokclient", config), logging.WARNING, connector)
     return await servers_of(config, connector, 5, retry, unresolved)
 

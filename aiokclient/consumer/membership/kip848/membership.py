@@ -57,7 +57,7 @@ from aiokclient.errors import KafkaError, UnsupportedVersionError, error_for
 from aiokclient.group.meters import GroupMeters
 from aiokclient.log.limited_log import LimitedLog
 from aiokclient.network.pool import Purpose
-from aiokclient.policy import Action, Backoff, Decision, Retry, Scope, classify
+from aiokclient.policy import Action, Attempts, Backoff, Decision, Scope, classify
 from aiokclient.protocol.api import ApiKey
 from aiokclient.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -645,7 +645,7 @@ class HeartbeatConnection:
         self._owner = owner
         config = cluster.config
         backoff = Backoff.of(config)
-        self._retry = Retry(math.inf, backoff, cluster.clock)
+        self._retry = Attempts(math.inf, backoff, cluster.clock)
         self._log = cluster.make_log("consumer", group_id)
         target = Coordinator("group", group_id)
         self.progress = CallProgress(target, ApiKey.CONSUMER_GROUP_HEARTBEAT)

@@ -50,7 +50,7 @@ from aiokclient.errors import (
 )
 from aiokclient.log.limited_log import LimitedLog
 from aiokclient.network.pool import Purpose
-from aiokclient.policy import Backoff, Retry, Scope
+from aiokclient.policy import Attempts, Backoff, Scope
 from aiokclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class CommitAttempt:
         ticket: int,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         held: Mapping[TopicPartition, PartitionState | None],
-        retry: Retry,
+        retry: Attempts,
         commits: Commits,
         *,
         attempts: float,
@@ -623,9 +623,9 @@ class Commits:
                 extra = {"event": "metadata_outdated"}
                 self._log.write(logging.INFO, ("topics", names), text, names, error, extra=extra)
 
-    def _make_retry(self, timeout: float) -> Retry:
+    def _make_retry(self, timeout: float) -> Attempts:
         clock = self._cluster.clock
-        return Retry(clock.monotonic() + timeout, self._backoff, clock)
+        return Attempts(clock.monotonic() + timeout, self._backoff, clock)
 
     def refresh_partition(self, tp: TopicPartition, error: KafkaError) -> bool:
         """Look up the coordinator and the topic again; return whether the partition may exist."""

@@ -37,7 +37,7 @@ from aiokclient.errors import (
     UnsupportedVersionError,
     error_for,
 )
-from aiokclient.policy import Backoff, Decision, Retry, Scope, classify
+from aiokclient.policy import Attempts, Backoff, Decision, Scope, classify
 from aiokclient.protocol.messages.describe_groups import DescribeGroupsRequest
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
@@ -174,9 +174,9 @@ class GroupRewinder:
         for due in self._due.values():
             due.clear()
 
-    def _make_retry(self) -> Retry:
+    def _make_retry(self) -> Attempts:
         """Return the delays for a loop that the caller's deadline ends."""
-        return Retry(math.inf, LOOK, self._cluster.clock)
+        return Attempts(math.inf, LOOK, self._cluster.clock)
 
     async def _require_own_members(self, last: LastAnswer) -> None:
         """Raise IllegalStateError if a member would not understand the request."""

@@ -12,7 +12,7 @@ import pytest
 
 from aiokclient.cluster.requests.attempts import (
     UNANSWERED_S,
-    Attempts,
+    CallAttempts,
     CallProgress,
     CallsInProgress,
     LastAnswer,
@@ -32,7 +32,7 @@ from aiokclient.errors import (
 )
 from aiokclient.log.client_log import ClientLog
 from aiokclient.network.pool import Purpose
-from aiokclient.policy import Backoff, Retry, Scope
+from aiokclient.policy import Attempts, Backoff, Scope
 from aiokclient.protocol.api import ApiKey
 from aiokclient.protocol.messages.list_groups import ListGroupsRequest
 
@@ -60,9 +60,9 @@ def caused(error: KafkaError, cause: BaseException) -> KafkaError:
     return error
 
 
-def attempts(unanswered: set[asyncio.Future[Any]] | None = None) -> Attempts:
-    retry = Retry(200.0, Backoff(1.0, 8.0, jitter=0.0), ManualClock())
-    return Attempts(
+def attempts(unanswered: set[asyncio.Future[Any]] | None = None) -> CallAttempts:
+    retry = Attempts(200.0, Backoff(1.0, 8.0, jitter=0.0), ManualClock())
+    return CallAttempts(
         ListGroupsRequest(), GROUP, Scope.CLIENT, Purpose.CONTROL, None,
         retry, 30.0, unanswered,
     )  # fmt: skip

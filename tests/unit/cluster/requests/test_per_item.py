@@ -21,7 +21,7 @@ from aiokclient.errors import (
     TopicAuthorizationError,
 )
 from aiokclient.log.client_log import ClientLog
-from aiokclient.policy import Backoff, Retry, Scope
+from aiokclient.policy import Attempts, Backoff, Scope
 from aiokclient.types import TopicPartition
 
 
@@ -41,7 +41,7 @@ class Loop:
     """A loop over three items that stores which items are refreshed and refused."""
 
     def __init__(self, refreshes: bool = True) -> None:
-        retry = Retry(200.0, Backoff(1.0, 8.0, jitter=0.0), StoppedClock())
+        retry = Attempts(200.0, Backoff(1.0, 8.0, jitter=0.0), StoppedClock())
         self.items = PerItem(["a", "b", "c", "a"], retry, Scope.ADMIN)
         self.refreshed: list[str] = []
         self.refused: dict[str, KafkaError] = {}
@@ -86,7 +86,7 @@ def test_settle_asks_whether_an_error_is_final_before_the_policy() -> None:
     refused: list[str] = []
     items = PerItem(
         "ab",
-        Retry(200.0, Backoff(1.0, 8.0, jitter=0.0), StoppedClock()),
+        Attempts(200.0, Backoff(1.0, 8.0, jitter=0.0), StoppedClock()),
         Scope.ADMIN,
     )
     items.record_errors(
@@ -102,7 +102,7 @@ def test_settle_asks_whether_an_error_is_final_before_the_policy() -> None:
 def test_settle_retries_an_item_without_delay_if_refuse_says_so() -> None:
     items = PerItem(
         "ab",
-        Retry(200.0, Backoff(1.0, 8.0, jitter=0.0), StoppedClock()),
+        Attempts(200.0, Backoff(1.0, 8.0, jitter=0.0), StoppedClock()),
         Scope.ADMIN,
     )
     delay_s = items.record_errors(
@@ -153,7 +153,7 @@ def test_refusals_of_items_are_logged_when_they_last_a_second(
 
     async def scenario(world: World) -> None:
         clock = world.sim.clock
-        retry = Retry(math.inf, Backoff(0.15, 0.15, jitter=0.0), clock)
+        retry = Attempts(math.inf, Backoff(0.15, 0.15, jitter=0.0), clock)
         for _ in range(earlier):
             retry.next_attempt()
         refused = NotLeaderOrFollowerError(api="ListOffsets")
@@ -248,7 +248,7 @@ async def within(world: World, timeout: float, partitions: list[TopicPartition],
         timeout,
         partitions,
         ask,
-        Retry(clock.monotonic() + timeout, Backoff(), clock),
+        Attempts(clock.monotonic() + timeout, Backoff(), clock),
         Scope.LIST_OFFSETS,
         refresh=lambda tp, error: True,
         check=lambda: None,

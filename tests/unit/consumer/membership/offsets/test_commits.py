@@ -12,7 +12,7 @@ from aiokclient.errors import (
     RebalanceInProgressError,
     RequestTimedOutError,
 )
-from aiokclient.policy import Backoff, Retry
+from aiokclient.policy import Attempts, Backoff
 
 T0, T1, T2 = (TopicPartition("t", index) for index in range(3))
 OFFSETS = {T0: OffsetAndMetadata(5), T1: OffsetAndMetadata(6), T2: OffsetAndMetadata(7)}
@@ -37,7 +37,7 @@ class Commits:
 
 def attempt(attempts: float = 3) -> CommitAttempt:
     clock: Any = Clock()
-    retry = Retry(10.0, Backoff(0.1, 1.0), clock)
+    retry = Attempts(10.0, Backoff(0.1, 1.0), clock)
     held = dict.fromkeys(OFFSETS)
     commits: Any = Commits()
     return CommitAttempt(
