@@ -45,6 +45,7 @@ NOUNS = {
     "cluster": "Describe the cluster.",
     "produce": "Send records from lines, JSON, or whole files.",
     "consume": "Read records as lines, JSON, or in a format of your own.",
+    "dead-letters": "List, show, and put back records whose handler has failed.",
     "perf": "Measure rates and latencies of producing and consuming.",
     "request": "Send any request of the protocol.",
     "profiles": "List, show, choose, and check named clusters.",
@@ -55,6 +56,7 @@ NOUNS = {
 FOLDERS = {
     "produce": "records",
     "consume": "records",
+    "dead-letters": "records",
     "perf": "records",
     "acls": "security",
     "quotas": "security",

@@ -12,6 +12,7 @@ PUBLIC_PACKAGES = {
     "aiokclient.telemetry.otel": "the bridge to OpenTelemetry",
     "aiokclient.telemetry.prometheus": "the bridge to Prometheus",
     "aiokclient.testing": "the embedded cluster, the simulation, and the proxy",
+    "aiokclient.worker": "handlers of records, with retries and dead letters",
 }
 """The packages whose `__all__` is the public API, with what each contains."""
 
