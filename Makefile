@@ -155,7 +155,7 @@ clean: ## remove everything that was installed, compiled or downloaded
 # Installed without its native modules, which .native compiles: there only what has changed.
 .venv/.test: $(PROJECT) | .venv/bin/python
 	$(PY) $(PIP) --upgrade pip
-	AIOKCLIENT_PURE=1 $(PY) $(PIP) --editable . --group native --group test --group peers --group lint --group examples "uvloop>=0.19"
+	AIOKCLIENT_PURE=1 $(PY) $(PIP) --editable . --group native --group test --group peers --group schema-peers --group lint --group examples "uvloop>=0.19"
 	touch $@
 
 .venv/.docs: .venv/.test
@@ -167,7 +167,7 @@ clean: ## remove everything that was installed, compiled or downloaded
 
 .venv-bench/.bench: $(PROJECT) $(NATIVE) | .venv-bench/bin/python
 	$(PYBENCH) $(PIP) --upgrade pip
-	AIOKCLIENT_PURE=1 $(PYBENCH) $(PIP) --editable . --group native --group test --group peers --group bench
+	AIOKCLIENT_PURE=1 $(PYBENCH) $(PIP) --editable . --group native --group test --group peers --group schema-peers --group bench
 	$(PYBENCH) setup.py --quiet build_ext --inplace --parallel=2
 	.ci/need-krb5 $(PYBENCH)
 	touch $@

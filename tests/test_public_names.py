@@ -29,6 +29,7 @@ from aiokclient import (
 from aiokclient.cluster.requests.attempts import PendingResponse
 from aiokclient.group.generation import GroupGeneration
 from aiokclient.producer.delivery.delivery import Delivery
+from aiokclient.schema import SchemaRegistry
 from aiokclient.testing import EmbeddedCluster, Simulation
 
 DOCUMENTED = (
@@ -56,6 +57,7 @@ PLAIN: dict[type, str] = {
     GroupMember: "generations rejoin group_metadata events health metrics from_properties",
     EmbeddedCluster: "fail drop delay stop start move_leader move_coordinator produce records "
     "committed rebalance wait_for reset",
+    SchemaRegistry: "from_properties",
     Simulation: "run cluster",
 }
 COROUTINES: dict[type, str] = {
@@ -83,6 +85,9 @@ COROUTINES: dict[type, str] = {
     "describe_delegation_token describe_client_quotas alter_client_quotas",
     GroupMember: "start close client_instance_id",
     EmbeddedCluster: "until",
+    SchemaRegistry: "close register lookup by_id by_guid latest version resolve subjects versions "
+    "versions_of_id referenced_by types delete_version delete_subject check config set_config "
+    "delete_config mode set_mode delete_mode contexts delete_context associated_subject",
 }
 ATTRIBUTES: dict[type, str] = {
     Client: "state",

@@ -14,6 +14,7 @@ that reaches the program says what the program can do about it (KIP-1050):
     │   │   ├── RequestTimedOutError (7), ApiTimeoutError
     │   │   └── DeliveryTimeoutError, BootstrapError
     │   ├── BufferExhaustedError, TokenProviderError, TicketError
+    │   ├── SchemaRegistryUnavailableError
     │   └──                               2 14 19 20 41 51 70 71 75 78 88 89 106 122 123 133
     ├── AbortableError                    abort the transaction, then go on: 120
     ├── ApplicationRecoverableError       close the client, create a new one: 22 25 47 49 82 90
@@ -35,6 +36,8 @@ that reaches the program says what the program can do about it (KIP-1050):
     ├──                                   all other codes: no category
     ├── CommitFailedError                 the consumer does not own the partitions
     ├── ConfigError                       also a ValueError
+    ├── SchemaRegistryError               a schema registry refuses; see its status and error_code
+    │   └── SchemaNotFoundError
     ├── SerializationError
     │   └── RecordError
     │       └── CorruptBatchError, DecompressionLimitError
@@ -62,6 +65,7 @@ from aiokclient.errors import (
     recoverable,
     refresh_retriable,
     retriable,
+    schema_registry,
     uncategorized,
     uncategorized_admin,
 )
@@ -73,6 +77,7 @@ from aiokclient.errors.local import *
 from aiokclient.errors.recoverable import *
 from aiokclient.errors.refresh_retriable import *
 from aiokclient.errors.retriable import *
+from aiokclient.errors.schema_registry import *
 from aiokclient.errors.uncategorized import *
 from aiokclient.errors.uncategorized_admin import *
 from aiokclient.types import public_in
@@ -85,6 +90,7 @@ __all__ += local.__all__
 __all__ += recoverable.__all__
 __all__ += refresh_retriable.__all__
 __all__ += retriable.__all__
+__all__ += schema_registry.__all__
 __all__ += uncategorized.__all__
 __all__ += uncategorized_admin.__all__
 __all__.sort()

@@ -58,8 +58,7 @@ class Sasl:
             return cls(mechanism, security)
         from aiokclient.network.sasl.tokens import TokenSource
 
-        provider = security.token_provider
-        tokens = TokenSource(provider, config, clock=clock, tasks=tasks, log=log, events=events)
+        tokens = TokenSource(security, config, clock=clock, tasks=tasks, log=log, events=events)
         return cls(mechanism, security, tokens)
 
     def warn_if_readable(self, log: ClientLog) -> None:

@@ -7,6 +7,7 @@ PUBLIC_PACKAGES = {
     "aiokclient.events": "the events of a client",
     "aiokclient.patterns": "several clients combined",
     "aiokclient.protocol": "messages, for `Client.request`",
+    "aiokclient.schema": "a client of schema registries, and serializers with schemas",
     "aiokclient.spark": "Kafka as a source and a sink of Spark",
     "aiokclient.spark.telemetry": "the metrics of clients as tables, on Spark",
     "aiokclient.telemetry.otel": "the bridge to OpenTelemetry",

@@ -26,8 +26,7 @@ from typing import Any, Final
 from aiokclient.background import TaskOwner, new_task
 from aiokclient.clock import Clock
 from aiokclient.config.client import ClientConfig
-from aiokclient.config.security import OAuthToken
-from aiokclient.config.security.sasl import TokenProvider
+from aiokclient.config.security import OAuthToken, SaslOAuthBearer
 from aiokclient.errors import ConfigError, KafkaError, TokenProviderError
 from aiokclient.log.client_log import ClientLog
 from aiokclient.network.event_hub import EventHub
@@ -62,7 +61,7 @@ class TokenSource:
 
     def __init__(
         self,
-        provider: TokenProvider,
+        credentials: SaslOAuthBearer,
         config: ClientConfig,
         *,
         clock: Clock,
@@ -70,7 +69,7 @@ class TokenSource:
         log: ClientLog,
         events: EventHub | None = None,
     ) -> None:
-        self._provider = provider
+        self._provider = credentials.token_provider
         self._config = config
         self._backoff = Backoff.of_token_requests(config)
         self._attempt_s = config.request_timeout_ms / 1000

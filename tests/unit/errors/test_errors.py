@@ -17,6 +17,7 @@ from aiokclient.errors import (
     NotLeaderOrFollowerError,
     error_for,
 )
+from aiokclient.errors.schema_registry import CODES
 from aiokclient.types import TopicPartition
 
 ORDERS_3 = TopicPartition("orders", 3)
@@ -126,6 +127,23 @@ def test_the_text_of_an_error_says_what_happened_where_and_what_to_do() -> None:
             errors.BootstrapError(attempts=[("a:1", "a:1 (10.0.0.1): Connection refused")]),
             "No bootstrap server could be reached. a:1 (10.0.0.1): Connection refused.",
         ),
+        (
+            errors.SchemaNotFoundError("No 5.", status=404, error_code=40403, url="http://r/ids/5"),
+            "SCHEMA_NOT_FOUND (40403) in GET http://r/ids/5: The schema registry does not know the "
+            "schema. No 5. Check the URL",
+        ),
+        (
+            errors.SchemaRegistryError(status=409, error_code=409, url="http://r/s", method="POST"),
+            "INCOMPATIBLE_SCHEMA (409) in POST http://r/s: The schema is not compatible",
+        ),
+        (
+            errors.SchemaRegistryError(status=401, url="http://r/s"),
+            "HTTP status 401 in GET http://r/s: The schema registry did not accept the cred",
+        ),
+        (
+            errors.SchemaRegistryUnavailableError(attempts=[("http://r", "HTTP status 503")]),
+            "The schema registry is not available. http://r: HTTP status 503. Check the URLs",
+        ),
     ],
 )
 def test_the_text_of_an_error_begins_with_api_broker_and_partition(
@@ -167,6 +185,9 @@ SPECIAL = [
     errors.UnknownCodeError(4711, "m", api="Fetch"),
     errors.ClusterChangedError(old_cluster_id="one", new_cluster_id="two"),
     errors.TokenRefusedError("m", endpoint="https://idp", oauth_error="invalid_client"),
+    errors.SchemaRegistryError("m", status=409, error_code=409, url="http://registry/subjects/a"),
+    errors.SchemaNotFoundError("m", status=404, error_code=40403, url="http://registry/ids/5"),
+    errors.SchemaRegistryUnavailableError(attempts=[("http://registry", "refused")]),
 ]
 SPECIAL_CLASSES = {type(error) for error in SPECIAL}
 PLAIN = [
@@ -197,6 +218,18 @@ def test_delivery_errors_know_how_many_there_are() -> None:
     assert DeliveryErrors("1", [first]).count == 1
 
 
+def test_every_code_of_a_registry_says_what_happened_and_what_to_do() -> None:
+    texts = set()
+    for code, (name, what, hint) in CODES.items():
+        error = errors.SchemaRegistryError(status=code // 100, error_code=code, url="http://r")
+        assert name
+        assert (error.name, error.what, error.hint) == (name, what, hint)
+        assert what.endswith(".")
+        assert hint.endswith(".")
+        texts.add((name, what))
+    assert len(texts) == len(CODES)
+
+
 def test_the_tree_in_the_docstring_is_complete() -> None:
     """The module's docstring has the names of all classes without a code, and all codes."""
     drawn = errors.__doc__ or ""
@@ -213,4 +246,5 @@ def test_one_file_for_each_category() -> None:
     assert files == {
         *("__init__", "base", "retriable", "refresh_retriable", "abortable", "recoverable"),
         *("configuration", "uncategorized", "uncategorized_admin", "local"),
+        "schema_registry",
     }

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hidden import assert_hidden
 
-from aiokclient import OAuthToken
+from aiokclient import OAuthToken, SaslOAuthBearer
 from aiokclient.cluster.lifecycle.supervisor import Supervisor
 from aiokclient.config.client import ClientConfig
 from aiokclient.errors import TokenProviderError, TokenRefusedError
@@ -50,7 +50,7 @@ def simulate(main: Callable[[Provided, TokenSource], Coroutine[Any, Any, None]])
         await supervisor.start()
         provided = Provided(sim)
         source = TokenSource(
-            provided,
+            SaslOAuthBearer(provided),
             ClientConfig(bootstrap_servers="b:9092", request_timeout_ms=5000),
             clock=sim.clock,
             tasks=supervisor,
