@@ -27,11 +27,15 @@ BROKER_ERRORS = {
 }
 """The classes of the error codes, and the categories from which they derive."""
 CODE_NAMES = {"code", "error_code", "errorcode"}
-FREE = {PACKAGE / "errors", PACKAGE / "testing", PACKAGE / "policy.py", PACKAGE / "cli"}
-"""The modules that need not follow the rule: error classes, embedded cluster, policy, command line.
+FREE = {
+    *(PACKAGE / name for name in ("errors", "testing", "policy.py")),
+    *(PACKAGE / name for name in ("cli", "adapters")),
+}
+"""The modules that need not follow the rule.
 
-The command line is a program that uses the library: it tells its user what an error means, and
-leaves it to the library what to try again.
+These are error classes, the embedded cluster, the policy, the command line, and the adapters. The
+last two are programs that use the library: they tell their user what an error means, and leave it
+to the library what to try again.
 """
 
 RAISED_HERE = {"CorruptRecordError", "UnsupportedVersionError"}

@@ -2,6 +2,7 @@
 
 PUBLIC_PACKAGES = {
     "aiokclient": "the clients, and the types, errors, and options that they use",
+    "aiokclient.adapters.aiokafka": "aiokafka's interface, for programs that move",
     "aiokclient.admin": "the admin client, and what its calls take and return",
     "aiokclient.errors": "all errors",
     "aiokclient.events": "the events of a client",

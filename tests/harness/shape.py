@@ -18,7 +18,7 @@ from pathlib import Path
 
 from imports import Graph, module_graph
 
-APART = ("aiokclient/testing/", "aiokclient/spark/")
+APART = ("aiokclient/testing/", "aiokclient/spark/", "aiokclient/adapters/")
 """Folders whose code has its own measure: the embedded cluster, and the part for Spark."""
 DATA = (
     "aiokclient/protocol/messages/",

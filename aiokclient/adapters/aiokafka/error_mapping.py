@@ -1,0 +1,93 @@
+"""The table from aiokclient's errors to those of aiokafka.
+
+A broker's error becomes the class with the same code, if aiokafka knows that code, unless a row of
+`RAISED` names its class. A local error becomes what the row of the nearest base class says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+
+from aiokclient import errors as native
+from aiokclient.adapters.aiokafka import errors
+
+RAISED: Mapping[type[BaseException], type[Exception]] = MappingProxyType(
+    {
+        # Base classes. A class without a row of its own, and without a code of aiokafka's, has the
+        # row of one of these.
+        native.KafkaError: errors.KafkaError,
+        native.KafkaTimeoutError: errors.KafkaTimeoutError,
+        native.UsageError: errors.IllegalStateError,
+        native.AuthenticationError: errors.AuthenticationFailedError,
+        native.InvalidOffsetError: errors.KafkaError,
+        # The network and the brokers.
+        native.BootstrapError: errors.KafkaConnectionError,
+        native.NetworkError: errors.KafkaConnectionError,
+        native.ConnectionSetupError: errors.KafkaConnectionError,
+        native.TokenProviderError: errors.KafkaConnectionError,
+        native.TicketError: errors.KafkaConnectionError,
+        native.SaslAuthenticationError: errors.AuthenticationFailedError,
+        native.UnsupportedSaslMechanismError: errors.AuthenticationMethodNotSupported,
+        native.ProtocolError: errors.KafkaProtocolError,
+        # The producer.
+        native.BufferExhaustedError: errors.KafkaTimeoutError,
+        native.ProducerFencedError: errors.ProducerFenced,
+        native.InvalidProducerEpochError: errors.ProducerFenced,
+        native.UnsupportedCompressionTypeError: errors.UnsupportedCodecError,
+        # The consumer.
+        native.CommitFailedError: errors.CommitFailedError,
+        native.UnknownMemberIdError: errors.CommitFailedError,
+        native.IllegalGenerationError: errors.CommitFailedError,
+        native.NoOffsetError: errors.NoOffsetForPartitionError,
+        native.LogTruncationError: errors.OffsetOutOfRangeError,
+        native.CorruptBatchError: errors.CorruptRecordException,
+        native.ResponseTooLargeError: errors.RecordTooLargeError,
+        # Options.
+        native.ConfigError: errors.KafkaConfigurationError,
+    }
+)
+"""The classes for errors that aiokafka does not raise by the broker's code."""
+
+
+def find_class(kind: type[BaseException]) -> type[Exception]:
+    """Return the class of aiokafka for a class of aiokclient."""
+    for base in kind.__mro__:
+        if base in RAISED and base is not native.KafkaError:
+            return RAISED[base]
+        code = vars(base).get("code")
+        if isinstance(code, int) and code in errors.kafka_errors:
+            return errors.kafka_errors[code]
+    return RAISED[native.KafkaError]
+
+
+def translate(
+    error: BaseException, when_closed: type[Exception] = errors.IllegalStateError
+) -> BaseException:
+    """Return the error of aiokafka for one of aiokclient, with that as its cause.
+
+    The failure of a serializer or deserializer becomes the program's own exception, as aiokafka
+    raises it. `when_closed` is the class for a client that is closed.
+    """
+    if isinstance(error, native.SerializationError) and error.__cause__ is not None:
+        cause = error.__cause__
+        if not isinstance(cause, native.KafkaError):
+            return cause
+    kind = find_class(type(error))
+    if isinstance(error, native.ClosedError):
+        kind = when_closed
+    translated = kind(str(error))
+    translated.__cause__ = error
+    return translated
+
+
+@contextmanager
+def translated_errors(
+    when_closed: type[Exception] = errors.IllegalStateError,
+) -> Generator[None, None, None]:
+    """Return a context that raises aiokafka's errors instead of aiokclient's."""
+    try:
+        yield
+    except native.KafkaError as error:
+        raise translate(error, when_closed) from error

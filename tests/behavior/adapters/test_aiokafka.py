@@ -1,0 +1,450 @@
+"""Programs for aiokafka, run with aiokafka and with the adapter: both observe the same."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import aiokafka
+import aiokafka.errors
+import pytest
+
+from aiokclient import Consumer, Producer
+from aiokclient.adapters import aiokafka as adapter
+from aiokclient.testing import EmbeddedCluster
+
+Program = Callable[[ModuleType, "Stage"], Awaitable[list[Any]]]
+
+_numbers = itertools.count(1)
+PROGRAMS: list[Program] = []
+
+
+def program(function: Program) -> Program:
+    PROGRAMS.append(function)
+    return function
+
+
+class Stage:
+    """A topic, a group, and clients of one of the two libraries."""
+
+    def __init__(self, cluster: EmbeddedCluster, kafka: ModuleType) -> None:
+        number = next(_numbers)
+        self.cluster = cluster
+        self.kafka = kafka
+        self.topic, self.group = f"adapted-{number}", f"group-{number}"
+        cluster.create_topic(self.topic, 3)
+
+    def tp(self, partition: int) -> Any:
+        return self.kafka.TopicPartition(self.topic, partition)
+
+    def producer(self, **options: Any) -> Any:
+        return self.kafka.AIOKafkaProducer(
+            bootstrap_servers=self.cluster.bootstrap_servers, **options
+        )
+
+    def consumer(self, *topics: str, **options: Any) -> Any:
+        options.setdefault("auto_offset_reset", "earliest")
+        return self.kafka.AIOKafkaConsumer(
+            *topics, bootstrap_servers=self.cluster.bootstrap_servers, **options
+        )
+
+    def fill(self, count: int, partition: int = 0) -> None:
+        self.cluster.produce(self.topic, [b"%d" % i for i in range(count)], partition)
+
+    def partitions(self, tps: Any) -> list[int]:
+        return sorted(tp.partition for tp in tps)
+
+
+async def error_of(awaitable: Awaitable[Any]) -> str:
+    try:
+        await awaitable
+    except Exception as error:
+        return type(error).__name__
+    return "none"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster() as cluster:
+        yield cluster
+
+
+@program
+async def futures_of_sends(kafka: ModuleType, stage: Stage) -> list[Any]:
+    seen: list[Any] = []
+    async with stage.producer(linger_ms=5) as producer:
+        futures = [await producer.send(stage.topic, b"%d" % i, partition=i % 3) for i in range(30)]
+        metadata = await asyncio.gather(*futures)
+        seen += sorted((each.partition, each.offset) for each in metadata)
+        seen.append(metadata[0].topic_partition == stage.tp(0))
+        seen.append([each.done() for each in futures] + [each.cancelled() for each in futures])
+        first = await producer.send(stage.topic, b"a", partition=0)
+        called: list[Any] = []
+        first.add_done_callback(called.append)
+        done, pending = await asyncio.wait([first])
+        seen += [len(done), len(pending), called == [first], first.exception()]
+        seen.append(
+            (await asyncio.wait_for(await producer.send(stage.topic, b"b", partition=1), 9)).offset
+        )
+        seen.append(
+            (await asyncio.shield(await producer.send(stage.topic, b"c", partition=1))).offset
+        )
+        for each in asyncio.as_completed([await producer.send(stage.topic, b"d", partition=1)]):
+            seen.append((await each).offset)
+        given_up = await producer.send(stage.topic, b"e", partition=2)
+        seen += [given_up.cancel(), given_up.cancelled(), given_up.done()]
+        metadata = await producer.send_and_wait(
+            stage.topic, b"f", b"key", 2, timestamp_ms=123, headers=[("h", b"v")]
+        )
+        seen += [metadata.offset, metadata.timestamp, metadata.timestamp_type]
+        seen.append(sorted(await producer.partitions_for(stage.topic)))
+    return seen
+
+
+@program
+async def keyed_records(kafka: ModuleType, stage: Stage) -> list[Any]:
+    async with stage.producer(key_serializer=str.encode, value_serializer=repr_bytes) as producer:
+        futures = [await producer.send(stage.topic, i, key=f"key-{i}") for i in range(20)]
+        chosen = [(await each).partition for each in futures]
+        empty = await producer.send_and_wait(stage.topic, None, key="none", partition=0)
+    values = [each.value for each in stage.cluster.records(stage.topic, 0)]
+    return [chosen, empty.partition, values[-1]]
+
+
+def repr_bytes(value: object) -> bytes:
+    return repr(value).encode()
+
+
+@program
+async def batches(kafka: ModuleType, stage: Stage) -> list[Any]:
+    seen: list[Any] = []
+    async with stage.producer(max_batch_size=200) as producer:
+        batch = producer.create_batch()
+        count = 0
+        while batch.append(key=b"k", value=b"%d" % count, timestamp=1000 + count) is not None:
+            count += 1
+        seen += [count, batch.record_count(), batch.closed(), batch.size()]
+        future = await producer.send_batch(batch, stage.topic, partition=1)
+        metadata = await future
+        seen += [metadata.partition, metadata.offset]
+        seen.append(
+            await error_of(producer.send_batch(producer.create_batch(), stage.topic, partition=9))
+        )
+    records = stage.cluster.records(stage.topic, 1)
+    return [*seen, [(each.key, each.value, each.timestamp) for each in records]]
+
+
+@program
+async def refused_sends(kafka: ModuleType, stage: Stage) -> list[Any]:
+    producer = stage.producer(request_timeout_ms=2000)
+    async with producer:
+        seen = [
+            await error_of(producer.send(stage.topic)),
+            await error_of(producer.send(stage.topic, b"a", partition=9)),
+            await error_of(producer.send(stage.topic, bytes(2_000_000))),
+            await error_of(producer.begin_transaction()),
+            await error_of(producer.send_offsets_to_transaction({stage.tp(0): 1}, "group")),
+        ]
+    seen.append(await error_of(producer.send(stage.topic, b"a")))
+    other = kafka.AIOKafkaProducer(bootstrap_servers="127.0.0.1:1")
+    seen.append(await error_of(other.start()))
+    await other.stop()
+    return seen
+
+
+@program
+async def transactions(kafka: ModuleType, stage: Stage) -> list[Any]:
+    seen: list[Any] = []
+    async with stage.producer(transactional_id=stage.group) as producer:
+        seen.append(await error_of(producer.send(stage.topic, b"outside")))
+        async with producer.transaction():
+            await producer.send_and_wait(stage.topic, b"committed", partition=0)
+            await producer.send_offsets_to_transaction({stage.tp(0): 7}, stage.group)
+        try:
+            async with producer.transaction():
+                await producer.send_and_wait(stage.topic, b"aborted", partition=0)
+                raise ValueError
+        except ValueError:
+            seen.append("raised")
+        await producer.begin_transaction()
+        await producer.send(stage.topic, b"last", partition=0)
+        await producer.commit_transaction()
+    async with stage.consumer(
+        stage.topic, group_id=f"{stage.group}-reader", isolation_level="read_committed"
+    ) as consumer:
+        seen += [(await consumer.getone()).value, (await consumer.getone()).value]
+        seen.append(consumer.last_stable_offset(stage.tp(0)) == consumer.highwater(stage.tp(0)))
+    async with stage.consumer(stage.topic, group_id=stage.group) as consumer:
+        seen.append(await consumer.committed(stage.tp(0)))
+    return seen
+
+
+@program
+async def reads_of_lists(kafka: ModuleType, stage: Stage) -> list[Any]:
+    stage.fill(50, 0)
+    stage.fill(20, 1)
+    seen: list[Any] = []
+    async with stage.consumer(stage.topic) as consumer:
+        read: dict[int, list[bytes]] = {}
+        while sum(map(len, read.values())) < 70:
+            for tp, records in (await consumer.getmany(timeout_ms=5000, max_records=15)).items():
+                assert len(records) <= 15
+                read.setdefault(tp.partition, []).extend(each.value for each in records)
+        seen += [
+            read[0] == [b"%d" % i for i in range(50)],
+            read[1] == [b"%d" % i for i in range(20)],
+        ]
+        seen.append(await consumer.getmany(timeout_ms=10))
+        consumer.seek(stage.tp(0), 45)
+        only = await consumer.getmany(stage.tp(0), timeout_ms=5000)
+        seen += [stage.partitions(only), [each.value for each in only[stage.tp(0)]]]
+        seen.append(await error_of(consumer.getmany(max_records=0)))
+        seen.append(
+            sorted(await consumer.end_offsets([stage.tp(0), stage.tp(2)]))
+            == [stage.tp(0), stage.tp(2)]
+        )
+    seen.append(await error_of(consumer.getmany()))
+    return seen
+
+
+@program
+async def records(kafka: ModuleType, stage: Stage) -> list[Any]:
+    async with stage.producer() as producer:
+        await producer.send_and_wait(stage.topic, b"a", b"k", 0, 5, [("h", b"v")])
+        await producer.send_and_wait(stage.topic, None, b"key", 0, 6)
+    seen: list[Any] = []
+    async with stage.consumer(
+        stage.topic, value_deserializer=lambda data: None if data is None else data.decode()
+    ) as consumer:
+        for _ in range(2):
+            record = await consumer.getone()
+            seen.append((record.partition, record.offset, record.timestamp, record.timestamp_type))
+            seen.append((record.key, record.value, record.checksum, list(record.headers)))
+            seen.append((record.serialized_key_size, record.serialized_value_size))
+            assert isinstance(record, kafka.ConsumerRecord)
+    return seen
+
+
+@program
+async def positions(kafka: ModuleType, stage: Stage) -> list[Any]:
+    stage.fill(10, 0)
+    first = stage.tp(0)
+    seen: list[Any] = []
+    async with stage.consumer(
+        stage.topic, group_id=stage.group, enable_auto_commit=False
+    ) as consumer:
+        seen += [stage.partitions(consumer.assignment()), len(consumer.subscription())]
+        seen.append([(await consumer.getone()).offset for _ in range(3)])
+        seen.append(await consumer.position(first))
+        await consumer.commit()
+        seen.append(await consumer.committed(first))
+        await consumer.commit({first: (5, "text")})
+        seen.append(await consumer.committed(first))
+        found = await consumer.seek_to_committed(first)
+        seen += [found[first], (await consumer.getone(first)).offset]
+        seen.append(await consumer.seek_to_end(first))
+        seen.append(await consumer.position(first))
+        seen.append(await consumer.seek_to_beginning(first))
+        seen.append((await consumer.getone()).offset)
+        consumer.pause(first)
+        seen += [stage.partitions(consumer.paused()), await consumer.getmany(timeout_ms=50)]
+        consumer.resume(first)
+        seen.append((await consumer.getone()).offset)
+        times = await consumer.offsets_for_times({first: 0, stage.tp(2): 0})
+        seen += [times[first].offset, times[stage.tp(2)]]
+        seen.append((await consumer.beginning_offsets([first]))[first])
+        seen += [consumer.partitions_for_topic(stage.topic), stage.topic in await consumer.topics()]
+        seen.append(consumer.highwater(first))
+        seen.append(await error_of(consumer.commit({first: "x"})))
+        seen.append(await error_of(consumer.commit({kafka.TopicPartition("absent", 0): 1})))
+        seen.append(await error_of(consumer.position(kafka.TopicPartition("absent", 0))))
+    return seen
+
+
+@program
+async def partitions_by_hand(kafka: ModuleType, stage: Stage) -> list[Any]:
+    stage.fill(3, 1)
+    seen: list[Any] = []
+    consumer = stage.consumer()
+    consumer.assign([stage.tp(1)])
+    async with consumer:
+        seen.append([(await consumer.getone()).offset for _ in range(3)])
+        seen += [stage.partitions(consumer.assignment()), await error_of(consumer.commit())]
+        try:
+            consumer.subscribe([stage.topic])
+        except kafka.errors.IllegalStateError:
+            seen.append("refused")
+        consumer.unsubscribe()
+        seen.append(consumer.assignment())
+    return seen
+
+
+@program
+async def loops(kafka: ModuleType, stage: Stage) -> list[Any]:
+    stage.fill(5, 0)
+    seen: list[Any] = []
+    consumer = stage.consumer(stage.topic, group_id=stage.group)
+    await consumer.start()
+    async for record in consumer:
+        seen.append(record.value)
+        if len(seen) == 3:
+            break
+    waiting = asyncio.create_task(consumer.getone(stage.tp(2)))
+    seen.append((await consumer.getone(stage.tp(0))).value)
+    await consumer.stop()
+    try:
+        await waiting
+    except kafka.ConsumerStoppedError:
+        seen.append("stopped")
+    seen.append([record async for record in again(consumer, kafka)])
+    async with stage.consumer(stage.topic, group_id=stage.group) as other:
+        seen.append(await other.committed(stage.tp(0)))
+        seen.append((await other.getone()).value)
+    return seen
+
+
+async def again(consumer: Any, kafka: ModuleType) -> Any:
+    try:
+        async for record in consumer:
+            yield record
+    except kafka.ConsumerStoppedError:
+        yield "stopped"
+
+
+@program
+async def several_tasks(kafka: ModuleType, stage: Stage) -> list[Any]:
+    for partition in range(3):
+        stage.fill(30, partition)
+    read: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
+    async with stage.consumer(stage.topic) as consumer:
+
+        async def read_partition(partition: int) -> None:
+            while len(read[partition]) < 30:
+                if len(read[partition]) % 2:
+                    record = await consumer.getone(stage.tp(partition))
+                    read[partition].append(record.value)
+                else:
+                    found = await consumer.getmany(
+                        stage.tp(partition), timeout_ms=1000, max_records=4
+                    )
+                    for records in found.values():
+                        read[partition] += [each.value for each in records]
+
+        await asyncio.gather(*map(read_partition, range(3)))
+        await consumer.seek_to_beginning()
+        together: set[tuple[int, int]] = set()
+
+        async def read_any() -> None:
+            while len(together) < 90:
+                try:
+                    record = await asyncio.wait_for(consumer.getone(), 0.5)
+                except TimeoutError:
+                    continue
+                assert (record.partition, record.offset) not in together
+                together.add((record.partition, record.offset))
+
+        await asyncio.gather(read_any(), read_any(), read_any())
+    return [read, len(together)]
+
+
+@program
+async def rebalances(kafka: ModuleType, stage: Stage) -> list[Any]:
+    stage.fill(10, 0)
+    seen: list[Any] = []
+
+    class Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc,name-defined]
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            seen.append(("revoked", stage.partitions(revoked)))
+            if revoked:
+                await consumer.commit()
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            seen.append(("assigned", stage.partitions(assigned)))
+            raise RuntimeError("It is logged.")
+
+    consumer = stage.consumer(group_id=stage.group, heartbeat_interval_ms=100)
+    consumer.subscribe([stage.topic], listener=Listener())
+    async with consumer:
+        await consumer.getone()
+        async with stage.consumer(
+            stage.topic, group_id=stage.group, heartbeat_interval_ms=100
+        ) as other:
+            while (
+                len(consumer.assignment()) + len(other.assignment()) != 3 or not other.assignment()
+            ):
+                await consumer.getmany(timeout_ms=20, max_records=1)
+            counts = sorted([len(consumer.assignment()), len(other.assignment())])
+        while len(consumer.assignment()) != 3:
+            await consumer.getmany(timeout_ms=20, max_records=1)
+    return [counts, seen[:3], len(seen)]
+
+
+@program
+async def patterns(kafka: ModuleType, stage: Stage) -> list[Any]:
+    stage.fill(1, 0)
+    consumer = stage.consumer(group_id=stage.group)
+    consumer.subscribe(pattern=stage.topic[:-1] + "[" + stage.topic[-1] + "]")
+    async with consumer:
+        seen = [(await consumer.getone()).value, stage.topic in consumer.subscription()]
+        wrong = ({}, {"topics": ["a"], "pattern": "b"}, {"topics": ["a"], "listener": object()})
+        for each in wrong:
+            try:
+                consumer.subscribe(**each)
+            except TypeError:
+                seen.append("TypeError")
+    return seen
+
+
+@program
+async def missing_offsets(kafka: ModuleType, stage: Stage) -> list[Any]:
+    stage.fill(3, 0)
+    seen: list[Any] = []
+    consumer = stage.consumer(group_id=stage.group, auto_offset_reset="none")
+    consumer.assign([stage.tp(0)])
+    async with consumer:
+        seen.append(await error_of(consumer.getone()))
+        consumer.seek(stage.tp(0), 99)
+        seen.append(await error_of(consumer.getone()))
+        consumer.seek(stage.tp(0), 2)
+        seen.append((await consumer.getone()).offset)
+    return seen
+
+
+@program
+async def failing_deserializer(kafka: ModuleType, stage: Stage) -> list[Any]:
+    stage.fill(2, 0)
+
+    def refuse(data: bytes) -> bytes:
+        raise LookupError(data)
+
+    async with stage.consumer(stage.topic, value_deserializer=refuse) as consumer:
+        return [await error_of(consumer.getone()), await error_of(consumer.getmany(timeout_ms=900))]
+
+
+@pytest.mark.parametrize("run", PROGRAMS, ids=lambda each: each.__name__)
+async def test_program_observes_the_same_with_both_libraries(
+    run: Program, cluster: EmbeddedCluster
+) -> None:
+    with_adapter = await run(adapter, Stage(cluster, adapter))
+    with_aiokafka = await run(aiokafka, Stage(cluster, aiokafka))
+    assert with_adapter == with_aiokafka
+
+
+async def test_native_clients_share_connections_with_those_of_the_adapter(
+    cluster: EmbeddedCluster,
+) -> None:
+    stage = Stage(cluster, adapter)
+    async with stage.producer() as producer:
+        await producer.send_and_wait(stage.topic, b"adapter", partition=0)
+        assert isinstance(producer.native, Producer)
+        async with Producer(client=producer.client.native) as native:
+            await native.send(stage.topic, b"native", partition=0)
+    async with stage.consumer(stage.topic) as consumer:
+        assert isinstance(consumer.native, Consumer)
+        assert (await consumer.getone()).value == b"adapter"
+        record = await consumer.native.get()
+        assert record is not None
+        assert record.value == b"native"
