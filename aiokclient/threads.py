@@ -63,7 +63,7 @@ class _ThreadCall(Future[Any]):
             self.set_result(result)
 
 
-class _Pool(Executor):
+class DaemonThreads(Executor):
     """An executor of daemon threads, each created when there is no idle one."""
 
     def __init__(self, name: str, size: int) -> None:
@@ -74,7 +74,7 @@ class _Pool(Executor):
     def forget_threads(self) -> None:
         """Discard all threads in a forked process, where they do not exist."""
         self._lock = threading.Lock()
-        self._calls: SimpleQueue[_ThreadCall] = SimpleQueue()
+        self._calls: SimpleQueue[_ThreadCall | None] = SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._threads = 0
         self.calls = 0
@@ -93,6 +93,12 @@ class _Pool(Executor):
             self._add_thread()
         return call
 
+    def close(self) -> None:
+        """End the threads, each after its present call. Calls that have not begun are not made."""
+        with self._lock:
+            for _ in range(self._threads):
+                self._calls.put(None)
+
     def _add_thread(self) -> None:
         with self._lock:
             if self._threads >= self._size:
@@ -106,6 +112,8 @@ class _Pool(Executor):
     def _run_calls(self) -> None:
         while True:
             call = self._calls.get()
+            if call is None:
+                return
             call.perform()
             del call  # An idle thread keeps nothing alive.
             self._idle.release()
@@ -126,8 +134,8 @@ class Job(Generic[T]):
         return self._function(*self._args)
 
 
-_computing = _Pool("aiokclient-compute", max(2, os.cpu_count() or 2))
-_blocking = _Pool("aiokclient-blocking", BLOCKING_THREADS)
+_computing = DaemonThreads("aiokclient-compute", max(2, os.cpu_count() or 2))
+_blocking = DaemonThreads("aiokclient-blocking", BLOCKING_THREADS)
 
 
 def work() -> dict[str, tuple[int, int]]:

@@ -36,6 +36,7 @@ from aiokclient.consumer.state.offset_reset import (
     LATEST_TIMESTAMP,
     Reset,
 )
+from aiokclient.consumer.state.partition import Withheld
 from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
 from aiokclient.errors import (
     ClosedError,
@@ -390,9 +391,13 @@ class Consumer(Lifecycle, Generic[K, V]):
         self._subscription.pause(tps, False)
 
     def paused(self) -> set[TopicPartition]:
-        """Return the partitions that are paused. Synchronous."""
+        """Return the partitions that are paused, also those that a worker has paused. Synchronous.
+
+        A worker pauses partitions whose lanes are full, and resumes them on its own.
+        """
         self._check_known()
-        return {state.tp for state in self._subscription.choose_states(None) if state.paused}
+        states = self._subscription.choose_states(None)
+        return {state.tp for state in states if state.paused or state.withheld & Withheld.FULL}
 
     # -- where to read
 
@@ -605,6 +610,18 @@ class Consumer(Lifecycle, Generic[K, V]):
             count_cancelled(error, self)
             raise
         return records[0] if records else None
+
+    async def run(self, handle: Any, **options: Any) -> None:
+        """Call `handle(record)` for each record, until this is stopped.
+
+            await consumer.run(handle, concurrency=50, dead_letter="orders.dlq")
+
+        It is `aiokclient.worker.Worker(consumer, handle, **options).run()`, which describes the
+        options, the errors, and what follows a cancellation.
+        """
+        from aiokclient.worker import Worker  # The only import of a layer above this one.
+
+        await Worker(self, handle, **options).run()
 
     def stop(self) -> None:
         """Stop reading permanently: iterations end at their next request, and `poll` returns [].

@@ -43,7 +43,8 @@ that reaches the program says what the program can do about it (KIP-1050):
     │       └── CorruptBatchError, DecompressionLimitError
     ├── ProtocolError, ResponseTooLargeError, AssignmentFailedError, NotWriterError
     └── UsageError                        also a RuntimeError: a mistake in the program
-        └── ClosedError, IllegalStateError, WrongThreadError, WrongLoopError, ConcurrentReadError
+        └── ClosedError, IllegalStateError, WrongThreadError, WrongLoopError, ConcurrentReadError,
+            HandlerStuckError
 
     DeliveryErrors                        an ExceptionGroup of any of them
 

@@ -36,6 +36,7 @@ __all__ = [
     "DeliveryErrors",
     "DeliveryTimeoutError",
     "DisconnectedError",
+    "HandlerStuckError",
     "IllegalStateError",
     "LogTruncationError",
     "NoOffsetError",
@@ -419,6 +420,21 @@ class ClosedError(UsageError):
 
 class IllegalStateError(UsageError):
     """An error raised when the state of the client does not allow the call."""
+
+
+class HandlerStuckError(UsageError):
+    """An error raised by a worker at its end if a handler goes on although it was cancelled.
+
+    The text has the record and the stack of each such handler. The worker has left them, so that
+    the process may have to be ended.
+    """
+
+    what = "A handler goes on although it was cancelled."
+    hint = (
+        "Let CancelledError pass through the handler, and do not block in a thread without a "
+        "timeout. The records of such handlers are not committed."
+    )
+    _has_lines = True
 
 
 class ArgumentTypeError(IllegalStateError, TypeError):

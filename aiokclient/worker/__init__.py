@@ -8,21 +8,42 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aiokclient.worker.dead_letters import DeadLetter, DeadLetterInfo
     from aiokclient.worker.failure import Failure
+    from aiokclient.worker.health import OldestRecord, WorkerHealth
     from aiokclient.worker.replays import ReplayReport, replay
+    from aiokclient.worker.retry import Batch, BatchError, Exponential, Reject, Retry, RetryLater
+    from aiokclient.worker.worker import Worker
 
 __all__ = [
+    "Batch",
+    "BatchError",
     "DeadLetter",
     "DeadLetterInfo",
+    "Exponential",
     "Failure",
+    "OldestRecord",
+    "Reject",
     "ReplayReport",
+    "Retry",
+    "RetryLater",
+    "Worker",
+    "WorkerHealth",
     "replay",
 ]
 
 _MODULES = {
+    "Batch": "retry",
+    "BatchError": "retry",
     "DeadLetter": "dead_letters",
     "DeadLetterInfo": "dead_letters",
+    "Exponential": "retry",
     "Failure": "failure",
+    "OldestRecord": "health",
+    "Reject": "retry",
     "ReplayReport": "replays",
+    "Retry": "retry",
+    "RetryLater": "retry",
+    "Worker": "worker",
+    "WorkerHealth": "health",
     "replay": "replays",
 }
 """The module of each public name. `.ci/write-names` writes it from the imports above."""

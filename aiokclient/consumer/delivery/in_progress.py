@@ -40,7 +40,7 @@ When records have been processed, `relieved` wakes a task that waits to revoke t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -59,6 +59,11 @@ class InProgress:
         self.full = False
         """Whether a request waits because too many records are outstanding."""
         self.relieved = Wakeup()
+        self._runs: Mapping[Any, float] | None = None
+        """The calls of a worker's handler, with the time at which each began, or None.
+
+        The worker changes this mapping.
+        """
         self._aside = 0
 
     def on_delivered(
@@ -173,7 +178,21 @@ class InProgress:
         self.full = self.count_outstanding() >= limit
         return not self.full
 
+    def follow_runs(self, runs: Mapping[Any, float] | None) -> None:
+        """Measure the poll interval by the calls of a worker's handler; None ends that."""
+        self._runs = runs
+
+    def on_returned(self) -> None:
+        """Record that outstanding records were returned, to be delivered again."""
+        self.relieved.set()
+
     def find_oldest_delivery(self) -> float | None:
-        """Return when the oldest outstanding record was delivered, or None if there is none."""
+        """Return when the oldest outstanding record was delivered, or None if there is none.
+
+        The records of a worker wait in its lanes, for other records or for a retry. So the
+        beginning of the oldest call of its handler counts instead.
+        """
+        if self._runs is not None:
+            return min(self._runs.values(), default=None)
         states = [state for state in self._worked_on if state.outstanding]
         return min((next(iter(s.outstanding.values()))[1] for s in states), default=None)

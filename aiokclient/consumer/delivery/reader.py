@@ -19,7 +19,7 @@ import asyncio
 import math
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -417,8 +417,8 @@ class Reader:
                 self._cut_short = True
                 return None
 
-    def _unpack_chunk(self) -> bool:
-        chunk = self._unpacker.unpack_next()
+    def _unpack_chunk(self, apart: Container[PartitionState] = ()) -> bool:
+        chunk = self._unpacker.unpack_next(apart)
         if chunk is not None:
             self._chunks.append(chunk)
             self.meters.count_unpacked(chunk.state.tp.topic, chunk.share)
@@ -426,7 +426,7 @@ class Reader:
 
     def _remove_chunk(self, chunk: Chunk) -> None:
         """Remove a chunk that has no records left. Raise its error, or handle its damage."""
-        self._chunks.popleft()
+        self._chunks.remove(chunk)  # Nearly always the first one.
         if chunk.damage is not None:
             self._on_damage(chunk.state, chunk.damage)
             return
@@ -632,6 +632,13 @@ class Reader:
             return
         if self.in_progress.full and self.in_progress.end_waiting_for_room():
             self._arrived.set()
+
+    # -- for workers; see `intake.py`
+
+    def read_raw(self, raw: bool) -> None:
+        """Deliver keys and values as bytes from now on, or deserialize them again."""
+        self._drop_chunks()
+        self._unpacker.read_raw(raw)
 
     # -- whole parts, for tables
 

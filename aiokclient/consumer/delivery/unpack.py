@@ -16,7 +16,7 @@ it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from operator import length_hint
@@ -232,6 +232,10 @@ class Chunk:
         self.delivered = len(self.records) - length_hint(self.iterator)
         return self.delivered - before
 
+    def mark_delivered(self, count: int) -> None:
+        """Count the next records as delivered."""
+        self.delivered += count
+
     def cut_records(self, limit: int) -> None:
         """Remove the records from this offset on."""
         self.next_offset = limit
@@ -278,12 +282,19 @@ class Unpacker:
         limited, self._limits = bool(self._limits), {}
         return limited
 
-    def unpack_next(self) -> Chunk | None:
+    def read_raw(self, raw: bool) -> None:
+        """Deliver keys and values as bytes from now on, or deserialize them again."""
+        given = self._deserializers
+        self._deserializes = bool(given) and not raw
+        self._copies = raw or not given.views
+
+    def unpack_next(self, apart: Container[PartitionState] = ()) -> Chunk | None:
         """Return the next chunk, or None if nothing is ready.
 
-        A chunk may have no records, and only move the position.
+        A chunk may have no records, and only move the position. No chunk of the partitions in
+        `apart` is returned.
         """
-        fetch = self._buffer.get_next()
+        fetch = self._buffer.get_next(apart)
         if fetch is None:
             return None
         decoded = fetch.raw
@@ -294,7 +305,7 @@ class Unpacker:
         else:
             found = self._decode_together(fetch) or self._decode_batch(fetch)
             if found is None:
-                return None if fetch.job is not None else self.unpack_next()
+                return None if fetch.job is not None else self.unpack_next(apart)
             records, epoch, size = found
             if self._deserializes:
                 decoded = Decoded(records, fetch.offset, epoch, size)

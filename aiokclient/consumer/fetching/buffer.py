@@ -19,7 +19,7 @@ producer's transactional batches are skipped, until the marker that ends the tra
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from aiokclient.consumer.state.partition import PartitionState
@@ -309,10 +309,12 @@ class FetchBuffer:
         if not follows:  # Otherwise, `sort_parts` sets aside all parts of the partition in order.
             self._set_part_aside(fetch)
 
-    def get_next(self) -> PartitionFetch | None:
-        """Return the first part that has something left to unpack."""
+    def get_next(self, apart: Container[PartitionState] = ()) -> PartitionFetch | None:
+        """Return the first part that has something left to unpack, apart from these partitions."""
         for fetch in self._queue:
             if fetch.index < len(fetch.batches) or not fetch.is_unpacked:
+                if apart and fetch.state in apart:
+                    continue
                 return fetch
         return None
 

@@ -39,7 +39,9 @@ from __future__ import annotations
 import math
 import random
 from collections import OrderedDict
+from collections.abc import Iterable
 from enum import Enum, IntFlag, auto
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
@@ -289,6 +291,7 @@ class Withheld(IntFlag):
     REWINDING = auto()  # a rewind request is being executed
     UNCONFIRMED = auto()  # the coordinator has not answered for the session timeout
     END_OFFSET = auto()  # an iteration that ends at an offset has reached it
+    FULL = auto()  # the lanes of a worker have no room for its records
 
 
 NOTHING: Final = Withheld.NOTHING
@@ -336,6 +339,7 @@ class PartitionState:
         "fetch",
         "generation",
         "group",
+        "has_returned",
         "jumps",
         "leader_epoch",
         "origin",
@@ -370,6 +374,9 @@ class PartitionState:
         # Records that `tracked` has delivered and that are not done: offset to (record, time of
         # delivery).
         self.outstanding: OrderedDict[int, tuple[Any, float]] = OrderedDict()
+        # Whether the position went back to an outstanding record, so that later ones of
+        # `outstanding` may have lower offsets.
+        self.has_returned = False
         self.leader_epoch = NO_EPOCH  # The epoch of the leader.
         self.reset: Reset | None = None  # The way to find an offset in RESETTING.
         self.error: KafkaError | None = (
@@ -397,6 +404,8 @@ class PartitionState:
     @property
     def consumed(self) -> int:
         """The offset that `commit()` commits; see the module's docstring."""
+        if self.has_returned:
+            return min((*self.outstanding, self.position))
         return next(iter(self.outstanding), self.position)
 
     @property
@@ -456,7 +465,7 @@ class PartitionState:
         self._set_position(offset, epoch)
         self.fetch.forget_damage()
         self.group.forget_committed()
-        self.outstanding.clear()
+        self.forget_outstanding()
 
     def look_up(self, reset: Reset) -> None:
         """Discard the position, and look it up by this reset."""
@@ -522,11 +531,36 @@ class PartitionState:
         self.processed = self.consumed
         if not self.outstanding:
             self.processed_epoch = self.position_epoch
+            self.has_returned = False
         return True
+
+    def return_records(self, records: Iterable[Any]) -> None:
+        """Deliver these outstanding records, and all records after the lowest of them, again.
+
+        Other outstanding records stay outstanding. Records that are no longer outstanding, because
+        the position has jumped, are ignored.
+        """
+        outstanding = self.outstanding
+        returned = [
+            record
+            for record in records
+            if (entry := outstanding.get(record.offset)) is not None and entry[0] is record
+        ]
+        if not returned:
+            return
+        for record in returned:
+            del outstanding[record.offset]
+        first = min(returned, key=attrgetter("offset"))
+        self.has_returned = bool(outstanding)
+        if first.offset < self.position:
+            # The record itself stands for the one before it, as in `make_commit`.
+            self.move_position(first.offset, first.leader_epoch)
+            self.rewind()
 
     def forget_outstanding(self) -> None:
         """Remove all outstanding records."""
         self.outstanding.clear()
+        self.has_returned = False
 
     # -- delivery stopped and continued
 
@@ -651,7 +685,7 @@ class PartitionState:
     def on_removed(self) -> None:
         """Ignore responses and outstanding records, because the partition is no longer assigned."""
         self.generation += 1
-        self.outstanding.clear()
+        self.forget_outstanding()
 
     def _apply_jump(self, event: Event) -> None:
         self._apply_event(event)
@@ -660,7 +694,7 @@ class PartitionState:
         self.error = self.reset = None
         self.fetch.forget_damage()
         self.group.forget_committed()
-        self.outstanding.clear()
+        self.forget_outstanding()
         self.retry.on_success()
 
     def _apply_event(self, event: Event) -> None:

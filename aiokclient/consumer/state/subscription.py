@@ -157,6 +157,10 @@ class SubscriptionState:
         """Call `callback` soon after each change of partitions, positions, or pauses."""
         self._listeners.append(callback)
 
+    def remove_change_listener(self, callback: Callable[[], None]) -> None:
+        """Call `callback` no longer."""
+        self._listeners.remove(callback)
+
     def set_metrics(self, own_metrics: OwnMetrics, log: ClientLog, clock: Clock) -> None:
         """Use these metrics and this log from now on."""
         self.own_metrics = own_metrics

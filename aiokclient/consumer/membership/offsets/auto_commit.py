@@ -25,15 +25,27 @@ SHORTEST_S = 0.01
 
 
 class AutoCommit:
-    """The automatic commits of one consumer. If `enabled` is false, this object does nothing."""
+    """The automatic commits of one consumer.
+
+    If `enabled` is false, nothing is committed at intervals. Partitions that are released are then
+    committed only while a worker reads, because the program commits nothing itself.
+    """
 
     def __init__(self, coordinator: ConsumerCoordinator) -> None:
         config, subscription = coordinator.config, coordinator.subscription
         self._log = LimitedLog(subscription.client_log, coordinator.cluster.clock)
         self.enabled = config.enable_auto_commit
+        self._commits_released = self.enabled
+        self.committed_at_ms: int | None = None
+        """The time of the last commit that was not refused, in ms since the epoch."""
+        self._clock = coordinator.cluster.clock
         self._subscription = subscription
         self._commits = coordinator.commits
         self._interval_s = max(config.auto_commit_interval_ms / 1000, SHORTEST_S)
+
+    def commit_released(self, on: bool) -> None:
+        """Commit the partitions that are released, even without commits at intervals."""
+        self._commits_released = on or self.enabled
 
     async def run(self) -> None:
         """Commit at each interval. Run until the task is cancelled."""
@@ -59,17 +71,22 @@ class AutoCommit:
         """Commit the processed records of these partitions; return the errors of refused ones.
 
         `timeout` is in seconds; ApiTimeoutError is raised after it. If automatic commits are off,
-        it does nothing.
+        and no worker reads, it does nothing.
         """
         offsets = self._collect_offsets(states)
         if not offsets or timeout <= 0:
             return {}
-        return await self._commits.store_offsets(offsets, timeout, attempts=attempts, rising=True)
+        refused = await self._commits.store_offsets(
+            offsets, timeout, attempts=attempts, rising=True
+        )
+        if len(refused) < len(offsets):
+            self.committed_at_ms = self._clock.time_ms()
+        return refused
 
     def _collect_offsets(
         self, states: Iterable[PartitionState]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        if not self.enabled:
+        if not self._commits_released:
             return {}
         self._subscription.update_positions()
         return {

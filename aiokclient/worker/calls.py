@@ -1,0 +1,219 @@
+"""The calls of a worker's handler.
+
+Each call is a task of its own. A task is cancelled when its record takes longer than the timeout,
+when its partition is lost or is not released in time, and at the end of the run. Whatever the
+handler does after that is no success. A handler that goes on for `STUCK_S` after its cancellation
+is *stuck*: its lane stays closed, and the run raises HandlerStuckError at its end.
+
+A synchronous handler is called in a thread, which nothing can cancel. Its task waits for the thread
+all the same, so that it is stuck after `STUCK_S`, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Sequence
+from contextvars import ContextVar, copy_context
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Final
+
+from aiokclient.background import ended
+from aiokclient.threads import DaemonThreads
+from aiokclient.types import ConsumerRecord
+from aiokclient.worker.outbox import ignore_failures
+from aiokclient.worker.stacks import format_task
+
+if TYPE_CHECKING:
+    from aiokclient.consumer import Consumer
+    from aiokclient.log.client_log import ClientLog
+    from aiokclient.worker.lanes import Run
+    from aiokclient.worker.options import Handler, WorkerOptions
+    from aiokclient.worker.run import WorkerRun
+    from aiokclient.worker.worker import Worker
+
+STUCK_S: Final = 5.0
+"""Seconds that a cancelled handler may take to end, unless the run ends earlier."""
+EAGER: Final[dict[str, Any]] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
+"""A handler that waits for nothing then costs no iteration of the event loop."""
+
+current_run: ContextVar[tuple[WorkerRun, Run] | None] = ContextVar(
+    "aiokclient_worker_run", default=None
+)
+"""The run of the handler that is called in this context, also in tasks that it has started."""
+
+
+class HandlerCalls:
+    """The calls of the handler that have begun and not ended, in one run of a worker."""
+
+    def __init__(
+        self,
+        owner: WorkerRun,
+        worker: Worker,
+        consumer: Consumer[Any, Any],
+        handler: Handler,
+        options: WorkerOptions,
+        log: ClientLog,
+    ) -> None:
+        self._owner = owner
+        self._worker = worker
+        self._handler = handler
+        self._deserializers = consumer._deserializers
+        self._timeout_s = options.timeout_s
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self.began: dict[Run, float] = {}
+        """The runs whose call has not ended, with the time at which it began."""
+        self.stuck: dict[Run, str] = {}
+        """The runs whose handlers do not end, with a text that says where."""
+        self._threads: DaemonThreads | None = None
+        if handler.is_blocking:
+            self._threads = DaemonThreads(f"{worker.name}-handler", options.concurrency)
+
+    def __len__(self) -> int:
+        return len(self.began)
+
+    def close(self) -> None:
+        """End the threads that make no call at present."""
+        if self._threads is not None:
+            self._threads.close()
+
+    def begin_call(self, run: Run, now: float) -> None:
+        """Call the handler for a run. It may have ended when this returns. Synchronous."""
+        run.begin_call(now)
+        self.began[run] = now
+        task: asyncio.Task[None] = asyncio.Task(self._perform(run), loop=self._loop, **EAGER)
+        if task.done():
+            return
+        run.set_task(task)
+        if run.is_cancelled:
+            task.cancel()
+        if self._timeout_s is not None:
+            self._loop.call_at(now + self._timeout_s, self._on_timeout, run, now)
+
+    async def _perform(self, run: Run) -> None:
+        """Call the handler of a run, and wait for what it has sent."""
+        current_run.set((self._owner, run))
+        failure: BaseException | None = None
+        try:
+            given = self._make_argument(run)
+            if given is not None:
+                handler = self._handler
+                arguments = (given, self._worker) if handler.takes_worker else (given,)
+                if handler.is_blocking:
+                    result = await self._call_in_thread(run, arguments)
+                else:
+                    result = handler.call(*arguments)
+                if isawaitable(result):
+                    await result
+                if run.sends is not None:
+                    await self._wait_for_sends(run)
+        except (KeyboardInterrupt, SystemExit):
+            self._owner.on_interrupt(run)
+            raise
+        except BaseException as error:
+            failure = error
+        # Not within the blocks above: the next handler may be called here, and its exceptions must
+        # not have this one as their context.
+        if failure is None:
+            self._owner.on_success(run)
+        else:
+            if run.sends is not None:
+                ignore_failures(run.sends)
+            self._owner.on_failure(run, failure)
+            del failure  # Otherwise its traceback and this frame would refer to each other.
+
+    def _make_argument(self, run: Run) -> Any:
+        """Return the record or list for the handler, or None if all its records are skipped."""
+        if run.records is None:
+            return self._deserialize(run.record)
+        made = [(entry, self._deserialize(entry[1])) for entry in run.records]
+        return [record for _, record in made if record is not None] or None
+
+    def _deserialize(self, raw: ConsumerRecord[Any, Any]) -> ConsumerRecord[Any, Any] | None:
+        """Return a record with its key and value deserialized. Raises RecordError."""
+        deserializers = self._deserializers
+        record = deserializers.deserialize_record(raw) if deserializers else raw
+        if deserializers.views and record is not None and record.value is not None:
+            record = ConsumerRecord(
+                raw.topic,
+                raw.partition,
+                raw.offset,
+                raw.timestamp,
+                raw.timestamp_type,
+                record.key,
+                memoryview(record.value),
+                raw.headers,
+                raw.leader_epoch,
+            )
+        return record
+
+    async def _call_in_thread(self, run: Run, arguments: Sequence[Any]) -> Any:
+        """Call a synchronous handler in a thread. A call that has begun cannot be cancelled."""
+        assert self._threads is not None
+        call = self._threads.submit(
+            copy_context().run, self._call_here, run, self._handler.call, arguments
+        )
+        future = asyncio.wrap_future(call)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if call.cancel() or future.done():
+                raise
+            await ended(future)
+            raise
+        finally:
+            run.set_thread(None)
+
+    def _call_here(self, run: Run, function: Any, arguments: Sequence[Any]) -> Any:
+        run.set_thread(threading.get_ident())
+        return function(*arguments)
+
+    async def _wait_for_sends(self, run: Run) -> None:
+        """Wait until what the handler has sent is acknowledged. Raises the first error."""
+        assert run.sends is not None
+        for sent in run.sends:
+            # What was sent from a thread is a future of threads.
+            await (sent if isawaitable(sent) else asyncio.wrap_future(sent))
+
+    def end_call(self, run: Run) -> None:
+        """Record that a call has ended."""
+        del self.began[run]
+        self.stuck.pop(run, None)
+
+    def cancel_call(self, run: Run) -> None:
+        """Cancel the task of a run, which may also write. Its records are not done."""
+        run.mark_cancelled()
+        if run.task is not None:
+            run.task.cancel()
+        if run in self.began:
+            self._loop.call_later(STUCK_S, self._on_late_end, run, run.began)
+
+    def _on_timeout(self, run: Run, began: float) -> None:
+        if self.began.get(run) != began or run.is_cancelled:
+            return
+        run.mark_timed_out()
+        run.task.cancel()
+        self._loop.call_later(STUCK_S, self._on_late_end, run, began)
+
+    def _on_late_end(self, run: Run, began: float) -> None:
+        """Handle a call that goes on although it was cancelled STUCK_S ago."""
+        if self.began.get(run) != began:
+            return
+        self.mark_stuck(run)
+        if run.is_cancelled:
+            self._owner.return_run(run)
+
+    def mark_stuck(self, run: Run) -> None:
+        """Record, and log, that the handler of a run does not end."""
+        if run in self.stuck:
+            return
+        stack = format_task(run.task, run.thread_id)
+        self.stuck[run] = f"the handler of {run.place} goes on although it was cancelled:\n{stack}"
+        self._log.error(
+            "The handler of %s goes on although it was cancelled. Its lane stays closed:\n%s",
+            run.place,
+            stack,
+            extra={"event": "worker_handler_stuck", "topic": run.record.topic},
+        )

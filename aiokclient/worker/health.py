@@ -1,0 +1,119 @@
+"""The health of a worker, as the program and its probes see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aiokclient.types import State, TopicPartition, public_in
+from aiokclient.worker.stacks import format_task
+
+if TYPE_CHECKING:
+    from aiokclient.consumer.state.partition import PartitionState
+    from aiokclient.worker.run import WorkerRun
+
+
+@public_in("aiokclient.worker")
+@dataclass(frozen=True, slots=True)
+class OldestRecord:
+    """The lowest record that is not done, of the partition that has waited longest."""
+
+    topic_partition: TopicPartition
+    offset: int
+    age_s: float
+    """Seconds since the record was taken from the consumer."""
+    stack: str
+    """The stack of its handler as text; empty if its handler does not run."""
+
+
+@public_in("aiokclient.worker")
+@dataclass(frozen=True, slots=True)
+class WorkerHealth:
+    """The health of a worker at one moment."""
+
+    name: str
+    live: bool
+    """Whether the worker runs, or may still run: False after it has failed or a handler is stuck.
+    """
+    ready: bool
+    """Whether the worker handles records: it runs, has no reason against it, and is not draining.
+    """
+    reasons: tuple[str, ...]
+    """Why the worker is not ready, as texts."""
+    lag: Mapping[TopicPartition, int]
+    """The number of offsets after the lowest record not done, as of the last fetch."""
+    oldest: OldestRecord | None
+    """The oldest record that is not done, or None if all are."""
+    lanes_busy: int
+    """Lanes whose handler runs."""
+    lanes_waiting: int
+    """Lanes with a record that could be handled, and no free place in `concurrency`."""
+    retries_waiting: int
+    """Records that wait for their next run."""
+    last_commit_ms: int | None
+    """The time of the last commit, in ms since the epoch, or None if there was none."""
+
+
+def describe_health(run: WorkerRun, name: str) -> WorkerHealth:
+    """Return the health of a run of a worker."""
+    reasons = tuple(list_reasons(run))
+    intake, lanes = run.intake, run.lanes
+    return WorkerHealth(
+        name=name,
+        live=not run.calls.stuck and run.error is None,
+        ready=not reasons,
+        reasons=reasons,
+        lag=intake.count_lag(),
+        oldest=find_oldest(run),
+        lanes_busy=len(run.calls) + len(run.writing),
+        lanes_waiting=lanes.count_waiting(),
+        retries_waiting=lanes.held,
+        last_commit_ms=intake.committed_at_ms,
+    )
+
+
+def list_reasons(run: WorkerRun) -> list[str]:
+    """Return why a run is not ready, as texts."""
+    found = [text.partition("\n")[0] for text in run.calls.stuck.values()]
+    if run.is_draining:
+        found.append("the worker is draining")
+    consumer = run.consumer
+    state = consumer.state
+    if state is not State.RUNNING:
+        reasons = "; ".join(consumer.health().reasons)
+        found.append(f"the consumer is {state.value}{f': {reasons}' if reasons else ''}")
+    elif not run.intake.knows_its_partitions():
+        found.append("the partitions to read are not known yet")
+    found += run.outbox.list_troubles()
+    now = run.get_time()
+    for each in run.failing:
+        since = each.failing_since
+        is_paused = any(partition in run.paused for partition, _ in each.list_records())
+        if since is not None and (each.outages or is_paused):
+            error = each.find_error(each.record)
+            found.append(f"{each.place} has failed for {now - since:.0f} s: {error!r}")
+    for each, began in run.calls.began.items():
+        if now - began >= run.interval_s and each not in run.calls.stuck:
+            found.append(
+                f"the handler of {each.place} has run for {now - began:.0f} s, longer than "
+                "max_poll_interval_ms"
+            )
+    return found
+
+
+def find_oldest(run: WorkerRun) -> OldestRecord | None:
+    """Return the record that has waited longest among the lowest ones not done."""
+    lowest: tuple[float, PartitionState, Any] | None = None
+    for partition in run.intake.list_partitions():
+        for record, taken_at in [*partition.outstanding.values()][:1]:
+            if lowest is None or taken_at < lowest[0]:
+                lowest = (taken_at, partition, record)
+    if lowest is None:
+        return None
+    taken_at, partition, record = lowest
+    stack = ""
+    for each in run.lanes.list_runs(partition):
+        if each.is_running and any(found is record for _, found in each.list_records()):
+            stack = format_task(each.task, each.thread_id)
+    return OldestRecord(partition.tp, record.offset, run.get_time() - taken_at, stack)

@@ -1,0 +1,491 @@
+"""Which record may be handled next: the lanes of a worker. Pure, and in one thread.
+
+A *lane* is a sequence of records of which one at a time is handled, in order:
+
+    order         lane                                     a retry in place holds back
+    "partition"   a partition                              the partition
+    "key"         a key of a partition; records without    the key
+                  a key have no lane
+    None          none                                     only the record itself
+
+A record is in one of these states. Only the first record of a lane, its *head*, can be in another
+state than QUEUED.
+
+    QUEUED ──▶ READY ──take_next──▶ RUNNING ──finish_run──▶ (done; the next is READY)
+                 ▲                     │
+                 └────release_due── HELD ◀──hold_run
+
+`drop_partition` removes the records of a partition that are not RUNNING. A record that was dropped
+stays in the chain of its lane until the chain comes to it.
+
+A lane needs no object of its own, because very many of them have one record: each record refers to
+the next one of its lane, and `_tails` has the last one of each lane.
+
+With batches, `BatchLanes` hands out the next records of a lane together. Then keys are distributed
+to as many lanes as there are concurrent handlers, and a retry holds back its lane. A retry has only
+the records that failed together.
+
+The room for further records of a partition bounds the lanes: by partition, two handlers' worth of
+records; otherwise the records that can run at once, twice. `max_ahead` is not counted here.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
+from heapq import heappop, heappush
+from typing import Any, Final, Literal
+
+Order = Literal["partition", "key"] | None
+AHEAD: Final = 2
+"""Records, or batches, of one lane or one place that are taken from the consumer at a time."""
+
+
+class Run:
+    """Records that one call of the handler gets, over all calls for them."""
+
+    __slots__ = (
+        "attempts",
+        "began",
+        "errors",
+        "failing_since",
+        "following",
+        "is_cancelled",
+        "is_dropped",
+        "is_head",
+        "is_running",
+        "is_stuck",
+        "is_timed_out",
+        "lane",
+        "outages",
+        "partition",
+        "record",
+        "records",
+        "sends",
+        "taken_at",
+        "task",
+        "thread_id",
+    )
+
+    def __init__(self, partition: Any, record: Any, lane: Hashable, now: float) -> None:
+        self.partition = partition
+        """The partition of the record; of the first record of a batch."""
+        self.record = record
+        """The record as it was fetched; the first one of a batch."""
+        self.records: list[tuple[Any, Any]] | None = None
+        """The partitions and records of a batch; None for a single record."""
+        self.lane = lane
+        self.taken_at = now
+        self.following: Run | None = None
+        self.is_head = self.is_running = self.is_dropped = False
+        self.attempts = self.outages = 0
+        self.failing_since: float | None = None
+        """The time of the first failure, or None if no call has failed."""
+        self.is_cancelled = self.is_timed_out = self.is_stuck = False
+        self.began = 0.0
+        self.task: Any = None
+        self.thread_id: int | None = None
+        self.sends: list[Any] | None = None
+        """The deliveries of what its handler has sent, in the present call."""
+        self.errors: dict[Any, BaseException] = {}
+        """The exceptions of the last call, by record; by None for all other records."""
+
+    @property
+    def place(self) -> str:
+        """The topic, the partition, and the offset of the record, or of the first one, as text."""
+        more = f" and {len(self.records) - 1} more" if self.records else ""
+        return f"{self.record.topic}-{self.record.partition} offset {self.record.offset}{more}"
+
+    def list_records(self) -> Sequence[tuple[Any, Any]]:
+        """Return the records with their partitions."""
+        return ((self.partition, self.record),) if self.records is None else self.records
+
+    def begin_call(self, now: float) -> None:
+        """Record that the handler is called."""
+        self.began = now
+        self.sends = None
+        self.is_timed_out = self.is_cancelled = False
+
+    def set_task(self, task: Any) -> None:
+        """Store the task of the call, or that of what follows it."""
+        self.task = task
+
+    def set_thread(self, thread_id: int | None) -> None:
+        """Store the thread in which a synchronous handler runs; None after its end."""
+        self.thread_id = thread_id
+
+    def count_failure(self, errors: dict[Any, BaseException], now: float) -> None:
+        """Record that a call failed."""
+        self.errors = errors
+        self.attempts += 1
+        self.outages = 0
+        if self.failing_since is None:
+            self.failing_since = now
+
+    def count_outage(self, errors: dict[Any, BaseException], now: float) -> None:
+        """Record that a call failed because of an outage, so that it does not count."""
+        self.errors = errors
+        self.outages += 1
+        if self.failing_since is None:
+            self.failing_since = now
+
+    def find_error(self, record: Any) -> BaseException:
+        """Return the exception of the last call for one of its records."""
+        return self.errors.get(record) or self.errors[None]
+
+    def mark_cancelled(self) -> None:
+        """Record that the worker has cancelled the call."""
+        self.is_cancelled = True
+
+    def mark_timed_out(self) -> None:
+        """Record that the call has taken longer than the timeout."""
+        self.is_timed_out = True
+
+    def mark_stuck(self) -> None:
+        """Record that the handler goes on although it was cancelled."""
+        self.is_stuck = True
+
+    def add_send(self, delivery: Any) -> None:
+        """Make the end of the call wait for a delivery."""
+        if self.sends is None:
+            self.sends = []
+        self.sends.append(delivery)
+
+
+class Lanes:
+    """The lanes of a worker whose handler takes single records."""
+
+    def __init__(self, order: Order, concurrency: int) -> None:
+        self._order = order
+        self._concurrency = concurrency
+        self._ready: deque[Run] = deque()
+        self._tails: dict[Hashable, Run] = {}
+        self._held: list[tuple[float, int, Run]] = []
+        self._entered = 0
+        self._in_hand: dict[Any, dict[Run, None]] = {}
+        """The runs of each partition that are neither done nor dropped, in order."""
+        self.running = 0
+        """The number of runs that were taken and are neither finished nor held."""
+        self.held = 0
+        """The number of records that wait for a retry."""
+
+    # -- records
+
+    def count_room(self, partition: Any) -> int:
+        """Return how many more records of a partition can be added."""
+        if self._order == "partition":
+            in_hand = self._in_hand.get(partition)
+            return AHEAD - (len(in_hand) if in_hand else 0)
+        return AHEAD * self._concurrency - len(self._ready)
+
+    def add_records(self, partition: Any, records: Iterable[Any], now: float) -> None:
+        """Add the next records of a partition."""
+        order, tails = self._order, self._tails
+        in_hand = self._in_hand.setdefault(partition, {})
+        for record in records:
+            run = Run(partition, record, self._find_lane(order, partition, record), now)
+            in_hand[run] = None
+            if run.lane is None:
+                run.is_head = True
+                self._ready.append(run)
+                continue
+            tail = tails.get(run.lane)
+            tails[run.lane] = run
+            if tail is None:
+                run.is_head = True
+                self._ready.append(run)
+            else:
+                tail.following = run
+
+    def _find_lane(self, order: Order, partition: Any, record: Any) -> Hashable:
+        # By name and not by state, so that a partition that comes back waits for a handler that is
+        # still cancelled.
+        if order == "partition":
+            return partition.tp  # type: ignore[no-any-return]
+        if order is None or record.key is None:
+            return None
+        return (partition.tp, record.key)
+
+    # -- runs
+
+    def take_next(self, now: float) -> Run | None:
+        """Return the next run to begin; None if there is none, or no free place."""
+        if self.running >= self._concurrency:
+            return None
+        ready = self._ready
+        while ready:
+            run = ready.popleft()
+            if not run.is_dropped:
+                run.is_running = True
+                self.running += 1
+                return run
+        return None
+
+    def finish_run(self, run: Run) -> None:
+        """End a run: its records are done, or are returned to the consumer."""
+        self.running -= 1
+        run.is_running = False
+        in_hand = self._in_hand.get(run.partition)
+        if in_hand is not None and run in in_hand:
+            del in_hand[run]
+            if not in_hand:
+                del self._in_hand[run.partition]
+        if run.lane is not None:
+            self._advance_lane(run)
+
+    def _advance_lane(self, head: Run) -> None:
+        """Make the record after the head of a lane ready."""
+        last, following = head, head.following
+        while following is not None and following.is_dropped:
+            last, following = following, following.following
+        if following is not None:
+            following.is_head = True
+            self._ready.append(following)
+        elif self._tails.get(head.lane) is last:
+            del self._tails[head.lane]
+
+    def hold_run(self, run: Run, due: float) -> None:
+        """Let a run that has ended wait until `due` for its next call. Its lane waits with it."""
+        self.running -= 1
+        run.is_running = False
+        self._entered += 1
+        self.held += 1
+        heappush(self._held, (due, self._entered, run))
+
+    def release_due(self, now: float) -> None:
+        """Make the runs ready whose next call is due."""
+        while self._held and self._held[0][0] <= now:
+            run = heappop(self._held)[2]
+            if not run.is_dropped:
+                self.held -= 1
+                self._ready.append(run)
+
+    def find_next_due(self) -> float | None:
+        """Return the earliest time at which `release_due` has something to do, or None."""
+        while self._held and self._held[0][2].is_dropped:
+            heappop(self._held)
+        return self._held[0][0] if self._held else None
+
+    def free_place(self, run: Run) -> None:
+        """Let another run take the place of this one, whose lane stays closed."""
+        self.running -= 1
+
+    def take_place(self, run: Run) -> None:
+        """Undo `free_place`, so that the run can be finished."""
+        self.running += 1
+
+    # -- partitions
+
+    def list_runs(self, partition: Any) -> list[Run]:
+        """Return the runs of a partition in order."""
+        return list(self._in_hand.get(partition, ()))
+
+    def list_partitions(self) -> list[Any]:
+        """Return the partitions that have records here."""
+        return list(self._in_hand)
+
+    def drop_partition(self, partition: Any) -> list[Any]:
+        """Remove the records of a partition that are not running, and return them."""
+        in_hand = self._in_hand.get(partition)
+        if in_hand is None:
+            return []
+        dropped = [run for run in in_hand if not run.is_running]
+        waiting = {run for _, _, run in self._held} if self.held else ()
+        for run in dropped:
+            run.is_dropped = True
+            del in_hand[run]
+        for run in dropped:
+            if run in waiting:
+                self.held -= 1
+            if run.is_head and run.lane is not None:
+                self._advance_lane(run)
+        if not in_hand:
+            del self._in_hand[partition]
+        return [run.record for run in dropped]
+
+    def count_waiting(self) -> int:
+        """Return the number of lanes with a record that is ready."""
+        return sum(not run.is_dropped for run in self._ready)
+
+    def has_records(self) -> bool:
+        """Return whether records are here that are neither done nor dropped."""
+        return bool(self._in_hand)
+
+
+class _BatchLane:
+    """A lane of batches: records in order, and whether a run or a retry makes them wait."""
+
+    __slots__ = ("full_at", "is_listed", "is_standing", "queue")
+
+    def __init__(self) -> None:
+        self.queue: deque[tuple[Any, Any, float]] = deque()
+        """Partition, record, and the time at which it was added."""
+        self.is_standing = False
+        self.is_listed = False
+        """Whether the lane is among those that can be taken."""
+
+
+class BatchLanes(Lanes):
+    """The lanes of a worker whose handler takes lists of records of one lane."""
+
+    def __init__(self, order: Order, concurrency: int, max_records: int, max_wait_s: float) -> None:
+        super().__init__(order, concurrency)
+        self._max_records = max_records
+        self._max_wait_s = max_wait_s
+        self._lanes: dict[Hashable, _BatchLane] = {}
+        self._takeable: deque[_BatchLane] = deque()
+        self._counts: dict[Any, int] = {}
+        """The records of each partition that are neither done nor dropped."""
+        self._queued = 0
+        self._next_lane = 0
+        self._batches: dict[Run, _BatchLane] = {}
+        """The runs that are running, held, or ready again, with their lanes."""
+
+    def count_room(self, partition: Any) -> int:
+        if self._order == "partition":
+            return AHEAD * self._max_records - self._counts.get(partition, 0)
+        return AHEAD * self._concurrency * self._max_records - self._queued
+
+    def add_records(self, partition: Any, records: Iterable[Any], now: float) -> None:
+        count = 0
+        for record in records:
+            name = self._name_lane(partition, record)
+            lane = self._lanes.get(name)
+            if lane is None:
+                lane = self._lanes[name] = _BatchLane()
+            lane.queue.append((partition, record, now))
+            self._list_lane(lane, now)
+            count += 1
+        self._queued += count
+        self._counts[partition] = self._counts.get(partition, 0) + count
+
+    def _name_lane(self, partition: Any, record: Any) -> Hashable:
+        if self._order == "partition":
+            return partition.tp  # type: ignore[no-any-return]
+        if self._order is None:
+            return None
+        if record.key is None:
+            self._next_lane += 1
+            return self._next_lane % self._concurrency
+        # Not `hash`, which differs from process to process.
+        number: int = partition.tp.partition
+        return (zlib.crc32(record.key) + number) % self._concurrency
+
+    def _list_lane(self, lane: _BatchLane, now: float) -> None:
+        """Let a lane be taken if it has enough records, or has waited long enough."""
+        if lane.is_listed or lane.is_standing or not lane.queue:
+            return
+        if len(lane.queue) >= self._max_records or now >= lane.queue[0][2] + self._max_wait_s:
+            lane.is_listed = True
+            self._takeable.append(lane)
+
+    def take_next(self, now: float) -> Run | None:
+        if self.running >= self._concurrency:
+            return None
+        if (again := super().take_next(now)) is not None:
+            return again
+        while self._takeable:
+            lane = self._takeable.popleft()
+            lane.is_listed = False
+            if not lane.queue or lane.is_standing:
+                continue
+            count = min(len(lane.queue), self._max_records)
+            entries = [lane.queue.popleft() for _ in range(count)]
+            self._queued -= count
+            run = Run(entries[0][0], entries[0][1], None, entries[0][2])
+            run.records = [(partition, record) for partition, record, _ in entries]
+            run.is_running = True
+            self.running += 1
+            self._batches[run] = lane
+            if self._order is None:
+                self._list_lane(lane, now)
+            else:
+                lane.is_standing = True
+            return run
+        return None
+
+    def finish_run(self, run: Run) -> None:
+        self.finish_records(run.list_records())
+        self.running -= 1
+        run.is_running = False
+        self._leave_lane(run)
+
+    def finish_records(self, records: Iterable[tuple[Any, Any]]) -> None:
+        """Count records of a run as done, or as returned to the consumer."""
+        for partition, _ in records:
+            left = self._counts[partition] - 1
+            if left:
+                self._counts[partition] = left
+            else:
+                del self._counts[partition]
+
+    def keep_records(self, run: Run, records: Sequence[tuple[Any, Any]]) -> None:
+        """Keep only these records in a run, because the others are done or were returned."""
+        run.records = list(records)
+        run.partition, run.record = run.records[0]
+
+    def _leave_lane(self, run: Run) -> None:
+        lane = self._batches.pop(run)
+        lane.is_standing = False
+        # Its first record waited for the run, so that it need not wait for a full batch again.
+        if lane.queue:
+            self._list_lane(lane, lane.queue[0][2] + self._max_wait_s)
+
+    def release_due(self, now: float) -> None:
+        super().release_due(now)
+        for lane in self._lanes.values():
+            self._list_lane(lane, now)
+
+    def find_next_due(self) -> float | None:
+        dues = [
+            lane.queue[0][2] + self._max_wait_s
+            for lane in self._lanes.values()
+            if lane.queue and not lane.is_listed and not lane.is_standing
+        ]
+        due = super().find_next_due()
+        if due is not None:
+            dues.append(due)
+        return min(dues, default=None)
+
+    def list_runs(self, partition: Any) -> list[Run]:
+        return [
+            run for run in self._batches if any(each is partition for each, _ in run.list_records())
+        ]
+
+    def list_partitions(self) -> list[Any]:
+        return list(self._counts)
+
+    def drop_partition(self, partition: Any) -> list[Any]:
+        dropped: list[Any] = []
+        for lane in self._lanes.values():
+            kept = [entry for entry in lane.queue if entry[0] is not partition]
+            if len(kept) < len(lane.queue):
+                dropped += [entry[1] for entry in lane.queue if entry[0] is partition]
+                lane.queue = deque(kept)
+        self._queued -= len(dropped)
+        self._counts[partition] = self._counts.get(partition, 0) - len(dropped)
+        if not self._counts[partition]:
+            del self._counts[partition]
+        waiting = {run for _, _, run in self._held if not run.is_dropped}
+        for run in [run for run in self._batches if not run.is_running]:
+            entries = run.list_records()
+            gone = [entry for entry in entries if entry[0] is partition]
+            if not gone:
+                continue
+            dropped += [record for _, record in gone]
+            self.finish_records(gone)
+            if len(gone) < len(entries):
+                self.keep_records(run, [entry for entry in entries if entry[0] is not partition])
+                continue
+            run.is_dropped = True
+            if run in waiting:
+                self.held -= 1
+            self._leave_lane(run)
+        return dropped
+
+    def count_waiting(self) -> int:
+        return super().count_waiting() + len(self._takeable)
+
+    def has_records(self) -> bool:
+        return bool(self._counts)

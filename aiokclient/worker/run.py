@@ -1,0 +1,593 @@
+"""One run of a worker: it reads records, calls the handler, and decides what follows.
+
+    take_records ──▶ lanes ──▶ handler ──▶ done ────────────────▶ the commit may pass the record
+         ▲             ▲          │ error
+         │ room        │          ▼
+         └─────────────┴── again, retry topic, dead letter, skip, or the end of the run
+
+The lanes (`lanes.py`) say which record may be handled next, and `retry.py` what follows an error.
+The consumer knows which records are outstanding, and commits the lowest one that is not done. It is
+told by `Intake.finish_record` and `Intake.return_records`, and by nothing else.
+
+`calls.py` calls the handler, `health.py` describes a run to probes, and `outbox.py` writes.
+
+A run ends by `begin_drain`: nothing more is read, and records whose handler has not begun are
+returned to the consumer. Then `finish` waits for the handlers, cancels those that are late, and
+commits.
+
+`give_up_records` is where a failed record goes to a retry topic or to the dead letters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from aiokclient.background import SLICE_S, WakeTimer, new_task
+from aiokclient.clock import get_loop_clock
+from aiokclient.consumer.delivery.intake import Intake, Taken
+from aiokclient.errors import HandlerStuckError, IllegalStateError, KafkaError
+from aiokclient.log.client_log import ClientLog
+from aiokclient.log.limited_log import LimitedLog
+from aiokclient.types import ConsumerRecord
+from aiokclient.worker.calls import HandlerCalls
+from aiokclient.worker.dead_letters import dead_letter_of, retry_record
+from aiokclient.worker.failure import Failure
+from aiokclient.worker.health import WorkerHealth, describe_health
+from aiokclient.worker.lanes import BatchLanes, Lanes, Run
+from aiokclient.worker.options import Handler, WorkerOptions
+from aiokclient.worker.retry import BatchError, Outcome, Verdict, choose_outcome
+
+if TYPE_CHECKING:
+    from aiokclient.consumer import Consumer
+    from aiokclient.consumer.state.partition import PartitionState
+    from aiokclient.worker.outbox import Outbox
+    from aiokclient.worker.worker import Worker
+
+UNWINDING_S: Final = 1.0
+"""The last seconds of a drain, which handlers that were cancelled have to end. Of a short drain it
+is a tenth."""
+SHORTEST_UNWINDING_S: Final = 0.25
+LOOK_S: Final = 1.0
+"""Seconds between two looks at records that have waited for long."""
+
+
+class WorkerRun:
+    """One run of a worker, from its start to its end."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        consumer: Consumer[Any, Any],
+        handler: Handler,
+        options: WorkerOptions,
+        outbox: Outbox,
+    ) -> None:
+        self._worker = worker
+        self.consumer = consumer
+        self._engine = engine = consumer._running
+        self._handler = handler
+        self._options = options
+        self._deserializers = consumer._deserializers
+        self._loop = asyncio.get_running_loop()
+        self._time = get_loop_clock()
+        self._clock = engine.cluster.clock
+        self._log = ClientLog.of("aiokclient.worker", consumer._config)
+        self._limited_log = LimitedLog(self._log, self._clock)
+        self.interval_s = consumer._config.max_poll_interval_ms / 1000
+        self.outbox = outbox
+        batch = options.batch
+        self.lanes = (
+            Lanes(options.order, options.concurrency)
+            if batch is None
+            else BatchLanes(options.order, options.concurrency, batch.max_records, batch.max_wait)
+        )
+        self.calls = HandlerCalls(self, worker, consumer, handler, options, self._log)
+        self.intake = Intake(engine, self, self.calls.began, options.max_ahead)
+        self._dispatching = False
+        self.writing: dict[Run, asyncio.Task[None]] = {}
+        """The runs whose records are written to a retry topic or the dead letters."""
+        self._jumps: dict[PartitionState, int] = {}
+        self._releases: dict[PartitionState, asyncio.TimerHandle] = {}
+        """For partitions that are to be revoked, the timers that cancel their handlers."""
+        self.paused: dict[PartitionState, None] = {}
+        """The partitions that take no more records, because a record has waited for too long."""
+        self.failing: dict[Run, None] = {}
+        """The runs that have failed and will be called again."""
+        self._timer = WakeTimer(self._loop, self._on_timer)
+        self._look: asyncio.TimerHandle | None = None
+        self._stop_requested: asyncio.Future[None] = self._loop.create_future()
+        self._idle: asyncio.Future[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self.is_draining = False
+        self.deadline = 0.0
+        """The time, on the loop's clock, by which the run must end; valid while draining."""
+        self.error: BaseException | None = None
+        """The error with which the run ends, or None."""
+        self._told_lanes = False
+
+    # -- the run
+
+    async def open(self) -> None:
+        """Start what the run needs, and begin to read."""
+        # Without a client to share, a producer has connections of its own.
+        shares = self.consumer._client is not None
+        await self.outbox.open(sends=self._handler.takes_worker or shares)
+        self.intake.open(self._on_change)
+        self._reading = new_task(self._loop, self._read(), name=f"{self._worker.name} reading")
+        self._plan_look()
+
+    async def wait_until_stopped(self) -> None:
+        """Wait until the run is to end. A cancellation leaves the run as it is."""
+        await asyncio.wait([self._stop_requested])
+
+    def begin_drain(self, timeout: float) -> None:
+        """Begin to end the run within `timeout` seconds. Synchronous, and idempotent.
+
+        A second call can only shorten the time that is left.
+        """
+        deadline = self._time() + timeout
+        self.deadline = min(self.deadline, deadline) if self.is_draining else deadline
+        if self.is_draining:
+            self._wake_finish()
+            return
+        self.is_draining = True
+        if self._reading is not None:
+            self._reading.cancel()
+        for partition in self.lanes.list_partitions():
+            self._drop_partition(partition)
+        if not self._stop_requested.done():
+            self._stop_requested.set_result(None)
+
+    def fail(self, error: BaseException) -> None:
+        """End the run with this error, unless it already ends with another one. Synchronous."""
+        if self.error is None:
+            self.error = error
+        self.begin_drain(self._options.drain_timeout_s)
+
+    async def finish(self) -> None:
+        """End the run: wait for handlers, cancel those that are late, and commit."""
+        if self._reading is not None:
+            await asyncio.wait([self._reading])
+        # The last part of the time is for handlers that are cancelled, and for the commit.
+        await self._wait_until_idle(min(UNWINDING_S, self._options.drain_timeout_s / 10))
+        for run in [*self.calls.began, *self.writing]:
+            self.calls.cancel_call(run)
+        self.deadline = max(self.deadline, self._time() + SHORTEST_UNWINDING_S)
+        await self._wait_until_idle(0.0)
+        for run in list(self.calls.began):
+            self.calls.mark_stuck(run)
+        for run in [*self.calls.began, *self.writing]:
+            self.return_run(run)
+        self._timer.cancel()
+        if self._look is not None:
+            self._look.cancel()
+        for timer in self._releases.values():
+            timer.cancel()
+        try:
+            left_s = max(self.deadline - self._time(), UNWINDING_S)
+            await self.intake.commit_processed(left_s)
+        except KafkaError as error:
+            text = "What was handled before the end of the worker could not be committed: %s"
+            self._log.warning(text, error, extra={"event": "commit_failed"})
+        finally:
+            self.intake.close(self._on_change)
+            self.calls.close()
+            await self.outbox.close(self.consumer._config.close_timeout_ms / 1000)
+
+    async def _wait_until_idle(self, before_s: float) -> None:
+        """Wait until no handler runs and nothing is written, or until `before_s` are left."""
+        while self.calls or self.writing:
+            left_s = self.deadline - before_s - self._time()
+            if left_s <= 0:
+                return
+            self._idle = self._loop.create_future()
+            await asyncio.wait([self._idle], timeout=left_s)
+
+    def _wake_finish(self) -> None:
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    def take_outcome(self) -> BaseException | None:
+        """Return the error with which the run has ended, or None."""
+        if not self.calls.stuck:
+            return self.error
+        stuck = HandlerStuckError("\n".join(self.calls.stuck.values()))
+        stuck.__cause__ = self.error
+        return stuck
+
+    # -- reading
+
+    async def _read(self) -> None:
+        try:
+            while (taken := await self.intake.take_records()) is not None:
+                self._accept_records(taken)
+                self._dispatch_runs()
+        except asyncio.CancelledError:
+            if not self.is_draining:
+                self.fail(IllegalStateError("The task by which a worker reads was cancelled."))
+        except Exception as error:
+            self.fail(error)
+        else:
+            self.begin_drain(self._options.drain_timeout_s)
+
+    def count_room(self, partition: PartitionState) -> int:
+        """Return how many more records of a partition may be taken."""
+        if self.is_draining or partition in self.paused:
+            return 0
+        return self.lanes.count_room(partition)
+
+    def _accept_records(self, taken: Taken) -> None:
+        now = self._time()
+        for partition, records in taken:
+            self._jumps.setdefault(partition, partition.jumps)
+            self.lanes.add_records(partition, records, now)
+
+    def _dispatch_runs(self) -> None:
+        """Call the handler for as many records as possible. Synchronous."""
+        if self._dispatching:
+            return  # A handler that waits for nothing has ended within the call below.
+        self._dispatching = True
+        lanes = self.lanes
+        try:
+            now = self._time()
+            until = now + SLICE_S
+            while True:
+                while (run := lanes.take_next(now)) is not None:
+                    self.calls.begin_call(run, now)
+                    now = self._time()
+                    if now >= until:
+                        self._loop.call_soon(self._dispatch_runs)
+                        return
+                if self.is_draining or lanes.running >= self._options.concurrency:
+                    break
+                taken = self.intake.collect_records()
+                if not taken:
+                    break
+                self._accept_records(taken)
+                lanes.release_due(now)
+        except Exception as error:
+            self.fail(error)
+        finally:
+            self._dispatching = False
+            due = lanes.find_next_due()
+            if due is not None:
+                self._timer.wake_at(due)
+
+    def _on_timer(self, due: float) -> None:
+        self.lanes.release_due(max(self._time(), due))
+        self._dispatch_runs()
+
+    # -- the end of a call
+
+    def on_interrupt(self, run: Run) -> None:
+        """Handle a KeyboardInterrupt or SystemExit, which goes on to the event loop."""
+        self.calls.end_call(run)
+        self.return_run(run)
+        self.begin_drain(0.0)
+
+    def on_success(self, run: Run) -> None:
+        """Handle the end of a call without an exception."""
+        if run.is_cancelled or run.is_timed_out:
+            # The handler has ignored its cancellation. Whether it did its work is unknown.
+            self.on_failure(run, asyncio.CancelledError())
+            return
+        self.calls.end_call(run)
+        self._finish_run(run)
+
+    def _finish_run(self, run: Run) -> None:
+        """Count all records of a run as done."""
+        for partition, record in run.list_records():
+            self.intake.finish_record(partition, record)
+        self.lanes.finish_run(run)
+        self._on_run_end(run)
+
+    def return_run(self, run: Run) -> None:
+        """Return the records of a run to the consumer, which delivers them again."""
+        for partition, record in run.list_records():
+            self.intake.return_records(partition, [record])
+
+    def _give_back(self, run: Run) -> None:
+        """End a run whose records are not done."""
+        self.return_run(run)
+        self.lanes.finish_run(run)
+        self._on_run_end(run)
+
+    def _on_run_end(self, run: Run) -> None:
+        self.failing.pop(run, None)
+        if self.paused:
+            self._update_paused()
+        self._continue_after_run()
+
+    def _continue_after_run(self) -> None:
+        if self.is_draining:
+            if not self.calls and not self.writing:
+                self._wake_finish()
+        elif not self._dispatching:
+            self._dispatch_runs()
+
+    # -- failures
+
+    def on_failure(self, run: Run, error: BaseException) -> None:
+        """Handle the exception of a call."""
+        self.calls.end_call(run)
+        if run.is_cancelled:
+            self._give_back(run)
+            return
+        if run.is_timed_out:
+            text = f"The handler took longer than {self._options.timeout_s:g} s."
+            error = TimeoutError(text)
+        if isinstance(error, BatchError) and run.records is not None:
+            errors = self._keep_failed(run, error)
+            if not errors:
+                self._finish_run(run)
+                return
+        else:
+            errors = {None: error}
+        self._decide_failure(run, errors)
+
+    def _keep_failed(self, run: Run, error: BatchError) -> dict[Any, BaseException]:
+        """Finish the records of a batch that have not failed; return the errors of the others."""
+        lanes = self.lanes
+        assert isinstance(lanes, BatchLanes)
+        named = {(r.topic, r.partition, r.offset): each for r, each in error.errors}
+        failed, done = [], []
+        errors: dict[Any, BaseException] = {}
+        for partition, record in run.list_records():
+            found = named.get((record.topic, record.partition, record.offset))
+            if found is None:
+                done.append((partition, record))
+            else:
+                failed.append((partition, record))
+                errors[record] = found
+        if failed:
+            for partition, record in done:
+                self.intake.finish_record(partition, record)
+            lanes.finish_records(done)
+            lanes.keep_records(run, failed)
+        return errors
+
+    def _decide_failure(self, run: Run, errors: dict[Any, BaseException]) -> None:
+        """Do what follows a failed call. The worst of its errors decides for all its records."""
+        options = self._options
+        error = next(iter(errors.values()))
+        for each in errors.values():
+            # What is unavailable for one record of a batch is so for all.
+            if isinstance(each, options.retry.always):
+                error = each
+        if isinstance(error, options.retry.always):
+            run.count_outage(errors, self._time())
+        else:
+            run.count_failure(errors, self._time())
+        verdict = choose_outcome(
+            error,
+            run.attempts,
+            run.outages - 1,
+            options.retry,
+            self._clock.rng,
+            has_dead_letters=options.dead_letter is not None,
+            skips=options.skips,
+        )
+        self._log_failure(run, error, verdict)
+        if verdict.outcome is Outcome.AGAIN:
+            self._repeat_run(run, verdict)
+        elif verdict.outcome is Outcome.STOP:
+            self.fail(error)
+            self._give_back(run)
+        elif verdict.outcome is Outcome.SKIP:
+            self._finish_run(run)
+        else:
+            self.lanes.free_place(run)
+            task = new_task(self._loop, self._write_run(run, verdict))
+            self.writing[run] = task
+            run.set_task(task)
+            self._continue_after_run()
+
+    def _repeat_run(self, run: Run, verdict: Verdict) -> None:
+        """Let a run wait for its next call, unless its records must not be handled any more."""
+        leaves = any(
+            self.intake.must_stop(partition) or not self.intake.is_assigned(partition)
+            for partition, _ in run.list_records()
+        )
+        if self.is_draining or leaves:
+            self._give_back(run)
+            return
+        self.failing[run] = None
+        self.lanes.hold_run(run, self._time() + verdict.delay_s)
+        self._continue_after_run()
+        due = self.lanes.find_next_due()
+        if due is not None:
+            self._timer.wake_at(due)
+
+    def _log_failure(self, run: Run, error: BaseException, verdict: Verdict) -> None:
+        record, place = run.record, run.place
+        event = {"event": "worker_record_failed", "topic": record.topic}
+        if verdict.outcome is Outcome.AGAIN:
+            self._limited_log.write(
+                logging.WARNING,
+                (record.topic, record.partition, type(error)),
+                "The handler of %s failed, and runs again in %.1f s: %r",
+                place,
+                verdict.delay_s,
+                error,
+                extra=event,
+            )
+            return
+        what = {
+            Outcome.TOPIC: f"is sent to {verdict.topic}",
+            Outcome.DEAD_LETTER: "is sent to the dead letters",
+            Outcome.SKIP: "is skipped",
+            Outcome.STOP: "ends the worker",
+        }[verdict.outcome]
+        self._log.warning(
+            "The handler of %s failed in run %d, and the record %s: %r",
+            place,
+            run.attempts,
+            what,
+            error,
+            extra=event,
+            exc_info=None if isinstance(error, KafkaError) else error,
+        )
+
+    async def _write_run(self, run: Run, verdict: Verdict) -> None:
+        """Send the failed records of a run to where they go, and count them as done."""
+        failure: BaseException | None = None
+        try:
+            for partition, record in run.list_records():
+                await self.give_up_record(record, self._make_failure(run, record), verdict)
+                self.intake.finish_record(partition, record)
+        except BaseException as error:
+            failure = error
+        # Not within the block above, because the next handler may be called here.
+        self._end_write(run)
+        if failure is None:
+            self.lanes.finish_run(run)
+            self._on_run_end(run)
+            return
+        if not isinstance(failure, asyncio.CancelledError):
+            self.fail(failure)
+        elif not run.is_cancelled and not self.is_draining:
+            self.fail(IllegalStateError("A write of a worker was cancelled from outside."))
+        self._give_back(run)
+        del failure  # Otherwise its traceback and this frame would refer to each other.
+
+    def _end_write(self, run: Run) -> None:
+        del self.writing[run]
+        self.lanes.take_place(run)
+
+    def _make_failure(self, run: Run, record: ConsumerRecord[Any, Any]) -> Failure:
+        group_id = self.consumer._config.group_id
+        return Failure(run.find_error(record), run.attempts, self._clock.time_ms(), group_id)
+
+    async def give_up_record(
+        self, record: ConsumerRecord[Any, Any], failure: Failure, verdict: Verdict
+    ) -> None:
+        """Send a failed record to its retry topic or to the dead letters.
+
+        Returns when it is acknowledged. Raises the error of the write after `delivery_timeout_ms`.
+        `record` has its key and value as bytes.
+        """
+        to = self._options.dead_letter
+        async with self.outbox.begin_write(verdict.topic or (to.topic if to else "")) as write:
+            partitions = await write.count_partitions()
+            if verdict.outcome is Outcome.TOPIC or to is None:
+                due_ms = failure.failed_at_ms + round(verdict.delay_s * 1000)
+                letter = retry_record(record, failure, verdict.topic, due_ms, partitions)
+            else:
+                letter = dead_letter_of(record, failure, to, partitions)
+            await write.send_letter(letter)
+
+    # -- partitions
+
+    def _on_change(self) -> None:
+        """Drop what must not be handled any more, after a change of partitions or positions."""
+        try:
+            self._examine_partitions()
+        except Exception as error:
+            self.fail(error)
+
+    def _examine_partitions(self) -> None:
+        for partition in self.lanes.list_partitions():
+            if not self.intake.is_assigned(partition):
+                self.lanes.drop_partition(partition)
+                self._end_release(partition)
+                for run in self._list_running(partition):
+                    self.calls.cancel_call(run)
+            elif self.intake.must_stop(partition):
+                self._drop_partition(partition)
+                if partition not in self._releases and self.lanes.list_runs(partition):
+                    wait_s = min(self.interval_s - 1.0, self._options.drain_timeout_s)
+                    self._releases[partition] = self._loop.call_later(
+                        max(wait_s, 0.0), self._on_late_release, partition
+                    )
+            else:
+                self._end_release(partition)
+                if partition.jumps != self._jumps.get(partition, partition.jumps):
+                    self.lanes.drop_partition(partition)
+            self._jumps[partition] = partition.jumps
+        for partition in [each for each in self._jumps if not self.intake.is_assigned(each)]:
+            del self._jumps[partition]
+        self.failing = {run: None for run in self.failing if not run.is_dropped}
+        self._update_paused()
+        self._tell_lanes()
+
+    def _drop_partition(self, partition: PartitionState) -> None:
+        """Return the records of a partition whose handler has not begun to the consumer."""
+        records = self.lanes.drop_partition(partition)
+        if records:
+            self.intake.return_records(partition, records)
+
+    def _list_running(self, partition: PartitionState) -> list[Run]:
+        return [run for run in self.lanes.list_runs(partition) if run.is_running]
+
+    def _end_release(self, partition: PartitionState) -> None:
+        timer = self._releases.pop(partition, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _on_late_release(self, partition: PartitionState) -> None:
+        """Cancel the handlers of a partition that is to be revoked and still has some."""
+        self._releases.pop(partition, None)
+        if self.intake.is_assigned(partition) and self.intake.must_stop(partition):
+            for run in self._list_running(partition):
+                self.calls.cancel_call(run)
+
+    def _tell_lanes(self) -> None:
+        if self._told_lanes or self._options.order != "partition":
+            return
+        count = len(self.intake.list_partitions())
+        if count and count < self._options.concurrency:
+            self._told_lanes = True
+            self._log.info(
+                "%d partitions are assigned, so that at most %d of %d handlers run at once: each "
+                'partition is a lane. order="key" or order=None allows more.',
+                count,
+                count,
+                self._options.concurrency,
+                extra={"event": "worker_few_lanes"},
+            )
+
+    # -- records that wait for long
+
+    def _plan_look(self) -> None:
+        self._look = self._loop.call_later(LOOK_S, self._look_at_failing)
+
+    def _look_at_failing(self) -> None:
+        """Pause the partitions whose records have failed for half of the poll interval."""
+        try:
+            self._update_paused()
+        except Exception as error:
+            self.fail(error)
+        self._plan_look()
+
+    def _update_paused(self) -> None:
+        late = self._time() - self.interval_s / 2
+        paused = {
+            partition: None
+            for run in self.failing
+            if run.failing_since is not None and run.failing_since <= late
+            for partition, _ in run.list_records()
+        }
+        former, self.paused = self.paused, paused
+        for partition in paused:
+            if partition not in former and self.intake.is_assigned(partition):
+                self.intake.hold_partition(partition)
+                self._log.warning(
+                    "%s is paused, because a record of it has failed for %.0f s and is retried.",
+                    partition.tp,
+                    self.interval_s / 2,
+                    extra={"event": "worker_partition_paused", "topic": partition.tp.topic},
+                )
+        if any(partition not in paused for partition in former):
+            self.intake.wake_request()
+
+    # -- health
+
+    def get_time(self) -> float:
+        """Return the time on the loop's clock."""
+        return self._time()
+
+    def describe_health(self, name: str) -> WorkerHealth:
+        """Return the health of this run."""
+        return describe_health(self, name)
