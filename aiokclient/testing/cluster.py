@@ -103,6 +103,8 @@ class EmbeddedCluster:
         (`broker/groups/rebalancing.py` describes it).
     transaction_version: The level of the feature transaction.version: 2 as in Kafka 4, or 0 or 1.
         `set_transaction_version` changes it.
+    share_version: The level of the feature share.version: 2 as in Kafka 4.4, 1 as in Kafka 4.2,
+        or 0 to disable share groups.
     persist_groups: Whether a coordinator that takes over a group finds its generation and members.
     seed: The seed for ids and all other random choices, which makes them the same in each run.
     listeners: More listeners of each broker by name, for TLS and logins (`BrokerListener`). The
@@ -134,6 +136,7 @@ class EmbeddedCluster:
         resync: bool = False,
         persist_groups: bool = True,
         transaction_version: int = 2,
+        share_version: int = 2,
         seed: int | None = None,
         listeners: Mapping[str, BrokerListener] = {},
         telemetry: ClientTelemetryReceiver | None = None,
@@ -163,6 +166,9 @@ class EmbeddedCluster:
         self._state.groups.resync = resync
         self._state.groups.persist = persist_groups
         self._state.transactions.level = check_level(transaction_version)
+        if share_version not in (0, 1, 2):
+            raise ValueError(f"share_version={share_version!r} is not valid. Use 0, 1, or 2.")
+        self._state.share_level = share_version
         self._sockets = TcpListener()
         self._listener = listener or self._sockets
         self._listen_host = host

@@ -70,6 +70,8 @@ class EmbeddedBroker(Node):
         """Stop immediately, as if killed: cut connections, forget sessions and client instances."""
         self._stop_listening()
         self.alive = False
+        # The locks of a killed broker end without being released.
+        self.shares.drop_all()
         self.cut_connections()
         self.sessions.evict_all()
         self.client_instances.clear_instances()
@@ -105,3 +107,4 @@ class EmbeddedBroker(Node):
     def on_disconnected(self, connection: BrokerProtocol) -> None:
         self._connections.pop(connection, None)
         self.client_instances.on_disconnected(connection)
+        self.shares.on_disconnected(connection)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from aiokclient.config.codecs import CODEC_NAMES
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.idle_options import read_table
+from aiokclient.testing.broker.share.durations import read_duration_ms
 
 _MOST_INT = (1 << 31) - 1
 _FOREVER = (1 << 63) - 1
@@ -262,6 +263,14 @@ BROKER_OPTIONS: Mapping[str, BrokerOption] = {
     "group.max.session.timeout.ms": _fixed_option(_int_option(1_800_000, 1)),
     "group.max.size": _fixed_option(_int_option((1 << 31) - 1, 1)),
     "group.min.session.timeout.ms": _fixed_option(_int_option(6_000, 1)),
+    "group.share.assignment.interval.ms": _int_option(0, 0),
+    "group.share.delivery.count.limit": _fixed_option(_int_option(5, 2, 10)),
+    "group.share.heartbeat.interval.ms": _fixed_option(_int_option(500, 1)),
+    "group.share.max.share.sessions": _fixed_option(_int_option(2_000, 1)),
+    "group.share.max.size": _fixed_option(_int_option(200, 1, 1_000)),
+    "group.share.partition.max.record.locks": _fixed_option(_int_option(2_000, 100, 10_000)),
+    "group.share.record.lock.duration.ms": _fixed_option(_int_option(30_000, 1, 3_600_000)),
+    "group.share.session.timeout.ms": _fixed_option(_int_option(45_000, 1)),
     "log.cleaner.backoff.ms": _long_option(15_000, 0),
     "log.cleaner.threads": _int_option(1, 0),
     "max.connections": _int_option(_MOST_INT, 0),
@@ -289,26 +298,61 @@ KAFKA_DEFAULTS: Mapping[str, str] = {
     "group.consumer.heartbeat.interval.ms": "5000",
     # The first rebalance of a group waits for more members.
     "group.initial.rebalance.delay.ms": "3000",
+    "group.share.assignment.interval.ms": "1000",
+    "group.share.heartbeat.interval.ms": "5000",
     "log.retention.bytes": "-1",
     "log.segment.bytes": str(1 << 30),
 }
 
-# The options of one group that uses the consumer protocol. In Kafka, options of the brokers limit
-# them. The lowest session timeout is shorter than in Kafka, so that sessions of tests end soon.
+
+def _is_share_start(value: str) -> bool:
+    """Return whether a share group can begin there: "earliest", "latest", or "by_duration:..."."""
+    if value in ("earliest", "latest"):
+        return True
+    prefix, _, duration = value.partition(":")
+    return prefix == "by_duration" and read_duration_ms(duration) is not None
+
+
+def _is_dead_letter_topic(value: str) -> bool:
+    return not value.startswith("__")
+
+
+# The options of one group that uses the consumer protocol, or of a share group. In Kafka, options
+# of the brokers limit them. The lowest session timeouts, and the shortest duration of locks, are
+# shorter than in Kafka, so that those of tests end soon.
 GROUP_OPTIONS: Mapping[str, BrokerOption] = {
-    name.removeprefix("group."): BROKER_OPTIONS[name]._replace(
-        fixed=False, valid=_make_range_check(least, most)
-    )
-    for name, least, most in (
-        ("group.consumer.assignment.interval.ms", 0, 15_000),
-        ("group.consumer.heartbeat.interval.ms", 1, 15_000),
-        ("group.consumer.session.timeout.ms", 10, 60_000),
-    )
+    **{
+        name.removeprefix("group."): BROKER_OPTIONS[name]._replace(
+            fixed=False, valid=_make_range_check(least, most)
+        )
+        for name, least, most in (
+            ("group.consumer.assignment.interval.ms", 0, 15_000),
+            ("group.consumer.heartbeat.interval.ms", 1, 15_000),
+            ("group.consumer.session.timeout.ms", 10, 60_000),
+            ("group.share.assignment.interval.ms", 0, 15_000),
+            ("group.share.delivery.count.limit", 2, 10),
+            ("group.share.heartbeat.interval.ms", 1, 15_000),
+            ("group.share.partition.max.record.locks", 100, 4_000),
+            ("group.share.record.lock.duration.ms", 10, 60_000),
+            ("group.share.session.timeout.ms", 10, 60_000),
+        )
+    },
+    "errors.deadletterqueue.copy.record.enable": _boolean_option(False),
+    "errors.deadletterqueue.topic.name": BrokerOption(
+        "", BrokerConfigType.STRING, _is_dead_letter_topic
+    ),
+    "share.auto.offset.reset": BrokerOption("latest", BrokerConfigType.STRING, _is_share_start),
+    "share.isolation.level": BrokerOption(
+        "read_uncommitted",
+        BrokerConfigType.STRING,
+        _make_choice_check("read_uncommitted", "read_committed"),
+    ),
+    "share.renew.acknowledge.enable": _boolean_option(True),
 }
 
 # For each option of topics and groups, the broker option that applies if no own value is set.
 SERVER_DEFAULTS: Mapping[str, str] = {
-    **{name: f"group.{name}" for name in GROUP_OPTIONS},
+    **{name: f"group.{name}" for name in GROUP_OPTIONS if f"group.{name}" in BROKER_OPTIONS},
     **_TOPIC_SERVER_DEFAULTS,
 }
 

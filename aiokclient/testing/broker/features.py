@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 RESYNC = "group.resync"
 TRANSACTIONS = "transaction.version"
+SHARE = "share.version"
 
 
 class Feature(NamedTuple):
@@ -35,11 +36,14 @@ _RESYNC = Feature(RESYNC, 1, 1, 1)
 def list_features(call: Call) -> list[Feature]:
     """Return the features of the cluster, except those whose requests are not announced."""
     level = get_transactions(call.cluster).level
-    features = [*_KAFKA, Feature(TRANSACTIONS, 0, 2, level)]
+    share = Feature(SHARE, 0, 2, call.cluster.share_level)
+    features = [*_KAFKA, Feature(TRANSACTIONS, 0, 2, level), share]
     if ApiKey.CONSUMER_GROUP_HEARTBEAT not in call.cluster.versions.list_versions(
         call.broker.node_id
     ):
         features = [each for each in features if each.name != "group.version"]
+    if ApiKey.SHARE_GROUP_HEARTBEAT not in call.cluster.versions.list_versions(call.broker.node_id):
+        features = [each for each in features if each.name != SHARE]
     if get_groups(call.cluster).resync:
         features.append(_RESYNC)
     return features

@@ -10,6 +10,7 @@ from aiokclient.config.kinds import written
 from aiokclient.testing.broker.configs import BrokerConfigSource, Configs
 from aiokclient.testing.broker.security.listeners import DEFAULT
 from aiokclient.testing.broker.sessions import FetchSessions
+from aiokclient.testing.broker.share.leader import ShareLeader
 from aiokclient.testing.broker.telemetry.instances import ClientInstances
 
 
@@ -49,6 +50,7 @@ class Node:
         self.configs = Configs(defaults.options, BrokerConfigSource.DYNAMIC_BROKER, defaults)
         self.sessions = FetchSessions(self.configs, rng, time)
         self.client_instances = ClientInstances(time)
+        self.shares = ShareLeader(node_id)
 
     @property
     def host(self) -> str:

@@ -33,6 +33,7 @@ from aiokclient.testing.broker.internal.topics import InternalTopics
 from aiokclient.testing.broker.node import Node
 from aiokclient.testing.broker.requests import RequestLog
 from aiokclient.testing.broker.security.state import Security
+from aiokclient.testing.broker.share.states import ShareStates
 from aiokclient.testing.broker.telemetry.subscriptions import MetricsSubscriptions
 from aiokclient.testing.broker.topics.internal_partition import InternalPartition
 from aiokclient.testing.broker.topics.topics import (
@@ -148,6 +149,9 @@ class ClusterState:
         self.watch = Watch()
         self.groups = new_groups(self)
         self.transactions = new_transactions(self)
+        self.share_states = ShareStates()
+        self.share_level = 2
+        """The level of the feature share.version. With 0, share groups are disabled."""
         self.features_epoch = 0
         """The number of changes of the finalized features."""
         self.security = Security(
@@ -166,6 +170,7 @@ class ClusterState:
         """Remove everything except the brokers and the configs."""
         self.groups = self.groups.make_replacement()
         self.transactions = self.transactions.make_replacement()
+        self.share_states = ShareStates()
         for topic in list(self.topics.values()):
             self.delete_topic(topic)
         self.held.clear()
@@ -264,6 +269,16 @@ class ClusterState:
         self.settle_coordinators()
         self.notify_tests()
         return target
+
+    def set_share_level(self, level: int) -> None:
+        """Change the level of share.version. Level 0 ends all share sessions."""
+        if level == self.share_level:
+            return
+        self.share_level = level
+        self.features_epoch += 1
+        if not level:
+            for broker in self.brokers.values():
+                broker.shares.drop_all()
 
     # -- topics ----------------------------------------------------------------------------
 
@@ -380,6 +395,7 @@ class ClusterState:
         self.topology += 1
         topic.on_deleted()
         self.groups.on_topic_deleted(topic.name)
+        self.share_states.delete_topic(topic.topic_id)
         self.transactions.on_topic_deleted(topic.name)
         self.notify_tests()
 

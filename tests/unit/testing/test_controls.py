@@ -48,6 +48,9 @@ ITEMS = {
     ApiKey.DESCRIBE_GROUPS: ("groups", ["g"]),
     ApiKey.DELETE_GROUPS: ("groups_names", ["g"]),
     ApiKey.CONSUMER_GROUP_DESCRIBE: ("group_ids", ["g"]),
+    ApiKey.SHARE_GROUP_DESCRIBE: ("group_ids", ["g"]),
+    ApiKey.SHARE_FETCH: ("topics", []),
+    ApiKey.SHARE_ACKNOWLEDGE: ("topics", []),
     ApiKey.CREATE_ACLS: ("creations", [create_acls.AclCreation(**ANY_ACL)]),
     ApiKey.DELETE_ACLS: (
         "filters",

@@ -83,7 +83,7 @@ def test_a_malformed_request_closes_the_connection(wire, frame):
 
 def test_an_api_or_version_that_is_not_announced_closes_the_connection(wire):
     connection = wire.leader()
-    connection.send(messages.ShareGroupDescribeRequest(), 1)
+    connection.send(messages.StreamsGroupDescribeRequest(), 0)
     assert connection.closed()
     connection = wire.leader()
     connection.send(messages.InitProducerIdRequest(), 6)

@@ -258,10 +258,11 @@ def test_only_supported_features_are_announced(cluster, wire):
         "eligible.leader.replicas.version",
         "group.version",
         "metadata.version",
+        "share.version",
         "transaction.version",
     ]
     assert sorted(each.name for each in response.finalized_features) == sorted(names)
-    assert ApiKey.SHARE_FETCH not in list_handled()
+    assert ApiKey.STREAMS_GROUP_HEARTBEAT not in list_handled()
 
 
 def test_group_version_is_not_announced_without_its_requests(cluster, wire):
@@ -274,6 +275,7 @@ def test_group_version_is_not_announced_without_its_requests(cluster, wire):
         "metadata.version",
         "eligible.leader.replicas.version",
         "transaction.version",
+        "share.version",
     ]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.configs import GROUP_OPTIONS, BrokerConfigSource, Configs
 from aiokclient.testing.broker.groups.classic import ClassicGroup
 from aiokclient.testing.broker.groups.consumer_group import ConsumerGroup
@@ -19,6 +19,7 @@ from aiokclient.testing.broker.groups.group import Group
 from aiokclient.testing.broker.groups.migration import downgrade_group, upgrade_group
 from aiokclient.testing.broker.internal.records import write_deleted_offsets
 from aiokclient.testing.broker.security.acls import AclResource
+from aiokclient.testing.broker.share.group import ShareGroup
 
 if TYPE_CHECKING:
     from aiokclient.testing.broker.call import Call
@@ -125,12 +126,26 @@ class GroupCoordinator:
         known = self._groups.get(group_id)
         if isinstance(known, ConsumerGroup):
             return known
+        if isinstance(known, ShareGroup):
+            text = f"Group {group_id} is not a consumer group."
+            raise Refused(Code.GROUP_ID_NOT_FOUND, text)
         group = ConsumerGroup(self._cluster, group_id, self.downgrade_group)
         if isinstance(known, ClassicGroup) and not known.is_empty:
             upgrade_group(known, group)
         self.store_group(group)
         group.load()
         return group
+
+    def get_share_group(self, group_id: str) -> ShareGroup:
+        """Return the share group with this id. A new one if no group has it. Raises Refused."""
+        known = self._groups.get(group_id)
+        if known is None:
+            known = ShareGroup(self._cluster, group_id)
+            self.store_group(known)
+        if not isinstance(known, ShareGroup):
+            text = f"Group {group_id} is not a share group."
+            raise Refused(Code.GROUP_ID_NOT_FOUND, text)
+        return known
 
     def downgrade_group(self, group: ConsumerGroup) -> ClassicGroup:
         """Return the classic group that replaces a consumer group whose members are all classic."""
@@ -177,7 +192,7 @@ class GroupCoordinator:
             group.node = None
         if node is None:
             return
-        if self.persist:
+        if self.persist or isinstance(group, ShareGroup):
             group.node = node
             group.load()
             return

@@ -8,13 +8,13 @@
   the cluster id and the node id, or neither. Only one of them is INVALID_REQUEST, and a different
   value is REBOOTSTRAP_REQUIRED. An error comes without APIs, and the connection stays open.
 * From version 3 on, the response has the features of Kafka 4.4: "metadata.version", "group.version"
-  with level 1 (KIP-848), "eligible.leader.replicas.version" with level 1 (KIP-966), and
-  "transaction.version" with levels 0 to 2 (KIP-890). The last one can be changed with
-  `set_transaction_version` and UpdateFeatures. Share groups and streams groups are not supported,
-  so their features are not announced. A feature whose
-  lowest level is 0 is among the supported ones from version 4 on, and among the finalized ones
-  unless its level is 0. "group.resync" (level 1) is not a feature of Kafka: with
-  `EmbeddedCluster(resync=True)`, a leader may send new assignments within a generation.
+  with level 1 (KIP-848), "eligible.leader.replicas.version" with level 1 (KIP-966),
+  "transaction.version" with levels 0 to 2 (KIP-890), and "share.version" with levels 0 to 2
+  (KIP-932, KIP-1191). The last two can be changed with UpdateFeatures. Streams groups are not
+  supported, so their feature is not announced. A feature whose lowest level is 0 is among the
+  supported ones from version 4 on, and among the finalized ones unless its level is 0.
+  "group.resync" (level 1) is not a feature of Kafka: with `EmbeddedCluster(resync=True)`, a leader
+  may send new assignments within a generation.
 """
 
 from __future__ import annotations

@@ -138,5 +138,5 @@ def _find_documentation(configs: Configs, own: Mapping[str, str], name: str) -> 
     if name not in configs.options or configs.source is BrokerConfigSource.CLIENT_METRICS:
         return None
     if configs.source is BrokerConfigSource.GROUP:
-        name = SERVER_DEFAULTS[name]
+        name = SERVER_DEFAULTS.get(name, name)
     return find_text(name, _TOPIC_NAMES.get(name))

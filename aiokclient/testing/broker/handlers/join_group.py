@@ -33,7 +33,7 @@ def handle(call: Call) -> Reply:
     if not code and not shortest <= request.session_timeout_ms <= longest:
         code = Code.INVALID_SESSION_TIMEOUT
     group = groups.find_group(request.group_id)
-    if group is not None and group.is_empty and group.kind is not GroupType.CLASSIC:
+    if group is not None and group.is_empty and group.kind is GroupType.CONSUMER:
         # The next members to join determine the kind of the group.
         group = None
     if not code and group is None and request.member_id:

@@ -8,17 +8,19 @@ Any broker answers. Either all changes are made, or none.
 * An error applies to the whole response. Up to version 1, a response without an error has a result
   for each feature.
 * In version 0, every update is an upgrade: `allow_downgrade` is ignored.
-* Only the level of "transaction.version" can be changed. A change of any other feature is
-  INVALID_UPDATE_VERSION, although Kafka may allow it.
+* Only the levels of "transaction.version" and "share.version" can be changed. A change of any other
+  feature is INVALID_UPDATE_VERSION, although Kafka may allow it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from aiokclient.protocol.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
 from aiokclient.protocol.messages.update_features import FeatureUpdateKey, UpdatableFeatureResult
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code, Refused
-from aiokclient.testing.broker.features import TRANSACTIONS, Feature, list_features
+from aiokclient.testing.broker.features import SHARE, TRANSACTIONS, Feature, list_features
 from aiokclient.testing.broker.transactions.coordinator import get_transactions
 
 _NO_RESULTS = 2
@@ -36,8 +38,8 @@ def handle(call: Call) -> Reply:
                 _check_update(known.get(update.feature), update)
         except Refused as refused:
             code, message = refused.code, refused.message
-    if not code and not request.validate_only and TRANSACTIONS in updates:
-        get_transactions(call.cluster).set_level(updates[TRANSACTIONS].max_version_level)
+    if not code and not request.validate_only:
+        _apply_updates(call, updates)
     if code:
         return UpdateFeaturesResponse(error_code=code, error_message=message)
     if call.version >= _NO_RESULTS:
@@ -45,6 +47,13 @@ def handle(call: Call) -> Reply:
     return UpdateFeaturesResponse(
         results=[UpdatableFeatureResult(feature=name) for name in updates]
     )
+
+
+def _apply_updates(call: Call, updates: Mapping[str, FeatureUpdateKey]) -> None:
+    if TRANSACTIONS in updates:
+        get_transactions(call.cluster).set_level(updates[TRANSACTIONS].max_version_level)
+    if SHARE in updates:
+        call.cluster.set_share_level(updates[SHARE].max_version_level)
 
 
 def _check_update(feature: Feature | None, update: FeatureUpdateKey) -> None:
@@ -58,7 +67,7 @@ def _check_update(feature: Feature | None, update: FeatureUpdateKey) -> None:
         raise _make_refusal(update, "An upgrade cannot lower the level.")
     if level > feature.level and kind != _UPGRADE:
         raise _make_refusal(update, "A downgrade cannot raise the level.")
-    if level != feature.level and feature.name != TRANSACTIONS:
+    if level != feature.level and feature.name not in (TRANSACTIONS, SHARE):
         raise _make_refusal(update, "The embedded cluster cannot change this feature.")
 
 
