@@ -28,6 +28,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from aiokclient.errors import (
+    InvalidTimestampError,
+    KafkaError,
+    RecordBatchTooLargeError,
+    RecordTooLargeError,
+)
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
 from aiokclient.producer.producer import require_topic
 from aiokclient.types import (
@@ -288,6 +294,23 @@ def _is_kept_by_replay(name: str) -> bool:
     if name == REPLAYS or name.startswith(SPRING_RETRY):
         return False
     return name.startswith(SPRING_ORIGIN) or not name.startswith(SPRING)
+
+
+def is_too_large(error: KafkaError) -> bool:
+    """Return whether a record was refused because of its size."""
+    return error.code in (RecordTooLargeError.code, RecordBatchTooLargeError.code)
+
+
+def adapt_letter(letter: ProducerRecord, error: KafkaError) -> ProducerRecord | None:
+    """Return what to write instead of a record that was refused, or None.
+
+    A record that is too old for the topic is written without its time, which the headers have. A
+    dead letter that is too large loses its traceback, and then its value.
+    """
+    if error.code == InvalidTimestampError.code and letter.timestamp is not None:
+        return letter._replace(timestamp=None)
+    is_retry = any(name == DUE for name, _ in letter.headers)
+    return shrink_dead_letter(letter) if is_too_large(error) and not is_retry else None
 
 
 def shrink_dead_letter(letter: ProducerRecord) -> ProducerRecord | None:

@@ -128,8 +128,6 @@ def check_options(
         raise ArgumentValueError(f"timeout must be more than 0 seconds, not {timeout}.")
     if seconds(drain_timeout, "drain_timeout") < 0:
         raise ArgumentValueError(f"drain_timeout must be at least 0 seconds, not {drain_timeout}.")
-    if retry.topic is not None:
-        raise ConfigError("Retry(topic=...) is not available yet.")
     _check_interval(consumer, retry, timeout_s)
     return WorkerOptions(
         concurrency,

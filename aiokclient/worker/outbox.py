@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from aiokclient.clock import Clock
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.producer import ProducerConfig
-from aiokclient.errors import IllegalStateError, KafkaError, RecordTooLargeError
+from aiokclient.errors import IllegalStateError, KafkaError
 from aiokclient.log.client_log import ClientLog
 from aiokclient.policy import Attempts, Backoff
 from aiokclient.producer import Producer
 from aiokclient.types import ProducerRecord, State
-from aiokclient.worker.dead_letters import shrink_dead_letter
+from aiokclient.worker.dead_letters import adapt_letter, is_too_large
 
 if TYPE_CHECKING:
     from aiokclient.consumer import Consumer
@@ -63,7 +63,8 @@ class LetterWrite:
     async def send_letter(self, letter: ProducerRecord) -> None:
         """Write a record of bytes, and return when all in-sync replicas have it.
 
-        A dead letter that is too large is shortened. After a cancellation it may be written.
+        A dead letter that is too large is shortened. Any other record that is too large raises its
+        error at once. After a cancellation the record may be written.
         """
         while True:
             delivery: Delivery | None = None
@@ -75,11 +76,11 @@ class LetterWrite:
                     ignore_failures((delivery,))
                 raise
             except KafkaError as error:
-                if error.code == RecordTooLargeError.code:
-                    smaller = shrink_dead_letter(letter)
-                    if smaller is not None:
-                        letter = smaller
-                        continue
+                if (adapted := adapt_letter(letter, error)) is not None:
+                    letter = adapted
+                    continue
+                if is_too_large(error):
+                    raise
                 await self._wait_after(error)
             else:
                 return

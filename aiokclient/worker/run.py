@@ -32,12 +32,13 @@ from aiokclient.log.client_log import ClientLog
 from aiokclient.log.limited_log import LimitedLog
 from aiokclient.types import ConsumerRecord
 from aiokclient.worker.calls import HandlerCalls
-from aiokclient.worker.dead_letters import dead_letter_of, retry_record
+from aiokclient.worker.dead_letters import dead_letter_of, is_too_large, retry_record
 from aiokclient.worker.failure import Failure
 from aiokclient.worker.health import WorkerHealth, describe_health
-from aiokclient.worker.lanes import BatchLanes, Lanes, Run
+from aiokclient.worker.lanes import BatchLanes, Run
 from aiokclient.worker.options import Handler, WorkerOptions
 from aiokclient.worker.retry import BatchError, Outcome, Verdict, choose_outcome
+from aiokclient.worker.retry_topics import WorkerTopics, make_lanes
 
 if TYPE_CHECKING:
     from aiokclient.consumer import Consumer
@@ -77,12 +78,8 @@ class WorkerRun:
         self._limited_log = LimitedLog(self._log, self._clock)
         self.interval_s = consumer._config.max_poll_interval_ms / 1000
         self.outbox = outbox
-        batch = options.batch
-        self.lanes = (
-            Lanes(options.order, options.concurrency)
-            if batch is None
-            else BatchLanes(options.order, options.concurrency, batch.max_records, batch.max_wait)
-        )
+        self._topics = WorkerTopics(consumer, options.retry, options.dead_letter)
+        self.lanes = make_lanes(options, self._topics, self._clock)
         self.calls = HandlerCalls(self, worker, consumer, handler, options, self._log)
         self.intake = Intake(engine, self, self.calls.began, options.max_ahead)
         self._dispatching = False
@@ -114,6 +111,7 @@ class WorkerRun:
         # Without a client to share, a producer has connections of its own.
         shares = self.consumer._client is not None
         await self.outbox.open(sends=self._handler.takes_worker or shares)
+        await self._topics.open()
         self.intake.open(self._on_change)
         self._reading = new_task(self._loop, self._read(), name=f"{self._worker.name} reading")
         self._plan_look()
@@ -173,6 +171,7 @@ class WorkerRun:
             self._log.warning(text, error, extra={"event": "commit_failed"})
         finally:
             self.intake.close(self._on_change)
+            self._topics.close()
             self.calls.close()
             await self.outbox.close(self.consumer._config.close_timeout_ms / 1000)
 
@@ -360,29 +359,45 @@ class WorkerRun:
             run.count_outage(errors, self._time())
         else:
             run.count_failure(errors, self._time())
-        verdict = choose_outcome(
-            error,
-            run.attempts,
-            run.outages - 1,
-            options.retry,
-            self._clock.rng,
-            has_dead_letters=options.dead_letter is not None,
-            skips=options.skips,
-        )
+        verdict = self._choose_outcome(run, run.record, error)
         self._log_failure(run, error, verdict)
         if verdict.outcome is Outcome.AGAIN:
             self._repeat_run(run, verdict)
+        elif run.records is not None and options.retry.topic is not None:
+            # Each record has its own number of earlier runs.
+            self._begin_write(run, None)
         elif verdict.outcome is Outcome.STOP:
             self.fail(error)
             self._give_back(run)
         elif verdict.outcome is Outcome.SKIP:
             self._finish_run(run)
         else:
-            self.lanes.free_place(run)
-            task = new_task(self._loop, self._write_run(run, verdict))
-            self.writing[run] = task
-            run.set_task(task)
-            self._continue_after_run()
+            self._begin_write(run, verdict)
+
+    def _choose_outcome(
+        self, run: Run, record: ConsumerRecord[Any, Any], error: BaseException
+    ) -> Verdict:
+        options = self._options
+        return choose_outcome(
+            error,
+            self._count_attempts(run, record),
+            run.outages - 1,
+            options.retry,
+            self._clock.rng,
+            has_dead_letters=options.dead_letter is not None,
+            skips=options.skips,
+        )
+
+    def _count_attempts(self, run: Run, record: ConsumerRecord[Any, Any]) -> int:
+        """Return the number of runs of a record, over retry topics, too."""
+        return run.attempts + self._topics.count_attempts(record)
+
+    def _begin_write(self, run: Run, verdict: Verdict | None) -> None:
+        self.lanes.free_place(run)
+        task = new_task(self._loop, self._write_run(run, verdict))
+        self.writing[run] = task
+        run.set_task(task)
+        self._continue_after_run()
 
     def _repeat_run(self, run: Run, verdict: Verdict) -> None:
         """Let a run wait for its next call, unless its records must not be handled any more."""
@@ -423,19 +438,27 @@ class WorkerRun:
         self._log.warning(
             "The handler of %s failed in run %d, and the record %s: %r",
             place,
-            run.attempts,
+            self._count_attempts(run, record),
             what,
             error,
             extra=event,
             exc_info=None if isinstance(error, KafkaError) else error,
         )
 
-    async def _write_run(self, run: Run, verdict: Verdict) -> None:
-        """Send the failed records of a run to where they go, and count them as done."""
+    async def _write_run(self, run: Run, verdict: Verdict | None) -> None:
+        """Send the failed records of a run to where they go, and count them as done.
+
+        Without a verdict, each record gets its own.
+        """
         failure: BaseException | None = None
         try:
             for partition, record in run.list_records():
-                await self.give_up_record(record, self._make_failure(run, record), verdict)
+                error = run.find_error(record)
+                own = self._choose_outcome(run, record, error) if verdict is None else verdict
+                if own.outcome is Outcome.STOP:
+                    raise error
+                if own.outcome is not Outcome.SKIP:
+                    await self.give_up_record(record, self._make_failure(run, record), own)
                 self.intake.finish_record(partition, record)
         except BaseException as error:
             failure = error
@@ -458,7 +481,8 @@ class WorkerRun:
 
     def _make_failure(self, run: Run, record: ConsumerRecord[Any, Any]) -> Failure:
         group_id = self.consumer._config.group_id
-        return Failure(run.find_error(record), run.attempts, self._clock.time_ms(), group_id)
+        attempts = self._count_attempts(run, record)
+        return Failure(run.find_error(record), attempts, self._clock.time_ms(), group_id)
 
     async def give_up_record(
         self, record: ConsumerRecord[Any, Any], failure: Failure, verdict: Verdict
@@ -468,15 +492,27 @@ class WorkerRun:
         Returns when it is acknowledged. Raises the error of the write after `delivery_timeout_ms`.
         `record` has its key and value as bytes.
         """
-        to = self._options.dead_letter
-        async with self.outbox.begin_write(verdict.topic or (to.topic if to else "")) as write:
-            partitions = await write.count_partitions()
-            if verdict.outcome is Outcome.TOPIC or to is None:
-                due_ms = failure.failed_at_ms + round(verdict.delay_s * 1000)
-                letter = retry_record(record, failure, verdict.topic, due_ms, partitions)
-            else:
-                letter = dead_letter_of(record, failure, to, partitions)
-            await write.send_letter(letter)
+        letters = self._options.dead_letter
+        if verdict.outcome is Outcome.TOPIC:
+            try:
+                await self._write_retry(record, failure, verdict)
+                return
+            except KafkaError as error:
+                # With its headers, it may be larger than its topic allows.
+                if letters is None or not is_too_large(error):
+                    raise
+        assert letters is not None
+        async with self.outbox.begin_write(letters.topic) as write:
+            count = await write.count_partitions()
+            await write.send_letter(dead_letter_of(record, failure, letters, count))
+
+    async def _write_retry(
+        self, record: ConsumerRecord[Any, Any], failure: Failure, verdict: Verdict
+    ) -> None:
+        due_ms = failure.failed_at_ms + round(verdict.delay_s * 1000)
+        async with self.outbox.begin_write(verdict.topic) as write:
+            count = await write.count_partitions()
+            await write.send_letter(retry_record(record, failure, verdict.topic, due_ms, count))
 
     # -- partitions
 

@@ -131,20 +131,21 @@ class PartitionResponses:
     def on_out_of_range(self, state: PartitionState, node_id: int, offset: int) -> None:
         """Handle an offset that the broker does not have."""
         self._subscription.update_positions()
+        reset = self._subscription.find_reset(state.tp)
         now = self._cluster.clock.monotonic()
         if node_id != state.fetch.leader:
             state.fetch.rest_replica(now)  # A follower may lag, so the leader is asked next.
         elif offset != state.position:
             # Buffered records are delivered first. Then the position itself is fetched.
             self.backoff.delay_next_request(state)
-        elif self._subscription.reset == NONE:
+        elif reset == NONE:
             error = OffsetOutOfRangeError(
                 f"The position is {offset}.", api="Fetch", broker=node_id, topic_partition=state.tp
             )
             state.fail(error)
         else:
             reason = f"broker {node_id} does not have the offset"
-            self._subscription.reset_position(state, reason, self._subscription.reset)
+            self._subscription.reset_position(state, reason, reset)
             self.backoff.on_position_lost(state)
         self._subscription.report_change()
 

@@ -28,7 +28,7 @@ from aiokclient.cluster.lifecycle.shown import some
 from aiokclient.cluster.lifecycle.supervisor import Callbacks
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.arguments import as_partitions
-from aiokclient.consumer.state.offset_reset import NONE, Reset
+from aiokclient.consumer.state.offset_reset import EARLIEST, NONE, Reset
 from aiokclient.consumer.state.partition import NO_EPOCH, PartitionState, Withheld
 from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import IllegalStateError, KafkaError, NoOffsetError
@@ -120,6 +120,7 @@ class SubscriptionState:
 
     def __init__(self, reset: Reset, *, grouped: bool = False, brokers_match: bool = False) -> None:
         self.reset = reset
+        self._whole_topics: frozenset[str] = frozenset()
         self._brokers_match = brokers_match
         self._formers: list[Subscription] = []
         """The latest earlier subscriptions, if the brokers match patterns."""
@@ -152,6 +153,14 @@ class SubscriptionState:
         self._listeners: list[Callable[[], None]] = []
         self._callbacks: Callbacks | None = None
         self._pending = False
+
+    def read_whole_topics(self, topics: Iterable[str]) -> None:
+        """Read these topics from their first record if the group has no valid offset there."""
+        self._whole_topics = frozenset(topics)
+
+    def find_reset(self, tp: TopicPartition) -> Reset:
+        """Return how to find the offset of a partition that has no valid position."""
+        return EARLIEST if tp.topic in self._whole_topics else self.reset
 
     def add_change_listener(self, callback: Callable[[], None]) -> None:
         """Call `callback` soon after each change of partitions, positions, or pauses."""

@@ -13,8 +13,9 @@ from aiokclient.errors import (
     ConfigError,
     HandlerStuckError,
     IllegalStateError,
-    UnknownTopicOrPartitionError,
+    TopicAuthorizationError,
 )
+from aiokclient.protocol import ApiKey
 from aiokclient.worker import (
     Batch,
     BatchError,
@@ -406,16 +407,16 @@ def test_a_dead_letter_that_cannot_be_written_makes_a_worker_unready_and_then_en
             raise ValueError("poison")
 
         producer = world.producer(delivery_timeout_ms=60_000, max_block_ms=5000)
+        refused = world.cluster.fail(ApiKey.PRODUCE, TopicAuthorizationError, times=1000)
         async with consumer(world) as reader, producer:
-            worker = Worker(
-                reader, handle, dead_letter="missing", retry=Retry(1), producer=producer
-            )
-            running = asyncio.create_task(worker.run())
-            await asyncio.sleep(20)
-            assert not worker.health().ready
-            assert "missing" in worker.health().reasons[0]
-            with pytest.raises(UnknownTopicOrPartitionError):
-                await running
+            worker = Worker(reader, handle, dead_letter="dead", retry=Retry(1), producer=producer)
+            with refused:
+                running = asyncio.create_task(worker.run())
+                await asyncio.sleep(20)
+                assert not worker.health().ready
+                assert "dead" in worker.health().reasons[0]
+                with pytest.raises(TopicAuthorizationError):
+                    await running
         assert await committed(world) == [0]
 
-    simulate(scenario, auto_create_topics=False)
+    simulate(scenario, topics={"t": 1, "dead": 1})

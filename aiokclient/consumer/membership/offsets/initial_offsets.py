@@ -128,7 +128,7 @@ class InitialOffsets:
 
     def _needs_siblings(self, state: PartitionState) -> bool:
         """Return whether commits of other partitions affect the initial offset of this one."""
-        if not self._follows or self._subscription.reset == EARLIEST:
+        if not self._follows or self._subscription.find_reset(state.tp) == EARLIEST:
             return False  # The initial offset is the same either way, so no lookup is needed.
         return not self._topics.has_appeared(state.tp, self._cluster.metadata)
 
@@ -152,7 +152,7 @@ class InitialOffsets:
     def _reset_position(
         self, state: PartitionState, siblings: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        reset = self._subscription.reset
+        reset = self._subscription.find_reset(state.tp)
         if self._follows and self._has_appeared(state.tp, siblings):
             reset = EARLIEST
         # Only partitions that the group assigned are committed: later members may get them.
