@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`. `make help` lists all.
-.PHONY: help demo demo-clients quick test test-all lint native docs kafka fuzz sim eos soak walk secrets parity spark spark-eos bench bench-spark callgrind clean
+.PHONY: help demo demo-clients quick test test-all lint native docs kafka fuzz sim eos soak walk registry secrets parity spark spark-eos bench bench-spark callgrind clean
 .DEFAULT_GOAL := test
 
 PY := .venv/bin/python
@@ -93,6 +93,12 @@ walk: .venv/.test .venv/.native kafka ## random walks of admin calls while broke
 ## 500 calls on three real brokers, SEEDS=20 times as many on an embedded cluster; SEED=n repeats one; CALLS=n
 	AIOKCLIENT_WALK_SEED=$(SEED) AIOKCLIENT_WALK_SEEDS=$(SEEDS) AIOKCLIENT_WALK_CALLS=$(CALLS) \
 	    $(PY) -m pytest -q -s --timeout=0 -m walk $(or $(T),tests/faults tests/behavior/admin tests/behavior/command_line)
+
+registry: .venv/.test .venv/.native ## schemas with Apicurio Registry, a real one with the API of Confluent's
+## fetches it through Maven (142 MB, once); needs Java 17; T="path -k name"
+	.ci/need-java
+	$(PY) tests/harness fetch-registry
+	$(PY) -m pytest -q -m registry $(or $(T),tests/behavior/schema)
 
 secrets: .venv/.test .venv/.native ## use known passwords, tokens, and keys everywhere, and search all output for them
 ## LEAK=channel leaks one on purpose (log, repr, locals, ...), so that it fails

@@ -54,6 +54,7 @@ ABSENT = (
     "DelegationTokenNotFoundError",
     "ResourceNotFoundError",
     "UnknownMemberIdError",
+    "SchemaNotFoundError",
 )
 """The errors for a thing that does not exist, by the name of their class."""
 

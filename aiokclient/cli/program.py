@@ -46,6 +46,7 @@ NOUNS = {
     "produce": "Send records from lines, JSON, or whole files.",
     "consume": "Read records as lines, JSON, or in a format of your own.",
     "dead-letters": "List, show, and put back records whose handler has failed.",
+    "schemas": "List, show, register, check, and delete schemas of a registry.",
     "perf": "Measure rates and latencies of producing and consuming.",
     "request": "Send any request of the protocol.",
     "profiles": "List, show, choose, and check named clusters.",

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 from uuid import NAMESPACE_URL, uuid5
 
-__all__ = ["RegistryStub", "StubRequest"]
+__all__ = ["RegistryStub", "StubRequest", "StubThread"]
 
 TRANSITIVE = "_TRANSITIVE"
 LEVELS = ("NONE", "BACKWARD", "FORWARD", "FULL")
@@ -492,3 +493,24 @@ class RegistryStub:
 
 def _same(stored: dict[str, Any], schema: dict[str, Any]) -> bool:
     return {name: value for name, value in stored.items() if name != "guid"} == schema
+
+
+class StubThread:
+    """A stub in the event loop of a thread of its own, for tests that are not asynchronous."""
+
+    def __init__(self, **options: Any) -> None:
+        self._options = options
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def __enter__(self) -> RegistryStub:
+        self._thread.start()
+        self._stub = RegistryStub(**self._options)
+        asyncio.run_coroutine_threadsafe(self._stub.start(), self._loop).result(10)
+        return self._stub
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._stub.stop(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()

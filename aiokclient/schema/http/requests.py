@@ -251,9 +251,7 @@ class RegistryRequests:
             async for part in response.aiter_stream():
                 body += part
                 if len(body) > LARGEST_ANSWER:
-                    raise httpcore2.RemoteProtocolError(
-                        f"the answer has over {LARGEST_ANSWER:,} bytes"
-                    )
+                    break  # Leaving the block closes the connection.
             names = dict(response.headers)
             return _Answer(response.status, bytes(body), _retry_after_s(names), token)
 
@@ -275,6 +273,8 @@ class RegistryRequests:
     def _decode(self, endpoint: Endpoint, call: Call, answer: _Answer) -> Any:
         if not 200 <= answer.status < 300:
             raise self._make_error(endpoint, call, answer)
+        if len(answer.body) > LARGEST_ANSWER:
+            raise self._make_error(endpoint, call, answer)
         if not answer.body.strip():
             return None
         try:
@@ -283,8 +283,11 @@ class RegistryRequests:
             raise self._make_error(endpoint, call, answer) from None
 
     def _make_error(self, endpoint: Endpoint, call: Call, answer: _Answer) -> SchemaRegistryError:
-        code, text = _error_of(answer.body)
-        if 200 <= answer.status < 300:
+        if len(answer.body) > LARGEST_ANSWER:
+            code, text = None, f"It has over {LARGEST_ANSWER:,} bytes."
+        else:
+            code, text = _error_of(answer.body)
+        if 200 <= answer.status < 300 and len(answer.body) <= LARGEST_ANSWER:
             text = f"The answer is no JSON: {text}" if text else "The answer is no JSON."
         unknown = answer.status == 404 and code in NOT_FOUND
         error_type = SchemaNotFoundError if unknown else SchemaRegistryError

@@ -1,4 +1,4 @@
-"""``fetch`` prepares everything that the tests need; ``start`` starts a Kafka cluster."""
+"""``fetch`` prepares everything that `make test` needs; ``start`` starts a Kafka cluster."""
 
 import argparse
 import signal
@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 
+from . import apicurio
 from .cluster import KafkaCluster
 from .connector import connector_jars
 from .distribution import KAFKA, OLD, TOOLS, Distribution
@@ -27,6 +28,12 @@ def fetch() -> None:
     say(f"Spark's Kafka connector: ready ({time.monotonic() - begin:.1f} s)")
 
 
+def fetch_registry() -> None:
+    begin = time.monotonic()
+    apicurio.installation()
+    say(f"Apicurio Registry {apicurio.VERSION}: ready ({time.monotonic() - begin:.1f} s)")
+
+
 def start(version: str, brokers: int, port: int, jvm: list[str]) -> None:
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -46,6 +53,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python tests/harness", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("fetch", help="fetch Kafka's jars and prepare its quick start")
+    commands.add_parser("fetch-registry", help="fetch a schema registry")
     starting = commands.add_parser("start", help="run a Kafka on loopback until interrupted")
     starting.add_argument("--version", default=KAFKA.version)
     starting.add_argument("--brokers", type=int, default=1)
@@ -55,6 +63,8 @@ def main() -> int:
     try:
         if arguments.command == "fetch":
             fetch()
+        elif arguments.command == "fetch-registry":
+            fetch_registry()
         else:
             start(arguments.version, arguments.brokers, arguments.port, arguments.jvm)
     except MissingToolError as error:
