@@ -29,6 +29,7 @@ import targets
 import telemetry
 import tls
 import transactions
+import worker
 from measuring import machine, plot
 from measuring.brokers import running
 from measuring.options import Benchmark, Options
@@ -49,6 +50,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "rebalance": rebalance,
     "members": members,
     "transactions": transactions,
+    "worker": worker,
     "tls": tls,
     "logins": logins,
     "telemetry": telemetry,

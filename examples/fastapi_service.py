@@ -1,73 +1,64 @@
-"""A FastAPI service: one producer for all requests, a consumer in the background.
+"""A FastAPI service: requests become records, and a worker handles them in the same process.
 
-A record that cannot be decoded is logged and skipped. If reading fails for any other reason, the
+A request is answered when the brokers have stored its order. The worker handles the orders of one
+customer in their order, and those of 50 customers at a time. An order that fails is repeated; one
+that fails three times, or cannot be read, goes to the topic of dead letters. At SIGTERM, uvicorn
+answers the open requests, and the worker finishes what it has begun. If the worker fails, the
 process ends, so that its supervisor starts it again: a service that only half works is worse.
+
+The routes /live, /ready, and /metrics are those for an orchestrator and for Prometheus.
 
 uvicorn examples.fastapi_service:app      (BOOTSTRAP names the brokers, localhost:9092 by default)
 """
 
-import asyncio
-import logging
 import os
-import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, HTTPException
+from pydantic import BaseModel, ValidationError
 
-from aiokclient import SKIP, Consumer, Producer
-from aiokclient.errors import RecordError
-
-log = logging.getLogger("uvicorn.error")
+from aiokclient import Client, Consumer, ConsumerRecord, KafkaError, Producer
+from aiokclient.worker import DeadLetter, Retry, Worker, asgi, lifespan
 
 
-def skip(error: RecordError) -> object:
-    """Leave out a record that cannot be decoded."""
-    log.warning("skipped %s at offset %d: %s", error.topic_partition, error.offset, error)
-    return SKIP
+class Order(BaseModel):
+    customer: str
+    item: str
 
 
-async def read_all(consumer: Consumer[bytes, str], seen: list[str]) -> None:
+async def handle(record: ConsumerRecord[bytes, bytes], worker: Worker) -> None:
+    """Write a receipt. The order is done when the brokers have acknowledged the receipt."""
+    order = Order.model_validate_json(record.value or b"")
+    worker.send("receipts", order.item.encode(), key=record.key)
+
+
+# All share one client, and so its connections. Nothing is started before the service is.
+client = Client(bootstrap_servers=os.environ.get("BOOTSTRAP", "localhost:9092"))
+# A request fails after 5 seconds without an acknowledgement.
+producer = Producer(client=client, delivery_timeout_ms=5_000, request_timeout_ms=2_000)
+consumer = Consumer("orders", client=client, group_id="receipts", auto_offset_reset="earliest")
+worker = Worker(
+    consumer,
+    handle,
+    order="key",
+    retry=Retry(attempts=3, never=(ValidationError,)),
+    dead_letter=DeadLetter("orders.dead", create=True),
+    # Kubernetes kills a pod 30 seconds after SIGTERM. Closing the clients takes 5 of them.
+    drain_timeout=20,
+)
+
+app = FastAPI(lifespan=lifespan(worker, producer))
+
+
+@app.post("/orders", status_code=201)
+async def order(order: Order) -> dict[str, int]:
     try:
-        async for record in consumer:
-            seen.append(record.value or "")
-    except Exception:
-        log.exception("reading has failed, and the service ends")
-        signal.raise_signal(signal.SIGTERM)  # uvicorn answers open requests, and ends.
-
-
-@asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    servers = os.environ.get("BOOTSTRAP", "localhost:9092")
-    app.state.topic = os.environ.get("TOPIC", "orders")
-    app.state.seen = []
-    async with (
-        # Both together end before Kubernetes kills the process, after 30 seconds.
-        Producer(bootstrap_servers=servers, shutdown_timeout_ms=10_000) as app.state.producer,
-        Consumer(
-            app.state.topic,
-            bootstrap_servers=servers,
-            shutdown_timeout_ms=10_000,
-            auto_offset_reset="earliest",
-            value_deserializer=bytes.decode,
-            on_record_error=skip,
-        ) as reader,
-        asyncio.TaskGroup() as tasks,
-    ):
-        tasks.create_task(read_all(reader, app.state.seen))
-        yield
-        reader.stop()  # The loop in read_all ends after the record that it is processing.
-
-
-app = FastAPI(lifespan=lifespan)
-
-
-@app.post("/orders/{name}")
-async def order(name: str, request: Request) -> dict[str, int]:
-    metadata = await request.app.state.producer.send(request.app.state.topic, name.encode())
+        metadata = await producer.send(
+            "orders", order.model_dump_json().encode(), key=order.customer.encode()
+        )
+    except KafkaError as error:
+        # The order may have been stored nevertheless: a client that repeats it may order twice.
+        raise HTTPException(503, "The order was not acknowledged in time.") from error
     return {"partition": metadata.partition, "offset": metadata.offset}
 
 
-@app.get("/orders")
-async def orders(request: Request) -> list[str]:
-    return list(request.app.state.seen)
+app.mount("/", asgi(worker))

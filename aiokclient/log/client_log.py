@@ -82,6 +82,7 @@ EVENTS: Final = {
     "wire_failure": "A request failed without a response.",
     "wire_request": "A request was written.",
     "wire_response": "A response was read.",
+    "worker_failed": "A worker has ended with an error, and its process ends.",
 }
 """The names of all events, with their meanings."""
 

@@ -97,6 +97,17 @@ OWN_METRICS: Final[Mapping[str, Description]] = {
     "telemetry.pushes.split": _counter("Client metrics that were split over several pushes."),
     "telemetry.series.skipped": _counter("Series that could not be pushed."),
     "telemetry.topics.omitted": _counter("Pushes without the series by topic."),
+    "worker.dead.letters": _counter("Records that were written to the dead letters.", RECORD),
+    "worker.failures": _counter("Runs of handlers that failed, by the class of the error."),
+    "worker.handler.seconds": _histogram("Time that a run of a handler took."),
+    "worker.lag": _gauge("Records between the lowest one not done and the end offset.", RECORD),
+    "worker.lane.seconds": _histogram("Time from the delivery of a record to its run."),
+    "worker.lanes.busy": _gauge("Lanes in which a handler runs."),
+    "worker.oldest.seconds": _gauge("Age of the oldest record that is not done.", "s"),
+    "worker.ready": _gauge("1 if the worker is ready, otherwise 0."),
+    "worker.retries": _counter("Records that will be processed again."),
+    "worker.retries.waiting": _gauge("Records that wait for a retry.", RECORD),
+    "worker.runs": _counter("Runs of handlers that have ended."),
 }
 """The metrics of `metrics()`. docs/metrics.md describes them in more detail."""
 

@@ -14,14 +14,10 @@ end with "_total". Each series has the label `client_id`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from itertools import accumulate
 
-from aiokclient.metrics import Labels
-from aiokclient.telemetry.bridged import DESCRIPTIONS
-from aiokclient.telemetry.points import HistogramValue
-from aiokclient.telemetry.series import MeasuredClient, Series, SeriesOfClients
+from aiokclient.telemetry.exposition import Family, expose
+from aiokclient.telemetry.series import MeasuredClient, SeriesOfClients
 
 try:
     from prometheus_client.core import Metric
@@ -36,9 +32,6 @@ __all__ = ["Collector"]
 
 ONLY_ONE = "aiokclient_pass_all_clients_to_one_Collector"
 """The name by which a registry recognizes a second collector."""
-
-UNITS = {"s": "seconds", "By": "bytes", "ms": "ms", "ns": "ns"}
-"""The unit at the end of a metric's name in Prometheus, by the unit of the metric."""
 
 
 class Collector(CollectorBase):
@@ -62,52 +55,12 @@ class Collector(CollectorBase):
 
     def collect(self) -> Iterable[Metric]:
         """Return all metrics. May be called in any thread."""
-        families: dict[str, Metric] = {}
-        for name, series in self._series.read_series().items():
-            family = _family(name, series[0])
-            if families.setdefault(family.name, family) is not family:
-                continue  # A name of the application differs only in characters that are replaced.
-            labelled = {_labels(each.labels): each for each in series}
-            for labels, each in labelled.items():
-                _add(family, dict(labels), each)
-        return families.values()
+        return list(map(_as_metric, expose(self._series.read_series())))
 
 
-def _family(name: str, series: Series) -> Metric:
-    """Return a metric without samples."""
-    description = DESCRIPTIONS.get(name)
-    text = "A metric of the application." if description is None else description.text
-    unit = UNITS.get(series.unit if description is None else description.unit, "")
-    shown = _identifier(name)
-    if series.kind == "counter":
-        shown = shown.removesuffix("_total")
-    # The package appends the unit to a name that does not end with it, so pass no unit then.
-    return Metric(shown, text, series.kind, unit if shown.endswith(f"_{unit}") else "")
-
-
-def _add(family: Metric, labels: dict[str, str], series: Series) -> None:
-    value = series.value
-    if not isinstance(value, HistogramValue):
-        suffix = "_total" if series.kind == "counter" else ""
-        family.add_sample(f"{family.name}{suffix}", labels, value)
-        return
-    bounds = [*(f"{bound!r}" for bound in value.bounds), "+Inf"]
-    for bound, count in zip(bounds, accumulate(value.counts), strict=True):
-        family.add_sample(f"{family.name}_bucket", {**labels, "le": bound}, count)
-    family.add_sample(f"{family.name}_count", labels, sum(value.counts))
-    family.add_sample(f"{family.name}_sum", labels, value.total)
-
-
-def _labels(labels: Labels) -> Labels:
-    """Return labels that Prometheus accepts."""
-    shown = {
-        _identifier(name).replace(":", "_"): text.encode("utf-8", "replace").decode()
-        for name, text in labels
-    }
-    return tuple(shown.items())
-
-
-def _identifier(name: str) -> str:
-    """Return a name with "_" for each character that Prometheus does not accept."""
-    shown = re.sub(r"[^a-zA-Z0-9_:]", "_", name)
-    return f"_{shown}" if not shown or shown[0].isdigit() else shown
+def _as_metric(family: Family) -> Metric:
+    # The package appends the unit to a name that does not end with it; such a family has none.
+    metric = Metric(family.name, family.text, family.kind, family.unit)
+    for name, labels, value in family.samples:
+        metric.add_sample(name, dict(labels), value)
+    return metric

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from aiokclient.worker.health import OldestRecord, WorkerHealth
     from aiokclient.worker.replays import ReplayReport, replay
     from aiokclient.worker.retry import Batch, BatchError, Exponential, Reject, Retry, RetryLater
+    from aiokclient.worker.serving.asgi import asgi
+    from aiokclient.worker.serving.lifespan import lifespan
     from aiokclient.worker.worker import Worker
 
 __all__ = [
@@ -27,6 +29,8 @@ __all__ = [
     "RetryLater",
     "Worker",
     "WorkerHealth",
+    "asgi",
+    "lifespan",
     "replay",
 ]
 
@@ -44,6 +48,8 @@ _MODULES = {
     "RetryLater": "retry",
     "Worker": "worker",
     "WorkerHealth": "health",
+    "asgi": "serving.asgi",
+    "lifespan": "serving.lifespan",
     "replay": "replays",
 }
 """The module of each public name. `.ci/write-names` writes it from the imports above."""

@@ -59,6 +59,7 @@ class HandlerCalls:
         self._owner = owner
         self._worker = worker
         self._handler = handler
+        self._consumer = consumer
         self._deserializers = consumer._deserializers
         self._timeout_s = options.timeout_s
         self._log = log
@@ -82,6 +83,7 @@ class HandlerCalls:
     def begin_call(self, run: Run, now: float) -> None:
         """Call the handler for a run. It may have ended when this returns. Synchronous."""
         run.begin_call(now)
+        self._owner.metrics.on_call_begun(now - run.taken_at)
         self.began[run] = now
         task: asyncio.Task[None] = asyncio.Task(self._perform(run), loop=self._loop, **EAGER)
         if task.done():
@@ -95,6 +97,7 @@ class HandlerCalls:
     async def _perform(self, run: Run) -> None:
         """Call the handler of a run, and wait for what it has sent."""
         current_run.set((self._owner, run))
+        traced = self._consumer._begin_run(run, self._owner)
         failure: BaseException | None = None
         try:
             given = self._make_argument(run)
@@ -114,6 +117,9 @@ class HandlerCalls:
             raise
         except BaseException as error:
             failure = error
+        if traced is not None:
+            traced.end_run(failure)
+        self._owner.metrics.on_call_ended(self._owner.get_time() - run.began)
         # Not within the blocks above: the next handler may be called here, and its exceptions must
         # not have this one as their context.
         if failure is None:

@@ -36,6 +36,7 @@ from aiokclient.worker.dead_letters import dead_letter_of, is_too_large, retry_r
 from aiokclient.worker.failure import Failure
 from aiokclient.worker.health import WorkerHealth, describe_health
 from aiokclient.worker.lanes import BatchLanes, Run
+from aiokclient.worker.metrics import WorkerMetrics, name_handler
 from aiokclient.worker.options import Handler, WorkerOptions
 from aiokclient.worker.retry import BatchError, Outcome, Verdict, choose_outcome
 from aiokclient.worker.retry_topics import WorkerTopics, make_lanes
@@ -80,6 +81,7 @@ class WorkerRun:
         self.outbox = outbox
         self._topics = WorkerTopics(consumer, options.retry, options.dead_letter)
         self.lanes = make_lanes(options, self._topics, self._clock)
+        self.metrics = WorkerMetrics(engine.cluster.metrics, worker, name_handler(handler.call))
         self.calls = HandlerCalls(self, worker, consumer, handler, options, self._log)
         self.intake = Intake(engine, self, self.calls.began, options.max_ahead)
         self._dispatching = False
@@ -170,6 +172,7 @@ class WorkerRun:
             text = "What was handled before the end of the worker could not be committed: %s"
             self._log.warning(text, error, extra={"event": "commit_failed"})
         finally:
+            self.metrics.remove_values()
             self.intake.close(self._on_change)
             self._topics.close()
             self.calls.close()
@@ -317,6 +320,7 @@ class WorkerRun:
         if run.is_timed_out:
             text = f"The handler took longer than {self._options.timeout_s:g} s."
             error = TimeoutError(text)
+        self.metrics.on_failure(error)
         if isinstance(error, BatchError) and run.records is not None:
             errors = self._keep_failed(run, error)
             if not errors:
@@ -362,6 +366,7 @@ class WorkerRun:
         verdict = self._choose_outcome(run, run.record, error)
         self._log_failure(run, error, verdict)
         if verdict.outcome is Outcome.AGAIN:
+            self.metrics.on_retry(len(run.list_records()))
             self._repeat_run(run, verdict)
         elif run.records is not None and options.retry.topic is not None:
             # Each record has its own number of earlier runs.
@@ -380,7 +385,7 @@ class WorkerRun:
         options = self._options
         return choose_outcome(
             error,
-            self._count_attempts(run, record),
+            self.count_attempts(run, record),
             run.outages - 1,
             options.retry,
             self._clock.rng,
@@ -388,7 +393,7 @@ class WorkerRun:
             skips=options.skips,
         )
 
-    def _count_attempts(self, run: Run, record: ConsumerRecord[Any, Any]) -> int:
+    def count_attempts(self, run: Run, record: ConsumerRecord[Any, Any]) -> int:
         """Return the number of runs of a record, over retry topics, too."""
         return run.attempts + self._topics.count_attempts(record)
 
@@ -438,7 +443,7 @@ class WorkerRun:
         self._log.warning(
             "The handler of %s failed in run %d, and the record %s: %r",
             place,
-            self._count_attempts(run, record),
+            self.count_attempts(run, record),
             what,
             error,
             extra=event,
@@ -459,6 +464,7 @@ class WorkerRun:
                     raise error
                 if own.outcome is not Outcome.SKIP:
                     await self.give_up_record(record, self._make_failure(run, record), own)
+                self.metrics.on_given_up(own.outcome)
                 self.intake.finish_record(partition, record)
         except BaseException as error:
             failure = error
@@ -481,7 +487,7 @@ class WorkerRun:
 
     def _make_failure(self, run: Run, record: ConsumerRecord[Any, Any]) -> Failure:
         group_id = self.consumer._config.group_id
-        attempts = self._count_attempts(run, record)
+        attempts = self.count_attempts(run, record)
         return Failure(run.find_error(record), attempts, self._clock.time_ms(), group_id)
 
     async def give_up_record(

@@ -6,13 +6,10 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import Request, urlopen
 
 import pytest
 
-from aiokclient.errors import TopicAuthorizationError
 from aiokclient.protocol import ApiKey
 from aiokclient.testing import EmbeddedCluster
 
@@ -79,27 +76,6 @@ def test_work_pool() -> None:
         assert cluster.groups["crawlers"].members == {}
 
 
-def test_fastapi_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip(
-        "fastapi", reason="only the newest Python has the dependencies of the examples"
-    )
-    from fastapi.testclient import TestClient
-
-    with EmbeddedCluster(brokers=1, topics={"orders": 2}) as cluster:
-        monkeypatch.setenv("BOOTSTRAP", cluster.bootstrap_servers)
-        monkeypatch.syspath_prepend(str(EXAMPLES))
-        import fastapi_service
-
-        with TestClient(fastapi_service.app) as client:
-            assert client.post("/orders/tea").json()["offset"] == 0
-            names: list[str] = []
-            for _ in range(10_000):
-                names = client.get("/orders").json()
-                if names:
-                    break
-            assert names == ["tea"]
-
-
 def test_health(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip(
         "fastapi", reason="only the newest Python has the dependencies of the examples"
@@ -164,62 +140,6 @@ def test_health_is_not_ready_while_a_leader_is_connected_but_silent(
             assert client.get("/live").status_code == 200
             cluster.wait_for(lambda: cluster.records("orders", 0), 60)
             assert answered(client, 200) == []
-
-
-@pytest.fixture
-def service() -> Iterator[tuple[EmbeddedCluster, subprocess.Popen[str], str]]:
-    """A process of the FastAPI service, with its cluster and its address."""
-    pytest.importorskip(
-        "uvicorn", reason="only the newest Python has the dependencies of the examples"
-    )
-    with EmbeddedCluster(brokers=1, topics={"orders": 1}) as cluster:
-        command = ["-m", "uvicorn", "examples.fastapi_service:app", "--port", "0"]
-        with subprocess.Popen(
-            [sys.executable, *command],
-            cwd=EXAMPLES.parent,
-            env={**os.environ, "BOOTSTRAP": cluster.bootstrap_servers},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as process:
-            try:
-                assert process.stdout is not None
-                for line in process.stdout:
-                    if found := re.search(r"http://127\.0\.0\.1:\d+", line):
-                        break
-                assert found
-                yield cluster, process, found[0]
-            finally:
-                process.kill()
-
-
-def test_fastapi_service_goes_on_after_a_record_that_cannot_be_decoded(
-    service: tuple[EmbeddedCluster, subprocess.Popen[str], str],
-) -> None:
-    cluster, process, address = service
-    cluster.produce("orders", [b"\xff\xfe", None, b"coffee"])
-    names: list[str] = []
-    for _ in range(10_000):
-        with urlopen(f"{address}/orders") as response:
-            names = json.load(response)
-        if "coffee" in names:
-            break
-    assert names == ["", "coffee"]
-    with urlopen(Request(f"{address}/orders/tea", method="POST")) as response:
-        assert json.load(response)["offset"] == 3
-    process.send_signal(signal.SIGTERM)
-    printed, _ = process.communicate(timeout=60)
-    assert "skipped orders-0 at offset 0" in printed
-
-
-def test_fastapi_service_ends_if_it_cannot_read_any_more(
-    service: tuple[EmbeddedCluster, subprocess.Popen[str], str],
-) -> None:
-    cluster, process, _ = service
-    with cluster.fail(ApiKey.FETCH, TopicAuthorizationError):
-        printed, _ = process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert "reading has failed, and the service ends" in printed
 
 
 def test_notebook() -> None:

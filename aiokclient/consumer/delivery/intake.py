@@ -53,6 +53,33 @@ class Rooms(Protocol):
         ...
 
 
+class WorkerRecords(Protocol):
+    """The records of one call of a worker's handler, as tracing sees them."""
+
+    record: RawRecord
+    """The record; the first one of a list."""
+
+    def list_records(self) -> Sequence[tuple[Any, RawRecord]]:
+        """Return the records, each with its partition."""
+        ...
+
+
+class EarlierRuns(Protocol):
+    """The run of a worker, as tracing sees it."""
+
+    def count_attempts(self, run: Any, record: RawRecord) -> int:
+        """Return how often a record was handled before, over retry topics, too."""
+        ...
+
+
+class TracedRun(Protocol):
+    """A call of a worker's handler that is being traced."""
+
+    def end_run(self, error: BaseException | None) -> None:
+        """End the trace of the call, with the exception of the handler if there was one."""
+        ...
+
+
 class Intake:
     """The delivery of one consumer's records to a worker."""
 

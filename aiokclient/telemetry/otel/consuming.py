@@ -6,6 +6,8 @@
   for the body of the loop. For a list, both have links to the creation contexts of its records. The
   spans of `poll()` and `get()` have such links, too. They end when the methods return, because the
   time of the processing is not known.
+- A run of a worker's handler has a span `process` with the number of the attempt. The parent and
+  the links are those of a record of an iteration or, for a batch, of a list.
 - A commit by the application is a child of the current span. One by the consumer has no parent.
 
 `TracedIterator` stands between a loop and the iterator of the consumer. When it delivers records,
@@ -40,9 +42,9 @@ import inspect
 import opcode
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import time_ns
-from types import CodeType, FrameType
+from types import CodeType, FrameType, MappingProxyType
 from typing import Any, Final, Self
 
 from opentelemetry import context as current_context
@@ -113,6 +115,18 @@ class Processing:
             if not found._is_over or found._task is not self._task:
                 return context
             context = found._before
+
+
+class RunProcessing(Processing):
+    """The processing of a record, or of a batch, by a worker's handler."""
+
+    __slots__ = ()
+
+    def end_run(self, error: BaseException | None) -> None:
+        """End the span, and restore the context. `error` is that of the handler, if it failed."""
+        if error is not None:
+            fail(self.span, error)
+        self.end_processing()
 
 
 class TracedIterator:
@@ -244,6 +258,10 @@ COMMITTING = create_key("aiokclient-committing")
 MOST_TRACKED = 10_000
 """Maximum number of open spans for the records of `tracked`. If there are more, the oldest ends."""
 
+ATTEMPT: Final = "aiokclient.attempt"
+"""The attribute with the number of the run of a record, the first of which is 1."""
+NO_ATTRIBUTES: Final[Mapping[str, Any]] = MappingProxyType({})
+
 Method = Callable[..., Any]
 Record = ConsumerRecord[Any, Any]
 
@@ -273,6 +291,7 @@ class ConsumerTracing:
             **self._request_methods(),
             **self._end_methods(),
             "commit": self._make_commit(),
+            "_begin_run": self._make_begin_run(),
         }
 
     def _iteration_methods(self) -> dict[str, Method]:
@@ -352,6 +371,23 @@ class ConsumerTracing:
             self._undo = None
         self._end_tracked()
 
+    # -- runs of a worker
+
+    def _make_begin_run(self) -> Method:
+        def _begin_run(consumer: Any, run: Any, attempts: Any) -> RunProcessing | None:
+            if not self._spans.is_active:
+                return None
+            records = [record for _, record in run.list_records()]
+            extra = {ATTEMPT: attempts.count_attempts(run, run.record) + 1}
+            if len(records) == 1:
+                return RunProcessing(*self._start_span(records[0], extra))
+            read = _read(records)
+            attributes = {**read.attributes, **extra}
+            span = self._spans.start_span(PROCESS, read.topics, attributes, links=read.links)
+            return RunProcessing(span, with_processed(set_span_in_context(span), read.links))
+
+        return _begin_run
+
     # -- processing
 
     def begin_processing(self, taken: Any, began_ns: int, *, tracked: bool) -> Processing | None:
@@ -377,14 +413,16 @@ class ConsumerTracing:
                 self._tracked.pop(next(iter(self._tracked))).end()
         return Processing(span, context, ends=not tracked)
 
-    def _start_span(self, record: Record) -> tuple[Span, Context]:
+    def _start_span(
+        self, record: Record, extra: Mapping[str, Any] = NO_ATTRIBUTES
+    ) -> tuple[Span, Context]:
         before = current_context.get_current()
         creation = injected(record.headers)
         if creation is not None and creation_of(before) is None:
             before = extracted(record.headers, before)
         links = links_to([creation])
         span = self._spans.start_span(
-            PROCESS, [record.topic], _of_record(record), context=before, links=links
+            PROCESS, [record.topic], {**_of_record(record), **extra}, context=before, links=links
         )
         return span, with_processed(set_span_in_context(span, before), links)
 
