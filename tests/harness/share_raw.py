@@ -7,7 +7,10 @@ from typing import NamedTuple
 from parity import named
 
 from aiokclient.protocol import messages
+from aiokclient.protocol.messages import alter_share_group_offsets as altering
+from aiokclient.protocol.messages import delete_share_group_offsets as deleting
 from aiokclient.protocol.messages import describe_configs as describing
+from aiokclient.protocol.messages import describe_share_group_offsets as offsets
 from aiokclient.protocol.messages import incremental_alter_configs as alter
 from aiokclient.protocol.messages import share_acknowledge, share_fetch
 
@@ -235,3 +238,78 @@ class ShareGroup:
                 for each in group.members
             ),
         )
+
+    # -- offsets -------------------------------------------------------------------------------
+
+    def list_offsets(self, topics=None, version=None):
+        """Return the code, and for each topic its partitions: start, epoch, lag, code, text."""
+        wanted = offsets.DescribeShareGroupOffsetsRequestGroup(
+            group_id=self.id,
+            topics=None
+            if topics is None
+            else [
+                offsets.DescribeShareGroupOffsetsRequestTopic(
+                    topic_name=name, partitions=partitions
+                )
+                for name, partitions in topics.items()
+            ],
+        )
+        request = messages.DescribeShareGroupOffsetsRequest(groups=[wanted])
+        (answer,) = self.broker.request(request, version).groups
+        return named(answer.error_code), sorted(
+            (
+                self.names.index(topic.topic_name) if topic.topic_name in self.names else -1,
+                each.partition_index,
+                each.start_offset,
+                each.leader_epoch,
+                each.lag,
+                named(each.error_code),
+                each.error_message,
+            )
+            for topic in answer.topics
+            for each in topic.partitions
+        )
+
+    def alter_offsets(self, topics):
+        request = messages.AlterShareGroupOffsetsRequest(
+            group_id=self.id,
+            topics=[
+                altering.AlterShareGroupOffsetsRequestTopic(
+                    topic_name=name,
+                    partitions=[
+                        altering.AlterShareGroupOffsetsRequestPartition(
+                            partition_index=index, start_offset=offset
+                        )
+                        for index, offset in starts.items()
+                    ],
+                )
+                for name, starts in topics.items()
+            ],
+        )
+        answer = self.broker.request(request)
+        return self._hide_id(answer), sorted(
+            (each.partition_index, named(each.error_code), each.error_message)
+            for topic in answer.responses
+            for each in topic.partitions
+        )
+
+    def delete_offsets(self, *names):
+        request = messages.DeleteShareGroupOffsetsRequest(
+            group_id=self.id,
+            topics=[
+                deleting.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in names
+            ],
+        )
+        answer = self.broker.request(request)
+        return self._hide_id(answer), [
+            (named(each.error_code), each.error_message) for each in answer.responses
+        ]
+
+    def delete(self):
+        request = messages.DeleteGroupsRequest(groups_names=[self.id])
+        return named(self.broker.request(request).results[0].error_code)
+
+    def _hide_id(self, answer):
+        """Return the code and the text of an answer, with the same id in each run."""
+        text = answer.error_message
+        return named(answer.error_code), text and text.replace(self.id, "GROUP")

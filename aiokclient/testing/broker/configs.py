@@ -138,7 +138,8 @@ _THROTTLED = BrokerOption("", BrokerConfigType.LIST, _is_replica_list)
 
 # Most of these options have no effect here. These have one: cleanup.policy (a compacted topic
 # refuses records without a key), compression.*, max.message.bytes, message.timestamp.*,
-# min.insync.replicas, retention.bytes, segment.bytes, and unclean.leader.election.enable.
+# errors.deadletterqueue.group.enable, min.insync.replicas, retention.bytes, segment.bytes, and
+# unclean.leader.election.enable.
 TOPIC_OPTIONS: Mapping[str, BrokerOption] = {
     "cleanup.policy": BrokerOption(
         "delete", BrokerConfigType.LIST, _make_list_check("delete", "compact")
@@ -150,6 +151,7 @@ TOPIC_OPTIONS: Mapping[str, BrokerOption] = {
     ),
     "compression.zstd.level": _int_option(3, -(1 << 17), 22),
     "delete.retention.ms": _long_option(86_400_000, 0),
+    "errors.deadletterqueue.group.enable": _boolean_option(False),
     "file.delete.delay.ms": _long_option(60_000, 0),
     "flush.messages": _long_option(_FOREVER, 1),
     "flush.ms": _long_option(_FOREVER, 0),

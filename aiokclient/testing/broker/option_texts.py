@@ -18,6 +18,8 @@ _TOPIC_TEXTS: Mapping[str, str] = {
     "compression.zstd.level": _COMPRESSION_LEVEL,
     "delete.retention.ms": "Milliseconds for which compaction keeps tombstones and the markers of "
     "transactions without records.",
+    "errors.deadletterqueue.group.enable": "Whether share groups may write dead letters to the "
+    "topic.",
     "max.message.bytes": "The maximum size of a batch in bytes.",
     "message.timestamp.after.max.ms": "Milliseconds by which a record may be later than the "
     "broker's clock.",
@@ -52,6 +54,22 @@ _BROKER_TEXTS: Mapping[str, str] = {
     "protocol are allowed.",
     "group.consumer.session.timeout.ms": "Milliseconds without a heartbeat after which a member "
     "of the consumer protocol is removed.",
+    "errors.deadletterqueue.auto.create.topics.enable": "Whether a topic for dead letters is "
+    "created when it is first used.",
+    "errors.deadletterqueue.topic.name.prefix": "The prefix of the topics for dead letters.",
+    "group.share.assignment.interval.ms": "Milliseconds between two computations of a share "
+    "group's assignment.",
+    "group.share.delivery.count.limit": "The number of deliveries after which a record is "
+    "archived.",
+    "group.share.heartbeat.interval.ms": "Milliseconds between two heartbeats of a member of a "
+    "share group.",
+    "group.share.max.share.sessions": "The maximum number of share sessions of a broker.",
+    "group.share.max.size": "The maximum number of members of a share group.",
+    "group.share.partition.max.record.locks": "The number of offsets after the start offset of a "
+    "share partition that can be in flight.",
+    "group.share.record.lock.duration.ms": "Milliseconds after which the lock of a record ends.",
+    "group.share.session.timeout.ms": "Milliseconds without a heartbeat after which a member of a "
+    "share group is removed.",
     "group.initial.rebalance.delay.ms": "Milliseconds for which the first rebalance of a classic "
     "group waits for more members.",
     "group.max.session.timeout.ms": "The longest session timeout of classic members.",
@@ -67,9 +85,21 @@ _BROKER_TEXTS: Mapping[str, str] = {
     "transactional.id.expiration.ms": "Milliseconds after which an unused transactional id is "
     "forgotten.",
 }
+_GROUP_TEXTS: Mapping[str, str] = {
+    "errors.deadletterqueue.copy.record.enable": "Whether dead letters have the key and the value "
+    "of the record.",
+    "errors.deadletterqueue.topic.name": "The topic for records that were rejected or delivered "
+    "too often.",
+    "share.auto.offset.reset": 'Where a share group begins: "earliest", "latest", or '
+    '"by_duration:" with a duration such as PT1H.',
+    "share.isolation.level": "Whether a share group gets the records of transactions that were "
+    "aborted.",
+    "share.renew.acknowledge.enable": "Whether members may renew the locks of records.",
+}
 
 
 def find_text(name: str, topic_name: str | None = None) -> str:
     """Return the text for an option. `topic_name` is the name of the same option of topics."""
     text = _BROKER_TEXTS.get(name) or _TOPIC_TEXTS.get(topic_name or name)
+    text = text or _GROUP_TEXTS.get(name)
     return text or NO_EFFECT

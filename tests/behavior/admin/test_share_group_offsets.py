@@ -1,4 +1,4 @@
-"""The offsets of share groups on a real Kafka. The embedded cluster has no share groups."""
+"""The offsets of share groups, on a real Kafka and on the embedded cluster."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from aiokclient.errors.local import ArgumentValueError
 
 
 @pytest.fixture
-async def admin(kafka: Any) -> AsyncIterator[Admin]:
-    async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
+async def admin(cluster_servers: Any) -> AsyncIterator[Admin]:
+    async with Admin(bootstrap_servers=cluster_servers.bootstrap) as admin:
         yield admin
 
 
 @pytest.fixture
-async def tp(kafka: Any) -> TopicPartition:
-    tp = TopicPartition(kafka.create_topic(None, 1), 0)
-    async with Producer(bootstrap_servers=kafka.bootstrap) as producer:
+async def tp(cluster_servers: Any) -> TopicPartition:
+    tp = TopicPartition(await cluster_servers.new_topic(1), 0)
+    async with Producer(bootstrap_servers=cluster_servers.bootstrap) as producer:
         for _ in range(5):
             await producer.send(tp.topic, b"v", partition=0)
     return tp

@@ -289,9 +289,9 @@ class ScenarioBroker:
     def again(self):
         return self.wire.at(self.address)
 
-    def topic(self, partitions=1, **configs):
+    def topic(self, partitions=1, *, prefix="parity-", **configs):
         """Create a topic with a new name, wait until it can be used, and return its name and id."""
-        name = f"parity-{next(_names)}-{uuid.uuid4().hex[:6]}"
+        name = f"{prefix}{next(_names)}-{uuid.uuid4().hex[:6]}"
         values = [
             create_topics.CreatableTopicConfig(name=key.replace("_", "."), value=str(value))
             for key, value in configs.items()

@@ -15,6 +15,7 @@ from aiokclient.protocol.messages import (
     create_acls,
     delete_acls,
     describe_producers,
+    describe_share_group_offsets,
     offset_fetch,
     write_txn_markers,
 )
@@ -49,6 +50,10 @@ ITEMS = {
     ApiKey.DELETE_GROUPS: ("groups_names", ["g"]),
     ApiKey.CONSUMER_GROUP_DESCRIBE: ("group_ids", ["g"]),
     ApiKey.SHARE_GROUP_DESCRIBE: ("group_ids", ["g"]),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (
+        "groups",
+        [describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup(group_id="g")],
+    ),
     ApiKey.SHARE_FETCH: ("topics", []),
     ApiKey.SHARE_ACKNOWLEDGE: ("topics", []),
     ApiKey.CREATE_ACLS: ("creations", [create_acls.AclCreation(**ANY_ACL)]),

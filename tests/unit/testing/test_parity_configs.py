@@ -29,7 +29,6 @@ GIVEN = "file.delete.delay.ms", "min.insync.replicas"
 Their values are not compared, either.
 """
 LATER = (
-    "errors.deadletterqueue.group.enable",
     "max.decompressed.message.bytes",
     "remote.copy.lag.bytes",
     "remote.copy.lag.ms",

@@ -1,10 +1,15 @@
 """Tests of share groups by the same raw requests to the embedded cluster and a real Kafka."""
 
+import time
+
 import pytest
 from parity import Scenarios, named
 from share_raw import ACCEPT, GAP, REJECT, RELEASE, RENEW, ShareGroup, batch
+from txn_raw import Txn
 
 from aiokclient.protocol import messages
+from aiokclient.protocol.messages import delete_records, delete_topics
+from aiokclient.record.batch import walk
 
 SCENARIOS = Scenarios()
 scenario = SCENARIOS.add
@@ -385,6 +390,196 @@ def waiting_fetches(broker):
     broker.produced(group.names[0], b"v")
     seen += [b.receive_fetch()]
     return seen
+
+
+# -- offsets -----------------------------------------------------------------------------------
+
+
+@scenario
+def offsets(broker):
+    group = ShareGroup(broker, 2, 1)
+    name, other = group.names
+    for _ in range(2):
+        broker.produced(name, *[b"v"] * 10)
+    seen = [group.list_offsets({name: [0], "nothing": [0]}), group.delete_offsets(name)]
+    seen += [group.alter_offsets({name: {0: 3, 7: 1}, "nothing": {0: 1}}), group.describe()]
+    seen += [
+        group.list_offsets(),
+        group.list_offsets({name: [0, 1]}),
+        group.list_offsets(version=0),
+    ]
+    epoch, given = group.enter("m")
+    seen += [epoch, given, group.alter_offsets({name: {0: 3}}), group.delete_offsets(name)]
+    group.until(lambda: len(group.list_offsets()[1]) == 3)
+    a = group.member("a")
+    seen += [group.list_offsets(), a.fetch(max_records=1)]
+    for settled in ((3, 5, ACCEPT), (8, 8, ACCEPT), (6, 6, RELEASE), (6, 6, ACCEPT)):
+        seen += [a.settle(*settled), group.list_offsets({name: [0]})]
+    # The offsets are set while a member holds records.
+    seen += [group.beat("m", -1), group.alter_offsets({name: {0: 1, 1: -1}}), group.describe()]
+    seen += [a.settle(7, 7, ACCEPT), a.settle(7, 7, ACCEPT), group.list_offsets(), a.fetch()]
+    seen += [group.alter_offsets({name: {0: 90}}), group.list_offsets()]
+    seen += [group.delete_offsets(name, other, "nothing"), group.delete_offsets(name)]
+    seen += [group.list_offsets(), group.describe(), a.settle(1, 1, ACCEPT)]
+    seen += [group.member("b").fetch()]
+    seen += [group.alter_offsets({}), group.alter_offsets({name: {}}), group.delete_offsets()]
+    seen += [group.delete(), group.describe(), group.alter_offsets({name: {0: 1}})]
+    seen += [group.list_offsets(), group.describe(), group.join("x"), group.describe()]
+    return seen
+
+
+@scenario
+def starts(broker):
+    seen = []
+    for reset in ("earliest", "latest", "by_duration:PT1H", "by_duration:PT0S"):
+        group = ShareGroup(broker, 1, **{"share.auto.offset.reset": reset})
+        name = group.names[0]
+        now_ms = int(time.time() * 1000)
+        broker.produced(name, b"old", timestamp=now_ms - 7_200_000)
+        broker.produced(name, b"new", timestamp=now_ms - 60_000)
+        group.enter("joined")
+        a = group.member("a")
+        seen += [a.fetch().partitions, group.list_offsets()]
+        broker.produced(name, b"newest", timestamp=now_ms + 60_000)
+        seen += [a.fetch().partitions, group.list_offsets(), a.settle(2, 2, ACCEPT)]
+        seen += [group.list_offsets()]
+    for reset in ("", "none", "by_duration:", "by_duration:P", "by_duration:-PT1S", "LATEST"):
+        seen.append(group.configure("share.auto.offset.reset", reset)[0])
+    for reset in ("by_duration:P1DT2H3M4.5S", "by_duration:PT-0S", "by_duration:p2d"):
+        seen.append(group.configure("share.auto.offset.reset", reset)[0])
+    return seen
+
+
+@scenario
+def latest_is_resolved_again(broker):
+    group = ShareGroup(broker, 1, **{"share.auto.offset.reset": "latest"})
+    group.enter("joined")
+    a, other = group.member("a"), group.member("b")
+    seen = [a.fetch().partitions]
+    a.close()
+    # The end of the only session makes the leader forget where the group began.
+    group.until(lambda: a.group.broker.again() and other.settle(0, 0, 1, epoch=1) is not None)
+    broker.produced(group.names[0], b"skipped")
+    group.until(lambda: other.fetch(0).partitions.get(0, [[]] * 4)[3] == [])
+    broker.produced(group.names[0], b"seen")
+    return [*seen, other.fetch(1).partitions]
+
+
+@scenario
+def group_configs(broker):
+    group = ShareGroup(broker)
+    return [
+        group.configure(f"share.{name}", value)[0]
+        for name, values in {
+            "delivery.count.limit": ("1", "2", "10", "11"),
+            "partition.max.record.locks": ("99", "100", "4000", "4001"),
+            "record.lock.duration.ms": ("1000", "60000", "60001"),
+            "heartbeat.interval.ms": ("100", "15000", "15001"),
+            "session.timeout.ms": ("60000", "60001"),
+            "assignment.interval.ms": ("-1", "0", "15000", "15001"),
+            "isolation.level": ("read_committed", "READ_COMMITTED", "x", "read_uncommitted"),
+            "renew.acknowledge.enable": ("x", "false"),
+        }.items()
+        for value in values
+    ] + [
+        group.configure("errors.deadletterqueue.topic.name", value)[0]
+        for value in ("dlq.x", "__x", "")
+    ]
+
+
+@scenario
+def log_starts_later(broker):
+    group = shared(broker, 3)
+    name = group.names[0]
+    a = group.member("a")
+    seen = [a.fetch(max_records=1)]
+    wanted = delete_records.DeleteRecordsTopic(
+        name=name,
+        partitions=[delete_records.DeleteRecordsPartition(partition_index=0, offset=14)],
+    )
+    answer = broker.request(messages.DeleteRecordsRequest(topics=[wanted], timeout_ms=30_000))
+    seen += [named(answer.topics[0].partitions[0].error_code)]
+    seen += [a.fetch(), a.fetch(), a.fetch(max_wait_ms=0), a.settle(0, 5, ACCEPT)]
+    seen += [a.settle(14, 29, ACCEPT), group.list_offsets()]
+    return seen
+
+
+@scenario
+def deleted_topics(broker):
+    group = shared(broker, 2)
+    name = group.names[0]
+    a = group.member("a")
+    seen = [a.fetch(max_records=1)]
+    topic = delete_topics.DeleteTopicState(name=name)
+    broker.request(messages.DeleteTopicsRequest(topics=[topic], timeout_ms=30_000))
+    group.until(lambda: broker.connection.list_offset(name, -1).error_code)
+    seen += [a.settle(0, 0, ACCEPT), a.fetch(acks={0: [batch(1, 1, ACCEPT)]}, max_records=1)]
+    seen += [a.fetch(at=())]
+    return seen
+
+
+@scenario
+def aborted_records(broker):
+    seen = []
+    for level in ("read_uncommitted", "read_committed"):
+        group = ShareGroup(broker, 1, **{"share.isolation.level": level})
+        name = group.names[0]
+        group.enter("joined")
+        a = group.member("a")
+        producer = Txn(broker, 2)
+        producer.init()
+        producer.produce(name, b"a", b"b")
+        broker.produced(name, b"plain")
+        seen += [a.fetch().partitions]
+        producer.abort()
+        producer.init()  # It waits for the end of the transaction.
+        producer.produce(name, b"c", b"d", b"e")
+        seen += [a.fetch().partitions]
+        producer.commit()
+        producer.init()
+        seen += [a.fetch().partitions, a.settle(0, 2, ACCEPT), a.settle(2, 2, ACCEPT)]
+        seen += [a.settle(3, 7, ACCEPT), group.list_offsets()]
+    return seen
+
+
+@scenario
+def dead_letters(broker):
+    seen = []
+    for copies in ("false", "true"):
+        target, _ = broker.topic(2, prefix="dlq.", errors_deadletterqueue_group_enable="true")
+        configs = {
+            "share.delivery.count.limit": 2,
+            "errors.deadletterqueue.topic.name": target,
+            "errors.deadletterqueue.copy.record.enable": copies,
+        }
+        group = shared(broker, 2, 5, partitions=3, **configs)
+        a = group.member("a")
+        options = {"at": (2,), "max_records": 1}
+        seen += [a.fetch(**options)]
+        seen += [a.acknowledge({2: [batch(0, 4, REJECT, REJECT, GAP, RELEASE, ACCEPT)]})]
+        seen += [a.fetch(**options), a.acknowledge({2: [batch(3, 3, RELEASE)]})]
+        letters = wait_for_letters(group, target, 3)
+        seen += [(key, value, headers[1:3], headers[4:]) for key, value, headers in letters]
+        names = [headers[0][1].decode() == group.names[0] for *_, headers in letters]
+        seen += [names, [headers[3][1].decode() == group.id for *_, headers in letters]]
+    return seen
+
+
+def wait_for_letters(group, topic, count):
+    """Return the key, the value, and the headers of the records in the first partition."""
+    letters = []
+
+    def is_complete():
+        answer = group.broker.connection.fetch(topic)
+        letters[:] = [
+            (record.key, record.value, list(record.headers))
+            for one in walk(answer.records or b"")
+            for record in one.records("", 0)
+        ]
+        return len(letters) == count
+
+    group.until(is_complete)
+    return letters
 
 
 def test_scenarios_have_names():

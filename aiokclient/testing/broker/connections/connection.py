@@ -426,10 +426,13 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         costs = {quotas_.REQUESTS: quotas_.REQUEST_COST}
         if api == ApiKey.PRODUCE:
             costs[quotas_.PRODUCER] = float(self._current)
-        elif api == ApiKey.FETCH:
+        elif api in (ApiKey.FETCH, ApiKey.SHARE_FETCH):
             costs[quotas_.CONSUMER] = float(_count_fetched_bytes(response))
         for key, amount in costs.items():
             self.throttle_client(quotas.record_usage(key, user, client_id, amount))
+        if api == ApiKey.SHARE_FETCH and self._throttle_s and response is not None:
+            # Kafka throttles it after the records were acquired, and sends none of them.
+            cast("Any", response).responses = []
 
     def _answer_request(
         self,

@@ -85,6 +85,9 @@ _MODULES: Mapping[ApiKey, str] = {
     ApiKey.SHARE_GROUP_DESCRIBE: "share_group_describe",
     ApiKey.SHARE_FETCH: "share_fetch",
     ApiKey.SHARE_ACKNOWLEDGE: "share_acknowledge",
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: "describe_share_group_offsets",
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: "alter_share_group_offsets",
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: "delete_share_group_offsets",
 }
 
 TELEMETRY_APIS = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)

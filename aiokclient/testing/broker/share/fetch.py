@@ -13,7 +13,7 @@ from aiokclient.protocol.messages.share_fetch import (
     PartitionData,
 )
 from aiokclient.record.batch import RecordBatch
-from aiokclient.testing.broker.codes import Code
+from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.share.leader import find_led_partition
 from aiokclient.testing.broker.share.partition import SharePartition
 from aiokclient.testing.broker.share.records import Acquired, OffsetRange, Wanted
@@ -45,20 +45,21 @@ class ShareFetch:
         self._session = session
         self._request: ShareFetchRequest = call.request
         self._partitions: list[SharePartition] = []
-        self._uninitialized: list[SharePartitionKey] = []
+        self._refused: dict[SharePartitionKey, int] = {}
+        """The error codes of partitions that could not be loaded, which come after the wait."""
 
     async def acquire_records(self) -> None:
         """Acquire records, as soon as there are enough or `max_wait_ms` has passed."""
         await self._load_partitions()
         request = self._request
-        has_none = not self._partitions and not self._uninitialized
+        has_none = not self._partitions and not self._refused
         if has_none or request.max_records <= 0 or request.max_bytes <= 0:
             return
         if not self._has_enough() and request.max_wait_ms > 0:
             await self._wait_for_records()
         self._acquire_all()
-        for key in self._uninitialized:
-            self.answers[key] = make_failure(key, Code.UNKNOWN_SERVER_ERROR)
+        for key, code in self._refused.items():
+            self.answers[key] = make_failure(key, code)
 
     async def _load_partitions(self) -> None:
         cluster, node = self._call.cluster, self._call.broker
@@ -69,9 +70,11 @@ class ShareFetch:
             if refused or code or partition is None:
                 self._add_failure(key, refused or code, partition)
                 continue
-            found = node.shares.load_partition(cluster, self._session.key.group_id, key, partition)
-            if found is None:
-                self._uninitialized.append(key)
+            group_id = self._session.key.group_id
+            try:
+                found = node.shares.load_partition(cluster, group_id, key, partition)
+            except Refused as unready:
+                self._refused[key] = unready.code
             else:
                 self._partitions.append(found)
 
@@ -87,11 +90,7 @@ class ShareFetch:
 
     def _list_ready(self) -> list[SharePartition]:
         """Return the partitions from which something can be acquired now."""
-        return [
-            each
-            for each in self._partitions
-            if each.is_led and not each.is_fenced and each.can_acquire()
-        ]
+        return [each for each in self._partitions if each.is_led and each.can_acquire()]
 
     def _has_enough(self) -> bool:
         """Return whether `min_bytes` can be acquired."""

@@ -2,9 +2,9 @@
 
 Members only share partitions: nobody waits for a partition, so a member takes its target in one
 step, with its next heartbeat. The state of the share partitions of a subscribed topic is created
-after the heartbeat that names the topic, which begins an epoch. Only then can they be assigned. So
-the response to the first join has an empty assignment. Targets are computed with a heartbeat, at
-most once in `share.assignment.interval.ms`.
+after the heartbeat that names the topic. Only then can they be assigned, in the epoch that begins
+with the next heartbeat. So the response to the first join has an empty assignment. Targets are
+computed with a heartbeat, at most once in `share.assignment.interval.ms`.
 
 A member joins, or asks for its whole assignment, with epoch 0. It leaves with -1. Any other epoch
 must be the current or the previous one of the member. Leaving, and the end of a session, change
@@ -16,9 +16,10 @@ restarts the timers. A group without members stays until it is deleted.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from aiokclient.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -26,7 +27,7 @@ from aiokclient.protocol.messages.share_group_heartbeat import Assignment, Topic
 from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.groups.classic_wire import encode_assignment
 from aiokclient.testing.broker.groups.group import Group, GroupType, GroupView, MemberView
-from aiokclient.testing.broker.groups.server_assignors import PartitionIds, Sizes, Subscriber
+from aiokclient.testing.broker.groups.server_assignors import PartitionIds, Subscriber
 from aiokclient.testing.broker.groups.timers import Timers
 from aiokclient.testing.broker.share.assignor import assign_simple
 from aiokclient.testing.broker.share.sessions import SharePartitionKey
@@ -71,6 +72,13 @@ def check_request(request: ShareGroupHeartbeatRequest) -> None:
         raise Refused(Code.INVALID_REQUEST, "")
 
 
+class _TopicSize(NamedTuple):
+    """The number of partitions of a topic, and the number of those that have a state."""
+
+    partitions: int
+    ready: int
+
+
 class ShareGroup(Group):
     """One group. `members` are in the order in which they joined."""
 
@@ -78,12 +86,13 @@ class ShareGroup(Group):
 
     def __init__(self, cluster: ClusterState, group_id: str) -> None:
         super().__init__(cluster, group_id)
-        self.epoch = 0
-        self.target_epoch = 0
+        self.epoch = 1
+        self.target_epoch = 1
         self.members: dict[str, ShareMember] = {}
         self.targets: dict[str, PartitionIds] = {}
         self.timers = Timers(cluster)
-        self._sizes: Sizes = {}
+        self._topics: dict[UUID, _TopicSize] = {}
+        """The topics of the current epoch."""
         self._assigned_at = float("-inf")
 
     # -- what it is ------------------------------------------------------------------------
@@ -237,24 +246,26 @@ class ShareGroup(Group):
 
     # -- topics and targets ----------------------------------------------------------------
 
-    def _find_sizes(self) -> dict[UUID, int]:
-        """Return the subscribed topics that exist, with their numbers of partitions."""
+    def _find_topics(self) -> dict[UUID, _TopicSize]:
+        """Return the subscribed topics that exist."""
         topics = self.cluster.topics
+        states = self.cluster.share_states.list_states(self.group_id)
+        ready = Counter(key.topic_id for key in states)
         names = dict.fromkeys(name for each in self.members.values() for name in each.topics)
+        found = [topics[name] for name in names if name in topics]
         return {
-            topics[name].topic_id: len(topics[name].partitions) for name in names if name in topics
+            each.topic_id: _TopicSize(len(each.partitions), ready[each.topic_id]) for each in found
         }
 
     def _increase_epoch(self, subscription_changed: bool) -> None:
-        """Increase the epoch if subscriptions or their topics changed."""
-        sizes = self._find_sizes()
-        self.epoch = max(self.epoch, 1)
-        if subscription_changed or sizes != self._sizes:
+        """Increase the epoch if subscriptions, their topics, or the states of these changed."""
+        topics = self._find_topics()
+        if subscription_changed or topics != self._topics:
             self.epoch += 1
-            self._sizes = sizes
+            self._topics = topics
 
     def _create_states(self) -> None:
-        """Create the states of subscribed partitions that have none, which begins an epoch.
+        """Create the states of subscribed partitions that have none.
 
         Partitions that were added to a topic are read from their first record (KAFKA-20742).
         """
@@ -262,15 +273,12 @@ class ShareGroup(Group):
             return
         states = self.cluster.share_states
         known = {key.topic_id for key in states.list_states(self.group_id)}
-        created = False
-        for topic_id, size in self._find_sizes().items():
-            for index in range(size):
+        for topic_id, size in self._find_topics().items():
+            for index in range(size.partitions):
                 key = SharePartitionKey(topic_id, index)
                 if states.find_state(self.group_id, key) is None:
                     start = {"start_offset": 0} if topic_id in known else {}
                     states.create_state(self.group_id, key, **start)
-                    created = True
-        self.epoch += created
 
     def _update_targets(self) -> None:
         """Compute the targets if there is a new epoch, and the assignment interval has passed."""
@@ -278,13 +286,8 @@ class ShareGroup(Group):
         interval_s = self.read_option("assignment.interval.ms") / 1000
         if self.epoch == self.target_epoch or now < self._assigned_at + interval_s:
             return
-        states = self.cluster.share_states.list_states(self.group_id)
         topics = self.cluster.topics
-        sizes = dict[UUID, int]()
-        for topic_id, size in self._find_sizes().items():
-            ready = sum(SharePartitionKey(topic_id, index) in states for index in range(size))
-            if ready:
-                sizes[topic_id] = ready
+        sizes = {each: size.ready for each, size in self._find_topics().items() if size.ready}
         subscribers = {
             each.member_id: Subscriber(
                 frozenset(topics[name].topic_id for name in each.topics if name in topics),
@@ -322,6 +325,16 @@ class ShareGroup(Group):
         transactional: bool = False,
     ) -> Code:
         return Code.GROUP_ID_NOT_FOUND
+
+
+def require_empty(group: Group | None, group_id: str) -> None:
+    """Raise Refused if this is not a share group, or if it has members."""
+    if group is None:
+        raise Refused(Code.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    if not isinstance(group, ShareGroup):
+        raise Refused(Code.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+    if not group.is_empty:
+        raise Refused(Code.NON_EMPTY_GROUP, "The group is not empty.")
 
 
 def _write_partitions(partitions: PartitionIds) -> list[TopicPartitions]:

@@ -44,18 +44,18 @@ class ShareLeader:
 
     def load_partition(
         self, cluster: ClusterState, group_id: str, key: SharePartitionKey, partition: Partition
-    ) -> SharePartition | None:
+    ) -> SharePartition:
         """Return a share partition, which is loaded if need be.
 
-        Return None if the coordinator of the group has not created its state.
+        Raises Refused if the coordinator of the group has not created its state, or if the group
+        cannot begin yet.
         """
         found = self.find_loaded(group_id, key)
-        if found is not None and not found.is_fenced:
+        if found is not None:
             return found
-        self._drop_partition(group_id, key)
         state = cluster.share_states.find_state(group_id, key)
         if state is None:
-            return None
+            raise Refused(Code.UNKNOWN_SERVER_ERROR, "")
         loaded = SharePartition(cluster, group_id, key, partition, state)
         self._loaded[_LoadedKey(group_id, key)] = loaded
         return loaded
@@ -83,6 +83,7 @@ class ShareLeader:
             found = self.find_loaded(key.group_id, each)
             if found is not None:
                 found.release_member(key.member_id)
+                self.drop_fenced(key.group_id, each)
 
     def on_disconnected(self, connection: object) -> None:
         """End the session of a connection. Without another session, forget the group."""

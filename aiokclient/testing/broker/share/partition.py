@@ -1,8 +1,8 @@
 """A share partition at its leader: the records in flight, the timers of locks, what is persisted.
 
 It is loaded from the state of the share coordinator at the first fetch, and dropped when the broker
-does not lead the partition any more, when the state was replaced (an administrator set the offsets,
-or deleted the group), when the broker stops, or when the last session of the group ends with its
+does not lead the partition any more, when it learns from a refused write that an administrator has
+set the offsets, when the broker stops, or when the last session of the group ends with its
 connection. All locks end with it.
 
 What is final, and what becomes available again, is persisted. What is acquired is not.
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from aiokclient.testing.broker.codes import Code, Refused
+from aiokclient.testing.broker.share.dead_letters import write_dead_letters
 from aiokclient.testing.broker.share.durations import read_duration_ms
 from aiokclient.testing.broker.share.records import (
     Acknowledgement,
@@ -35,6 +36,13 @@ if TYPE_CHECKING:
     from aiokclient.testing.broker.topics.topics import Partition
 
 _BY_DURATION = "by_duration:"
+_FENCED = (
+    "Error in write state RPC. The coordinator rejected the request because the state epoch did "
+    "not match."
+)
+_UNINITIALIZED = (
+    "Error in write state RPC. Write operation on uninitialized share partition not allowed."
+)
 
 
 class ShareWatcher(Protocol):
@@ -64,10 +72,10 @@ class SharePartition:
         self._leader_epoch = partition.leader_epoch
         self._timer: asyncio.TimerHandle | None = None
         self._watchers: dict[ShareWatcher, None] = {}
-        state.leader_epoch = partition.leader_epoch
         start = state.start_offset
         if start == UNKNOWN_OFFSET:
             start = self._find_first_offset()
+        state.leader_epoch = partition.leader_epoch
         self.table = RecordTable(start, state.list_records())
 
     # -- configs -----------------------------------------------------------------------------
@@ -90,7 +98,10 @@ class SharePartition:
         return self._cluster.loop.time() + ms / 1000
 
     def _find_first_offset(self) -> int:
-        """Return the offset at which the group begins, by its config."""
+        """Return the offset at which the group begins, by its config.
+
+        Raises Refused if there is no record as young as the config says.
+        """
         strategy = self._configs["share.auto.offset.reset"]
         log, high = self.partition.log, self.partition.high_watermark
         if strategy == "earliest":
@@ -98,7 +109,9 @@ class SharePartition:
         if strategy.startswith(_BY_DURATION):
             since = read_duration_ms(strategy.removeprefix(_BY_DURATION))
             found = log.find_timestamp(self._cluster.clock.time_ms() - (since or 0))
-            return high if found is None else found.offset
+            if found is None:
+                raise Refused(Code.OFFSET_NOT_AVAILABLE, "")
+            return found.offset
         return high
 
     @property
@@ -123,8 +136,19 @@ class SharePartition:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether the state was replaced or deleted meanwhile."""
-        return self._cluster.share_states.find_state(self._group_id, self.key) is not self._state
+        """Whether the state was replaced meanwhile."""
+        return self._find_state() not in (None, self._state)
+
+    def _find_state(self) -> ShareState | None:
+        return self._cluster.share_states.find_state(self._group_id, self.key)
+
+    def _check_state(self) -> None:
+        """Raise Refused if the share coordinator accepts nothing from this leader."""
+        state = self._find_state()
+        if state is None:
+            raise Refused(Code.UNKNOWN_SERVER_ERROR, _UNINITIALIZED)
+        if state is not self._state:
+            raise Refused(Code.NOT_LEADER_OR_FOLLOWER, _FENCED)
 
     def drop(self) -> None:
         """Forget the locks without persisting anything."""
@@ -161,11 +185,7 @@ class SharePartition:
         Watchers are notified if the start offset moves. Like Kafka, nobody is told that records
         were released.
         """
-        if self.is_fenced:
-            raise Refused(
-                Code.NOT_LEADER_OR_FOLLOWER,
-                "The share partition has been fenced, because the state epoch did not match.",
-            )
+        self._check_state()
         start = self.table.start
         changes = self.table.acknowledge(
             member_id,
@@ -192,7 +212,9 @@ class SharePartition:
 
     def _persist(self, start: int, changes: Sequence[StateChange]) -> None:
         """Persist changes. `start` is the start offset before them."""
-        if not changes or self.is_fenced:
+        dead, self.table.dead = self.table.dead, []
+        write_dead_letters(self._cluster, self._group_id, self.partition, dead)
+        if not changes or self._find_state() is not self._state:
             return
         finished = self.table.count_finished() + self.table.start - start
         self._state.write_changes(start, finished, changes)
@@ -218,7 +240,7 @@ class SharePartition:
 
     def _on_lock_end(self) -> None:
         self._timer = None
-        if not self.is_led or self.is_fenced:
+        if not self.is_led:
             return
         start = self.table.start
         self._persist(start, self.table.expire_locks(self._cluster.loop.time(), self.limits))

@@ -204,6 +204,8 @@ class RecordTable:
     def __init__(self, start: int, persisted: Iterable[StateChange] = ()) -> None:
         self.start = start
         self.end = start - 1
+        self._floor = start
+        """The offset before which nothing is acquired, even if it is in the same batch."""
         self.ranges: list[InFlight] = []
         for each in persisted:
             first = max(each.first, start)
@@ -269,7 +271,7 @@ class RecordTable:
         `fetch_offset` is the result of `find_next_offset` with which the batches were read.
         """
         most, last = self._limit_request(fetch_offset, wanted.records, batches[-1].last, limits)
-        first = max(batches[0].first, self.start)
+        first = max(batches[0].first, self._floor)
         if most <= 0 or first > last:
             return []
         acquiring = _Acquiring(self, member_id, batches, wanted, limits, deadline, most)
@@ -438,7 +440,8 @@ class RecordTable:
     def archive_before(self, offset: int) -> list[StateChange]:
         """Move the start offset to the new start of the log.
 
-        Records that a member holds before it can still be acknowledged, without an effect.
+        Records that a member holds before it can still be acknowledged, without an effect. The
+        batch in which the log starts is acquired from its first record on, as in Kafka.
         """
         if offset <= self.start:
             return []
@@ -448,7 +451,10 @@ class RecordTable:
         return []
 
     def archive_ranges(self, ranges: Iterable[OffsetRange]) -> list[StateChange]:
-        """Archive records in flight that no member should get, such as aborted ones."""
+        """Archive records in flight that no member should get, such as aborted ones.
+
+        As in Kafka, the start offset stays until a member acknowledges something.
+        """
         changes = []
         for wanted in ranges:
             for each in self.find_overlap(wanted.first, wanted.last):
@@ -458,7 +464,6 @@ class RecordTable:
                     if life.state not in _FINISHED:
                         life.leave(RecordState.ARCHIVED)
                         changes.append(StateChange(first, last, life.state, life.deliveries))
-        self._advance_start()
         return changes
 
     def _advance_start(self) -> None:
@@ -469,9 +474,9 @@ class RecordTable:
                 return
             for first, last, life in in_flight.iterate_pieces(self.start, in_flight.last):
                 if life.state not in _FINISHED:
-                    self.start = first
+                    self.start = self._floor = first
                     return
-                self.start = last + 1
+                self.start = self._floor = last + 1
             del self.ranges[0]
         self.end = max(self.end, self.start - 1)
 
