@@ -66,6 +66,15 @@ def new_group() -> TaskGroup:
     return AsyncioGroup()
 
 
+def is_cancelled() -> bool:
+    """Return whether the current task is being cancelled.
+
+    If it is not, a CancelledError comes from a cancelled future that the application's code awaits.
+    """
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
 def _needs_anyio() -> bool:
     return asyncio.current_task() not in _innermost and is_anyio_used()
 

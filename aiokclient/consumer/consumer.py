@@ -453,6 +453,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         A cancellation loses no record. The iterator raises:
 
         - RecordError for a record that cannot be deserialized; the next request continues after it;
+        - SchemaRegistryUnavailableError, or another KafkaError of a deserializer's `prepare`; the next
+          request waits for the same record;
         - CorruptBatchError for a damaged batch;
         - OffsetOutOfRangeError, LogTruncationError, and NoOffsetError if `auto_offset_reset` is
           "none";

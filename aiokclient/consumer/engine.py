@@ -25,6 +25,7 @@ from aiokclient.cluster.targets import AnyBroker
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.delivery.deserialize import Deserializers
 from aiokclient.consumer.delivery.in_progress import InProgress
+from aiokclient.consumer.delivery.preparation import Preparations
 from aiokclient.consumer.delivery.read_lock import ReadLock
 from aiokclient.consumer.delivery.reader import Reader
 from aiokclient.consumer.delivery.stall_watch import StallWatch
@@ -340,7 +341,15 @@ class ConsumerEngine:
         self.lookups = Lookups(self)
         self._stalls = StallWatch(self)
         callbacks = supervisor.callbacks
-        unpacker = Unpacker(self.buffer, deserializers, self.arrived, callbacks, config)
+        self.preparations = Preparations(self, Anchor(deserializers))
+        unpacker = Unpacker(
+            self.buffer,
+            deserializers,
+            self.arrived,
+            callbacks,
+            config,
+            self.preparations if deserializers.can_wait else None,
+        )
         self.reader = Reader(self, unpacker, self._stalls)
         self._wanted_topics: dict[str, None] = {}
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -482,6 +491,7 @@ class ConsumerEngine:
                 found.append(nothing)
         if self.group is not None:
             found = [*self.group.list_troubles(), *found]
+        found = [*self.preparations.list_troubles(), *found]
         if self.read_lock.trouble is not None and not self.reader.stopped:
             found.insert(0, self.read_lock.trouble)
         return found[:TROUBLES] + [f"and {len(found) - TROUBLES} more"] * (len(found) > TROUBLES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from asyncio import _get_running_loop
-from collections.abc import AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from time import time_ns
 from typing import (
     TYPE_CHECKING,
@@ -54,13 +54,19 @@ from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.delivery.deliveries import Deliveries, gather
 from aiokclient.producer.delivery.delivery import Delivery, DeliveryBatch
 from aiokclient.producer.send_arrow import send_rows
-from aiokclient.producer.serializers import bound, preparations, prepare_serializer
+from aiokclient.producer.serializers import (
+    bound,
+    preparations,
+    prepare_serializer,
+    replace_headers,
+)
 from aiokclient.producer.threadsafe import ThreadsafeSend
 from aiokclient.types import (
     GroupMetadata,
     Headers,
     ProducerRecord,
     RecordMetadata,
+    Serialized,
     TopicPartition,
     is_topic_name,
     public_in,
@@ -178,9 +184,10 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
     async def send_all(self, topic: str, items: Iterable[Any] | AsyncIterable[Any]) -> int:
         """Send all items of an iterable, and return their number once all are acknowledged.
 
-        It waits for room in the buffer when necessary. Items have the same form as in `send_many`.
-        At the first failure or at a cancellation, it sends nothing more and raises; records that
-        were sent before may still be delivered.
+        It waits for room in the buffer when necessary, and prepares the serializers for each topic
+        as `prepare` does. Items have the same form as in `send_many`. At the first failure or at a
+        cancellation, it sends nothing more and raises; records that were sent before may still be
+        delivered.
         """
         self._require_usable()
         engine = self._require_engine()
@@ -360,9 +367,22 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         engine = self._require_engine()
         with engine.own_metrics.time_block("metadata.seconds", self._clock):
             await engine.wait_until_known(topic, patience_s)
-        for prepare in preparations(self._options.key_serializer, self._options.value_serializer):
+        await self._prepare_serializers(topic.name, deadline)
+
+    async def _prepare_serializers(self, topic: str, deadline: float) -> None:
+        for prepare in self._preparations:
             left_s = max(deadline - self._clock.monotonic(), 0.0)
-            await prepare_serializer(prepare, topic.name, left_s)
+            await prepare_serializer(prepare, topic, left_s)
+
+    async def _prepare_items(self, topic: str) -> None:
+        """Do what `prepare` does for the serializers, for `send_all`."""
+        require_topic(topic)
+        deadline = self._clock.monotonic() + self._get_timeout_s(None)
+        await self._require_engine().wait_while_open(self._prepare_serializers(topic, deadline))
+
+    @property
+    def _preparations(self) -> Sequence[Callable[[str], Awaitable[object]]]:
+        return preparations(self._options.key_serializer, self._options.value_serializer)
 
     def _check_loop(self) -> None:
         """Raise an error for a call from another event loop or thread, even after `close`."""
@@ -586,6 +606,17 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
             raw_value = self._value_serializer(topic, value, headers)
         return raw_key, raw_value
 
+    def _unite_headers(self, key: Any, value: Any, headers: Headers) -> tuple[Any, Any, Headers]:
+        """Return the bytes of a serialized key and value, and the headers with those of both.
+
+        Without serializers, the key and value are returned as they are, to be refused.
+        """
+        if self._raw:
+            return key, value, headers
+        bare_key = key.data if isinstance(key, Serialized) else key
+        bare_value = value.data if isinstance(value, Serialized) else value
+        return bare_key, bare_value, replace_headers(headers, key, value)
+
     def _append_record(
         self,
         topic: Topic,
@@ -598,6 +629,8 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         """Append a serialized record to a batch of its partition."""
         engine = self._require_engine()
         try:
+            if isinstance(value, Serialized) or isinstance(key, Serialized):
+                key, value, headers = self._unite_headers(key, value, headers)
             if timestamp is not None:
                 timestamp = bulk.as_timestamp(timestamp)
             elif self._real_time:
@@ -716,6 +749,8 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
         target = self._find_topic(topic)
         key, value = self._serialize_record(topic, key, value, headers)
         try:
+            if isinstance(value, Serialized) or isinstance(key, Serialized):
+                key, value, headers = self._unite_headers(key, value, headers)
             # Copies, because nothing may change or fail after the first record was appended.
             key, value = bulk.as_bytes(key), bulk.as_bytes(value)
             headers = bulk.as_headers(headers)

@@ -254,6 +254,9 @@ class SendAll:
         self._told = False
         """Whether the failure of a delivery is being raised."""
         self._count = 0
+        self._prepares = bool(producer._preparations)
+        self._prepared: set[str] = set()
+        """The topics for which the serializers are prepared."""
 
     async def send_items(self, items: Iterable[Any] | AsyncIterable[Any]) -> int:
         """See `Producer.send_all`."""
@@ -271,12 +274,22 @@ class SendAll:
         elif isinstance(items, Iterable):
             iterator = iter(items)
             while chunk := list(islice(iterator, CHUNK)):
+                if self._prepares:
+                    await self._prepare_topics(chunk)
                 await self._send_chunk(chunk)
         else:
             raise TypeError(f"send_all() takes an iterable, not {type(items).__name__}.")
         while self._waiting:
             await self._wait_for_oldest()
         return self._count
+
+    async def _prepare_topics(self, items: Sequence[Any]) -> None:
+        """Prepare the serializers for the topics of items, unless they are prepared already."""
+        for item in items:
+            topic = item.topic if isinstance(item, ProducerRecord) else self._topic
+            if isinstance(topic, str) and topic not in self._prepared:
+                await self._producer._prepare_items(topic)
+                self._prepared.add(topic)
 
     async def _send_stream(self, items: AsyncIterable[Any]) -> None:
         """Send each item as it arrives, until a record fails or the producer ends."""
@@ -289,6 +302,8 @@ class SendAll:
 
             with self._failures.watch_failures(look):
                 async for item in items:
+                    if self._prepares:
+                        await self._prepare_topics([item])
                     await self._send_item(item)
         if scope.cancelled_caught and self._end is not None:
             self._failures.on_final_seen()

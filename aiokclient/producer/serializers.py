@@ -8,20 +8,23 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiokclient.errors import ApiTimeoutError, KafkaError, SerializationError
-from aiokclient.types import Headers, Serializer
+from aiokclient.producer.send_many import as_headers
+from aiokclient.scopes import is_cancelled
+from aiokclient.types import Headers, Serialized, Serializer, bind_to_part
 
-Serialize = Callable[[str, Any, Headers], bytes | None]
+Serialize = Callable[[str, Any, Headers], bytes | Serialized | None]
 
 
 def bound(serializer: Any, what: str) -> Serialize | None:
     """Return a function that calls a serializer, or None if there is no serializer.
 
     The function raises SerializationError for any error of the serializer, with that error as its
-    cause. `what` is "key" or "value".
+    cause. `what` is "key" or "value". The function returns a `Serialized` only if it has headers.
     """
     if serializer is None:
         return None
     if isinstance(serializer, Serializer):
+        bind_to_part(serializer, what)
         call: Callable[[str, Any, Headers], Any] = serializer.serialize
     else:
 
@@ -32,7 +35,7 @@ def bound(serializer: Any, what: str) -> Serialize | None:
     if hasattr(serializer, "prepare"):
         hint = " Has `await producer.prepare(topic)` been called?"
 
-    def serialize(topic: str, value: Any, headers: Headers) -> bytes | None:
+    def serialize(topic: str, value: Any, headers: Headers) -> bytes | Serialized | None:
         try:
             result = call(topic, value, headers)
         except (KafkaError, SystemExit, KeyboardInterrupt):
@@ -40,27 +43,43 @@ def bound(serializer: Any, what: str) -> Serialize | None:
         except BaseException as error:  # A CancelledError would pass for one of the caller.
             text = f"The {what} serializer failed for a record of topic {topic}: {error!r}.{hint}"
             raise SerializationError(text) from error
+        if isinstance(result, bytes):
+            return result
+        added: Any = ()
+        if isinstance(result, Serialized):
+            added, result = as_added_headers(result.headers, what), result.data
         if not isinstance(result, bytes) and (result is not None or value is not None):
             kind = type(result).__name__
             raise SerializationError(f"The {what} serializer returned {kind}, not bytes.")
-        return result
+        return Serialized(result, added) if added else result
 
     return serialize
+
+
+def as_added_headers(headers: Any, what: str) -> Any:
+    """Return a copy of the headers of a serializer. Raises SerializationError if one is invalid."""
+    try:
+        return as_headers(headers)
+    except (TypeError, AttributeError, ValueError) as error:
+        text = f"The {what} serializer returned headers that cannot be sent: {error}"
+        raise SerializationError(text) from error
+
+
+def replace_headers(headers: Headers, *parts: Any) -> Headers:
+    """Return headers with those of serialized parts, which replace those of the same name."""
+    copied = list(as_headers(headers))
+    for part in parts:
+        if isinstance(part, Serialized):
+            names = {name for name, _ in part.headers}
+            copied = [pair for pair in copied if pair[0] not in names]
+            copied += part.headers
+    return copied
 
 
 def preparations(*serializers: Any) -> list[Callable[[str], Awaitable[object]]]:
     """Return the `prepare` methods of the serializers that have one."""
     found = (getattr(serializer, "prepare", None) for serializer in serializers)
     return [prepare for prepare in found if prepare is not None]
-
-
-def is_cancelled() -> bool:
-    """Return whether the current task is being cancelled.
-
-    If it is not, a CancelledError comes from a cancelled future that the application's code awaits.
-    """
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
 
 
 async def prepare_serializer(

@@ -66,15 +66,36 @@ Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 """Header names with their values, in order. A name may occur more than once."""
 
 
+class Serialized(NamedTuple):
+    """A serialized key or value with headers, which a serializer may return in place of bytes.
+
+    The headers replace those of the same name in the record. `data` is None only for None.
+    """
+
+    data: bytes | None
+    headers: Sequence[tuple[str, bytes]] = ()
+
+
 @runtime_checkable
 class Serializer(Protocol[T_contra]):
     """An object that serializes keys or values.
 
-    It may have a method `async prepare(topic)`, for example to fetch a schema for the topic.
+    It may have further methods:
+
+    - `async prepare(topic)` gets what the records of a topic need, for example a schema.
+      `Producer.prepare` awaits it, and `send_all` does so for each topic of its records.
+    - `bind(part)` is called once by each producer, when it is created, with "key" or "value": the
+      part of the records that this object serializes. One object may serve several producers, and
+      both parts, for which it is called twice. If it serializes them differently, it must raise
+      ConfigError when it is told the other part.
     """
 
-    def serialize(self, topic: str, value: T_contra, headers: Headers) -> bytes:
-        """Return the bytes of a key or value that is not None."""
+    def serialize(self, topic: str, value: T_contra, headers: Headers) -> bytes | Serialized:
+        """Return the bytes of a key or value that is not None, or `Serialized` to set headers too.
+
+        `headers` are those of the call of `send`, without those of the other serializer. If both
+        serializers set a header, the value's replaces the key's.
+        """
         ...
 
 
@@ -102,11 +123,39 @@ SerializerFunction: TypeAlias = (
 
 @runtime_checkable
 class Deserializer(Protocol[T_co]):
-    """An object that deserializes keys or values. It also gets the topic and the headers."""
+    """An object that deserializes keys or values. It also gets the topic and the headers.
+
+    It may have further methods:
+
+    - `is_prepared(data, headers)` returns whether `deserialize` can be called now. It is called for
+      each record, so it must be fast, and must not block. Then `prepare` must exist, too.
+    - `async prepare(topic, items)` gets what is missing, for example by a request to a schema
+      registry. `items` are pairs of data and headers. It is awaited before records are delivered
+      whose answer of `is_prepared` was no. Other records are not delayed, and the timeouts and
+      cancellations of requests for records do not concern it.
+    - `bind(part)` is called once by each consumer, when it is created, with "key" or "value", as
+      that of a serializer.
+
+    If `prepare` raises a retriable KafkaError, or OSError such as ConnectionError, or takes longer
+    than `default_api_timeout_ms`, it is called again after a backoff, and the consumer is DEGRADED.
+    After `default_api_timeout_ms`, a request for records raises SchemaRegistryUnavailableError, and
+    the record counts as not delivered. SchemaNotFoundError, SerializationError, and exceptions that
+    are no KafkaError are the fault of the record, and become the cause of its RecordError. If there
+    were several items, `prepare` is called again with the first one alone before that. Any other
+    KafkaError is raised by a request for records, and the record counts as not delivered. After
+    `prepare` has returned, `deserialize` is called for the first item, whatever `is_prepared` says.
+    """
 
     def deserialize(self, topic: str, data: bytes, headers: Headers) -> T_co:
         """Return the key or value. This is not called for None."""
         ...
+
+
+def bind_to_part(converter: Any, part: str) -> None:
+    """Tell a serializer or deserializer its part, "key" or "value", if it has `bind`."""
+    bind = getattr(converter, "bind", None)
+    if callable(bind):
+        bind(part)
 
 
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")

@@ -223,6 +223,7 @@ class Reader:
         self.subscription = subscription = engine.subscription
         self._buffer = engine.buffer
         self._unpacker = unpacker
+        self._preparations = engine.preparations
         self._arrived = engine.arrived
         self._reports = engine.reports
         self.in_progress = engine.in_progress
@@ -432,6 +433,8 @@ class Reader:
             return
         if not chunk.delivered:  # Otherwise, its last record has moved the position.
             self._move_position(chunk, out=chunk.error is not None)
+            if chunk.raw is not None and chunk.raw.preparation is not None:
+                self._preparations.withhold_partition(chunk.raw.preparation)
         fetch = chunk.fetch
         if chunk.next_offset >= fetch.next_offset and fetch.is_read:
             self._buffer.remove(fetch)
@@ -636,9 +639,37 @@ class Reader:
     # -- for workers; see `intake.py`
 
     def read_raw(self, raw: bool) -> None:
-        """Deliver keys and values as bytes from now on, or deserialize them again."""
+        """Deliver keys and values as bytes from now on, or deserialize them again.
+
+        The deserializers are not called for bytes, so that no record waits for them, and the worker
+        has the original bytes. `deserialize_later` deserializes one of these records.
+        """
+        self._preparations.end_all()
         self._drop_chunks()
         self._unpacker.read_raw(raw)
+
+    async def deserialize_later(self, record: RawRecord, timeout: float) -> RawRecord | None:
+        """Deserialize a record that was delivered as bytes, and prepare it before.
+
+        The result is a new record, or None if `on_record_error` returns SKIP. `done` must be called
+        with the record that was delivered. The call may be made at any time and by any task, also
+        while another task reads.
+
+        While the deserializers cannot be prepared, for example because a schema registry cannot be
+        reached, this waits, and the consumer is DEGRADED with the reason. Raises
+        SchemaRegistryUnavailableError after `timeout` seconds, which may be `math.inf`; RecordError
+        if the record cannot be deserialized, or its schema does not exist; and any other KafkaError
+        of `prepare`, such as one about credentials. A cancellation changes nothing.
+        """
+        given = self._preparations.get_deserializers()
+        unprepared = None
+        if given.can_wait:
+            unprepared = given.find_unprepared(record)
+            if unprepared is not None and unprepared.error is None:
+                unprepared = await self._preparations.prepare_record(record, timeout)
+        if unprepared is not None:
+            return given.refuse_record(record, unprepared)
+        return given.deserialize_bytes(record)
 
     # -- whole parts, for tables
 
@@ -649,6 +680,7 @@ class Reader:
         `read_lock.enter(cursor)`.
         """
         is_due = self._on_request(cursor, keeps=keeps)
+        self._preparations.end_all()
         self._drop_chunks()
         if is_due:
             await self._yield_to_loop()

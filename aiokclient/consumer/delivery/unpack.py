@@ -37,6 +37,7 @@ from aiokclient.types import TopicPartition
 from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
+    from aiokclient.consumer.delivery.preparation import Preparations, WithheldRecords
     from aiokclient.record.stream import RecordStream
 
 CONTENT: Final = 4 * 1024 * 1024
@@ -83,6 +84,8 @@ PART: Final = 4 * 1024 * 1024
 GROUP_PACKED: Final = chosen(native=32, pure=8)
 """The factor by which the size of a compressed batch counts when small batches are grouped."""
 NO_DESERIALIZERS: Final = Deserializers()
+TOGETHER: Final = 500
+"""The largest number of records that are prepared together."""
 STEP_S: Final = 0.005
 """Seconds for which a step may run user code."""
 
@@ -98,7 +101,7 @@ class Loaded(NamedTuple):
 class Decoded:
     """Decoded records of a part; from `index` on they are not yet deserialized."""
 
-    __slots__ = ("epoch", "error", "index", "next_offset", "records", "size")
+    __slots__ = ("epoch", "error", "index", "next_offset", "preparation", "records", "size")
 
     def __init__(self, records: list[RawRecord], next_offset: int, epoch: int, size: int) -> None:
         self.records = records
@@ -112,6 +115,13 @@ class Decoded:
 
         It is raised after the records before `index` are delivered.
         """
+        self.preparation: WithheldRecords | None = None
+        """The preparation of the record at `index`, or None if it need not be prepared."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the record at `index` must be prepared first."""
+        return self.preparation is not None and not self.preparation.has_ended
 
     def advance_to(self, index: int, error: RecordError | None = None) -> None:
         """Mark the records before `index` as deserialized.
@@ -254,11 +264,14 @@ class Unpacker:
         arrived: Wakeup,
         callbacks: Callbacks,
         config: ConsumerConfig,
+        preparations: Preparations | None = None,
     ) -> None:
         self._buffer = buffer
         self._owned = Anchor(deserializers)
         self._deserializes = bool(deserializers)
         self._copies = not deserializers.views
+        self._preparations = preparations
+        """The preparations, or None if no record has to be prepared."""
         self._arrived = arrived
         self._callbacks = callbacks
         self._check_crcs = config.check_crcs
@@ -298,6 +311,11 @@ class Unpacker:
         if fetch is None:
             return None
         decoded = fetch.raw
+        if decoded is not None and decoded.is_waiting:
+            fetch = self._buffer.get_next_prepared()
+            if fetch is None:
+                return None
+            decoded = fetch.raw
         if decoded is not None:
             chunk = self._deserialize_records(fetch, decoded)
         elif fetch.index >= len(fetch.batches):
@@ -456,15 +474,30 @@ class Unpacker:
     def _deserialize_records(self, fetch: PartitionFetch, decoded: Decoded) -> Chunk:
         if decoded.error is not None:
             return self._make_error_chunk(fetch, decoded, decoded.error)
-        apply, raw = self._deserializers.deserialize_record, decoded.records
+        given, raw = self._deserializers, decoded.records
+        apply, preparations = given.deserialize_record, self._preparations
         time = asyncio.get_running_loop().time
         until = time() + STEP_S
         records: list[RawRecord] = []
         index, failure = decoded.index, None
         # The progress is stored at the end, so that no record is lost by a KeyboardInterrupt.
         while index < len(raw):
+            unprepared = None
+            if preparations is not None and (unprepared := given.find_unprepared(raw[index])):
+                ended = preparations.take_ended(raw[index])
+                if ended is not None:
+                    unprepared = ended.refusal
+                elif unprepared.error is None:
+                    following = raw[index : index + TOGETHER]
+                    preparation = preparations.begin_preparation(fetch.state, following)
+                    if not records:
+                        decoded.preparation = preparation
+                    break
             try:
-                record = apply(raw[index])
+                if unprepared is None:
+                    record = apply(raw[index])
+                else:
+                    record = given.refuse_record(raw[index], unprepared)
             except RecordError as error:
                 failure = error
                 break

@@ -318,6 +318,18 @@ class FetchBuffer:
                 return fetch
         return None
 
+    def get_next_prepared(self) -> PartitionFetch | None:
+        """Return what `get_next` does, without partitions whose next record is not prepared."""
+        waiting: set[PartitionState] = set()
+        for fetch in self._queue:
+            if fetch.state in waiting or fetch.is_unpacked:
+                continue
+            if fetch.raw is not None and fetch.raw.is_waiting:
+                waiting.add(fetch.state)
+            else:
+                return fetch
+        return None
+
     def rewind(self, fetches: Iterable[PartitionFetch]) -> None:
         """Unpack parts again from the position on; remove those that end before it."""
         for fetch in dict.fromkeys(fetches):

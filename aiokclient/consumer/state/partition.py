@@ -292,6 +292,7 @@ class Withheld(IntFlag):
     UNCONFIRMED = auto()  # the coordinator has not answered for the session timeout
     END_OFFSET = auto()  # an iteration that ends at an offset has reached it
     FULL = auto()  # the lanes of a worker have no room for its records
+    PREPARATION = auto()  # the deserializers are not prepared for the next record
 
 
 NOTHING: Final = Withheld.NOTHING

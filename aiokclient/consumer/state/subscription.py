@@ -674,6 +674,10 @@ class Reports:
         self._arrived.set()
         self._subscription.report_change()
 
+    def withdraw_error(self, error: Exception) -> None:
+        """Remove an error that no request has raised, because its cause is gone."""
+        self.errors = {key: each for key, each in self.errors.items() if each is not error}
+
     def take_error(self) -> Exception:
         """Remove the oldest error and return it."""
         return self.errors.pop(next(iter(self.errors)))
