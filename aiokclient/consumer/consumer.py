@@ -453,8 +453,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         A cancellation loses no record. The iterator raises:
 
         - RecordError for a record that cannot be deserialized; the next request continues after it;
-        - SchemaRegistryUnavailableError, or another KafkaError of a deserializer's `prepare`; the next
-          request waits for the same record;
+        - SchemaRegistryUnavailableError, or another KafkaError of a deserializer's `prepare`; the
+          next request waits for the same record;
         - CorruptBatchError for a damaged batch;
         - OffsetOutOfRangeError, LogTruncationError, and NoOffsetError if `auto_offset_reset` is
           "none";
@@ -546,7 +546,9 @@ class Consumer(Lifecycle, Generic[K, V]):
         if self._closing is None or self._state is State.CLOSED:
             self._check_known()
 
-    def arrow_batches(self, max_bytes: int = MAX_BYTES, until_end: bool = False) -> ArrowBatches:
+    def arrow_batches(
+        self, max_bytes: int = MAX_BYTES, until_end: bool = False, value_schema: Any = None
+    ) -> ArrowBatches:
         """Return an iterator over `pyarrow.RecordBatch`es, each of one partition.
 
             async for table in consumer.arrow_batches(): ...
@@ -557,17 +559,31 @@ class Consumer(Lifecycle, Generic[K, V]):
         deserializers are not applied. With `until_end` the iteration ends at the present end
         offsets, as with `until_end()`. Raises ImportError if pyarrow is not installed. In all other
         respects it is like the iteration over the consumer.
+
+        With `value_schema`, an Avro or Protobuf deserializer that was given a schema or a message
+        type, the values are decoded, in a thread, and `value` is a struct column. A table ends
+        before a record that cannot be decoded; the next request raises its RecordError, unless
+        `on_record_error` returns a value for it, or SKIP. Raises ConfigError for a deserializer
+        without a schema, and the errors of its `prepare` as other iterations do.
         """
         from aiokclient.consumer.delivery.iterators import ArrowBatches  # a late module
 
         require_count("max_bytes", max_bytes)
+        engine, values = self._running, None
+        if value_schema is not None:
+            # Few programs use this, so the module is not imported with the consumer.
+            from aiokclient.consumer.delivery.value_columns import ValueColumns
+
+            deserializers = Deserializers(None, value_schema, self._config.on_record_error)
+            values = ValueColumns(value_schema, deserializers, engine.preparations)
         return ArrowBatches(
             self,
-            self._running.reader,
+            engine.reader,
             max_bytes=max_bytes,
             limit=self._config.max_decompressed_batch_bytes,
             check_crcs=self._config.check_crcs,
             until_end=until_end,
+            values=values,
         )
 
     async def table(self, max_bytes: int | None = None) -> pyarrow.Table:

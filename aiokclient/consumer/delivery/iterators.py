@@ -30,6 +30,8 @@ from aiokclient.types import ConsumerRecord, TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from aiokclient.consumer.delivery.value_columns import DecodedTable, ValueColumns
+
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
@@ -246,7 +248,7 @@ class RecordBatches(Generic[K, V]):
 class ArrowBatches:
     """The iterator of `consumer.arrow_batches()`, over `pyarrow.RecordBatch`es."""
 
-    __slots__ = ("__weakref__", "_converter", "_limited", "_owner", "_reader")
+    __slots__ = ("__weakref__", "_converter", "_limited", "_owner", "_reader", "_values")
 
     def __init__(
         self,
@@ -257,6 +259,7 @@ class ArrowBatches:
         limit: int,
         check_crcs: bool,
         until_end: bool = False,
+        values: ValueColumns | None = None,
     ) -> None:
         from aiokclient.record.arrow import arrow_schema
 
@@ -265,6 +268,8 @@ class ArrowBatches:
         self._reader = reader
         self._limited = not until_end
         self._converter = TableConverter(max_bytes=max_bytes, limit=limit, check_crcs=check_crcs)
+        self._values = values
+        """The decoder of the values, or None to leave them as bytes."""
 
     if not TYPE_CHECKING:
         __iter__ = refuse_loop
@@ -288,7 +293,7 @@ class ArrowBatches:
             await reader.limit_to_end(self)
             self._limited = True
         with reader.read_lock.enter(self):
-            await reader.begin_request(self, keeps=keeps)
+            await reader.begin_request(self, keeps=keeps, prepares=self._values is not None)
             while (fetch := await reader.wait_for_part(self)) is not None:
                 part, jumps = fetch.find_next_batches(self._converter.max_bytes), fetch.state.jumps
                 batches = [fetch.batches[index] for index in part]
@@ -296,6 +301,10 @@ class ArrowBatches:
                     found = await self._converter.convert_next(
                         fetch.state.tp, batches, fetch.offset, fetch.stream
                     )
+                    decoded = None
+                    if self._values is not None and found.table is not None:
+                        decoded = await self._values.decode_values(found.table)
+                        found = found._replace(table=decoded.table)
                 except BaseException:
                     fetch.rewind()  # Read again the records that were not delivered.
                     raise
@@ -303,7 +312,9 @@ class ArrowBatches:
                 reader.subscription.apply_changes()
                 if fetch.is_valid and fetch.state.is_readable and fetch.state.jumps == jumps:
                     end = reader.ends.find_end(fetch.state)
-                    if found.offset > end:
+                    if decoded is not None and decoded.end is not None and decoded.end < end:
+                        found = self._take_decoded(fetch, batches, found, decoded)
+                    elif found.offset > end:
                         found = self._take_before_end(fetch, batches, found, int(end))
                     else:
                         self._take_records(fetch, part, found)
@@ -332,6 +343,31 @@ class ArrowBatches:
         self._reader.move_with_part(fetch, epoch, out=table is not None)
         fetch.rewind()
         return found._replace(table=table, used=len(before))
+
+    def _take_decoded(
+        self,
+        fetch: PartitionFetch,
+        batches: Sequence[RecordBatch],
+        found: Converted,
+        decoded: DecodedTable,
+    ) -> Converted:
+        """Take the records before one that is not prepared or cannot be deserialized.
+
+        The next table begins with that record. If it is the first one, the partition waits until it
+        is prepared. Raise its error if there is one, and move the position after it.
+        """
+        assert decoded.end is not None
+        assert self._values is not None
+        if decoded.error is not None:
+            fetch.continue_at(decoded.end + 1)
+            self._reader.move_with_part(fetch, batches[0].leader_epoch, out=True)
+            fetch.rewind()
+            raise decoded.error
+        if decoded.unprepared:
+            self._values.withhold_partition(fetch.state, decoded.unprepared)
+            fetch.rewind()
+            return found
+        return self._take_before_end(fetch, batches, found, decoded.end)
 
     def _take_records(self, fetch: PartitionFetch, part: Sequence[int], found: Converted) -> None:
         """Move the position to the offset after the converted or skipped records."""

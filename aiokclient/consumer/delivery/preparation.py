@@ -80,9 +80,15 @@ class Preparation:
     """
 
     def __init__(
-        self, owner: Preparations, records: Sequence[RawRecord], patience_s: float
+        self,
+        owner: Preparations,
+        records: Sequence[RawRecord],
+        patience_s: float,
+        deserializers: Anchor[Deserializers],
     ) -> None:
         self._owner = owner
+        self.deserializers = deserializers
+        """The application's deserializers, which only the consumer or an iteration keeps alive."""
         self._records = records
         self._patience_s = patience_s
         self._deadline = owner.get_time() + patience_s
@@ -101,7 +107,8 @@ class Preparation:
 
     async def attempt_once(self) -> Outcome:
         """Await `prepare` once, and return the outcome. A cancellation changes nothing."""
-        deserializers = self._owner.get_deserializers()
+        # If they no longer exist, nothing waits for the records, and there is nothing to prepare.
+        deserializers = self.deserializers.get() or Deserializers()
         left_s = self._deadline - self._owner.get_time()
         limit_s = left_s if left_s > 0 else self._patience_s
         failure = await deserializers.prepare_records(self._records, limit_s)
@@ -163,9 +170,10 @@ class WithheldRecords(Preparation):
         owner: Preparations,
         records: Sequence[RawRecord],
         patience_s: float,
+        deserializers: Anchor[Deserializers],
         state: PartitionState,
     ) -> None:
-        super().__init__(owner, records, patience_s)
+        super().__init__(owner, records, patience_s, deserializers)
         self.state = state
         self.error: KafkaError | None = None
         """The error that the next request raises."""
@@ -204,9 +212,10 @@ class Preparations:
         self._engine = engine
         self._subscription = engine.subscription
         self._clock = engine.cluster.clock
-        self._deserializers = deserializers
+        self.deserializers = deserializers
         self._patience_s = engine.config.default_api_timeout_ms / 1000
         self._backoff = Backoff.of(engine.config)
+        self._next_attempt = 0.0
         self._by_partition: dict[TopicPartition, WithheldRecords] = {}
         self._by_hand: dict[Preparation, None] = {}
         """Those of `prepare_record`."""
@@ -217,13 +226,16 @@ class Preparations:
         return self._clock.monotonic()
 
     def compute_pause_s(self, failures: int) -> float:
-        """Return the seconds to wait after failure number `failures`, counted from 0."""
-        return self._backoff.compute_delay_s(failures, self._clock.rng)
+        """Return the seconds to wait after failure number `failures`, counted from 0.
 
-    def get_deserializers(self) -> Deserializers:
-        """Return the application's deserializers, which only the consumer keeps alive."""
-        found = self._deserializers.get()
-        return Deserializers() if found is None else found
+        Preparations that wait during the same outage continue at the same time, so that their
+        requests for one schema can be one.
+        """
+        delay_s = self._backoff.compute_delay_s(failures, self._clock.rng)
+        now = self.get_time()
+        if not delay_s / 2 <= self._next_attempt - now <= 2 * delay_s:
+            self._next_attempt = now + delay_s
+        return self._next_attempt - now
 
     def is_assigned(self, state: PartitionState) -> bool:
         """Return whether a partition is still assigned to this consumer."""
@@ -236,21 +248,26 @@ class Preparations:
 
     # -- for the unpacker and the reader
 
-    def take_ended(self, record: RawRecord) -> WithheldRecords | None:
+    def take_ended(
+        self, record: RawRecord, deserializers: Anchor[Deserializers]
+    ) -> WithheldRecords | None:
         """Remove and return the preparation that has ended with this record as its first."""
-        found = self._find_preparation(record)
+        found = self._find_preparation(record, deserializers)
         if found is None or not found.has_ended:
             return None
         return self._by_partition.pop(found.state.tp)
 
     def begin_preparation(
-        self, state: PartitionState, records: Sequence[RawRecord]
+        self,
+        state: PartitionState,
+        records: Sequence[RawRecord],
+        deserializers: Anchor[Deserializers],
     ) -> WithheldRecords:
         """Prepare these records in the background, unless that has begun with the same first one.
 
         Records of the same partition that were to be prepared before are forgotten.
         """
-        found = self._find_preparation(records[0])
+        found = self._find_preparation(records[0], deserializers)
         if found is not None and not found.has_ended:
             return found
         if not self._listens:
@@ -258,7 +275,7 @@ class Preparations:
             self._subscription.add_change_listener(self._on_change)
         if (former := self._by_partition.get(state.tp)) is not None:
             self._end_preparation(former)
-        made = WithheldRecords(self, records, self._patience_s, state)
+        made = WithheldRecords(self, records, self._patience_s, deserializers, state)
         self._engine.supervisor.spawn(made.run, name=f"preparation for {state.tp}")
         self._by_partition[state.tp] = made
         return made
@@ -273,12 +290,14 @@ class Preparations:
         for each in list(self._by_partition.values()):
             self._end_preparation(each)
 
-    def _find_preparation(self, record: RawRecord) -> WithheldRecords | None:
+    def _find_preparation(
+        self, record: RawRecord, deserializers: Anchor[Deserializers]
+    ) -> WithheldRecords | None:
         tp: Any = (record.topic, record.partition)
         found = self._by_partition.get(tp)
         if found is None or found.first.offset != record.offset or found.first != record:
             return None
-        return found if found.is_needed else None
+        return found if found.is_needed and found.deserializers is deserializers else None
 
     def _on_change(self) -> None:
         for each in list(self._by_partition.values()):
@@ -318,7 +337,7 @@ class Preparations:
         Raises SchemaRegistryUnavailableError after `timeout` seconds, and at once any other error
         that does not concern the record. A cancellation changes nothing.
         """
-        made = Preparation(self, [record], timeout)
+        made = Preparation(self, [record], timeout, self.deserializers)
         self._by_hand[made] = None
         try:
             while True:

@@ -661,7 +661,7 @@ class Reader:
         if the record cannot be deserialized, or its schema does not exist; and any other KafkaError
         of `prepare`, such as one about credentials. A cancellation changes nothing.
         """
-        given = self._preparations.get_deserializers()
+        given = self._unpacker.get_deserializers()
         unprepared = None
         if given.can_wait:
             unprepared = given.find_unprepared(record)
@@ -673,14 +673,17 @@ class Reader:
 
     # -- whole parts, for tables
 
-    async def begin_request(self, cursor: Cursor, *, keeps: bool = False) -> None:
+    async def begin_request(
+        self, cursor: Cursor, *, keeps: bool = False, prepares: bool = False
+    ) -> None:
         """Begin a request that reads fetched parts directly.
 
-        With `keeps`, records in progress do not count as processed. To be called within
-        `read_lock.enter(cursor)`.
+        With `keeps`, records in progress do not count as processed. `prepares` says whether records
+        may have to be prepared for it. To be called within `read_lock.enter(cursor)`.
         """
         is_due = self._on_request(cursor, keeps=keeps)
-        self._preparations.end_all()
+        if not prepares:
+            self._preparations.end_all()
         self._drop_chunks()
         if is_due:
             await self._yield_to_loop()

@@ -280,9 +280,8 @@ class Unpacker:
         """The size in bytes of the records that were read last: a batch, or a part of one."""
         self._limits: Mapping[PartitionState, int] = {}
 
-    @property
-    def _deserializers(self) -> Deserializers:
-        """The application's deserializers, which only the consumer keeps alive."""
+    def get_deserializers(self) -> Deserializers:
+        """Return the application's deserializers, which only the consumer keeps alive."""
         given = self._owned.get()
         return NO_DESERIALIZERS if given is None else given
 
@@ -297,7 +296,7 @@ class Unpacker:
 
     def read_raw(self, raw: bool) -> None:
         """Deliver keys and values as bytes from now on, or deserialize them again."""
-        given = self._deserializers
+        given = self.get_deserializers()
         self._deserializes = bool(given) and not raw
         self._copies = raw or not given.views
 
@@ -312,7 +311,7 @@ class Unpacker:
             return None
         decoded = fetch.raw
         if decoded is not None and decoded.is_waiting:
-            fetch = self._buffer.get_next_prepared()
+            fetch = self._buffer.get_next_prepared(apart)
             if fetch is None:
                 return None
             decoded = fetch.raw
@@ -474,7 +473,7 @@ class Unpacker:
     def _deserialize_records(self, fetch: PartitionFetch, decoded: Decoded) -> Chunk:
         if decoded.error is not None:
             return self._make_error_chunk(fetch, decoded, decoded.error)
-        given, raw = self._deserializers, decoded.records
+        given, raw = self.get_deserializers(), decoded.records
         apply, preparations = given.deserialize_record, self._preparations
         time = asyncio.get_running_loop().time
         until = time() + STEP_S
@@ -484,12 +483,14 @@ class Unpacker:
         while index < len(raw):
             unprepared = None
             if preparations is not None and (unprepared := given.find_unprepared(raw[index])):
-                ended = preparations.take_ended(raw[index])
+                ended = preparations.take_ended(raw[index], preparations.deserializers)
                 if ended is not None:
                     unprepared = ended.refusal
                 elif unprepared.error is None:
                     following = raw[index : index + TOGETHER]
-                    preparation = preparations.begin_preparation(fetch.state, following)
+                    preparation = preparations.begin_preparation(
+                        fetch.state, following, preparations.deserializers
+                    )
                     if not records:
                         decoded.preparation = preparation
                     break

@@ -318,11 +318,11 @@ class FetchBuffer:
                 return fetch
         return None
 
-    def get_next_prepared(self) -> PartitionFetch | None:
+    def get_next_prepared(self, apart: Container[PartitionState]) -> PartitionFetch | None:
         """Return what `get_next` does, without partitions whose next record is not prepared."""
         waiting: set[PartitionState] = set()
         for fetch in self._queue:
-            if fetch.state in waiting or fetch.is_unpacked:
+            if fetch.state in waiting or fetch.state in apart or fetch.is_unpacked:
                 continue
             if fetch.raw is not None and fetch.raw.is_waiting:
                 waiting.add(fetch.state)

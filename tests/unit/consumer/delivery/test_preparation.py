@@ -6,59 +6,18 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from schema_values import MISSING, REFUSED, Schemas
 from world import World, simulate
 
-from aiokclient import SKIP, Consumer, State, TopicPartition
+from aiokclient import SKIP, Consumer, OffsetAndMetadata, State, TopicPartition, transform
 from aiokclient.errors import (
     ConfigError,
     RecordError,
-    SchemaNotFoundError,
     SchemaRegistryError,
     SchemaRegistryUnavailableError,
 )
 
 T0, T1 = (TopicPartition("t", i) for i in range(2))
-MISSING = SchemaNotFoundError(status=404, error_code=40403, url="http://registry/schemas/ids/9")
-REFUSED = SchemaRegistryError(status=401, url="http://registry/schemas/ids/9")
-
-
-class Schemas:
-    """A deserializer of values such as b"7:text", in which 7 is the id of a schema.
-
-    `known` has the ids that are prepared. `prepare` adds ids, raises the error of an id, waits
-    until `release` is called, or for a time in seconds.
-    """
-
-    def __init__(self, *known: bytes) -> None:
-        self.known = set(known)
-        self.errors: dict[bytes, BaseException] = {}
-        self.calls: list[list[bytes]] = []
-        self.gate = asyncio.Event()
-        self.gate.set()
-        self.cancelled = 0
-
-    def is_prepared(self, data: bytes, headers: Any) -> bool:
-        return data.partition(b":")[0] in self.known
-
-    async def prepare(self, topic: str, items: Any) -> None:
-        wanted = [data.partition(b":")[0] for data, _ in items]
-        self.calls.append(wanted)
-        try:
-            await self.gate.wait()
-            await asyncio.sleep(0.01)
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-        failed = [self.errors[each] for each in wanted if each in self.errors]
-        self.known.update(each for each in wanted if each not in self.errors)
-        if failed:
-            raise failed[0]
-
-    def deserialize(self, topic: str, data: bytes, headers: Any) -> str:
-        schema, _, text = data.partition(b":")
-        if schema not in self.known:
-            raise KeyError(schema)
-        return text.decode()
 
 
 async def by_loop(consumer: Consumer[Any, Any], count: int) -> list[Any]:
@@ -295,6 +254,35 @@ def test_a_preparation_that_never_ends_is_an_outage() -> None:
                 await by_poll(consumer, 1)
             assert 5 <= world.now - began < 6
             assert isinstance(raised.value.__cause__, TimeoutError)
+
+    simulate(scenario)
+
+
+def test_a_stream_of_transactions_raises_an_outage_and_continues_after_it() -> None:
+    async def scenario(world: World) -> None:
+        world.cluster.produce("t", [b"1:a", b"2:b"])
+        schemas = Schemas(b"1")
+        schemas.errors[b"2"] = ConnectionError()
+        group: Any = {"group_id": "g", "enable_auto_commit": False, "checked": False}
+        async with (
+            world.consumer("t", value_deserializer=schemas, **group) as consumer,
+            world.producer(transactional_id="x") as producer,
+        ):
+            values: list[Any] = []
+
+            async def read() -> None:
+                async with transform(consumer, producer) as stream:
+                    async for batch in stream:
+                        values.extend(record.value for record in batch)
+
+            with pytest.raises(SchemaRegistryUnavailableError):
+                await read()
+            assert values == ["a"]
+            assert (await consumer.committed([T0]))[T0] == OffsetAndMetadata(1, "", 0)
+            schemas.errors.clear()
+            async with transform(consumer, producer) as stream:
+                batch = await anext(stream)
+                assert [record.value for record in batch] == ["b"]
 
     simulate(scenario)
 
@@ -575,6 +563,37 @@ class TestBytes:
                 assert made.value == b"a"
 
         simulate(scenario)
+
+    def test_records_that_wait_during_one_outage_are_prepared_at_the_same_times(self) -> None:
+        times: list[float] = []
+
+        class Timed(Schemas):
+            async def prepare(self, topic: str, items: Any) -> None:
+                times.append(asyncio.get_running_loop().time())
+                await super().prepare(topic, items)
+
+        async def scenario(world: World) -> None:
+            world.cluster.produce("t", [b"2:%d" % number for number in range(50)])
+            schemas = Timed()
+            schemas.errors[b"2"] = ConnectionError()
+            async with world.consumer("t", value_deserializer=schemas) as consumer:
+                reader = consumer._running.reader
+                with reader.deliver_bytes():
+                    records = await consumer.poll()
+                calls = []
+                for record in records:
+                    calls.append(asyncio.ensure_future(reader.deserialize_later(record, math.inf)))
+                    await asyncio.sleep(0.1)
+                await asyncio.sleep(10)
+                del times[:]
+                await asyncio.sleep(10)
+                schemas.errors.clear()
+                made = await asyncio.gather(*calls)
+                assert [each.value for each in made if each] == [str(i) for i in range(50)]
+
+        simulate(scenario)
+        assert len(times) > 400
+        assert len({round(time, 3) for time in times}) < 20
 
     def test_a_cancelled_deserialization_changes_nothing(self) -> None:
         async def scenario(world: World) -> None:
