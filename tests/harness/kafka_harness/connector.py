@@ -1,4 +1,4 @@
-"""The jars of Spark's own Kafka connector, with which the Spark source and sink are compared."""
+"""The jars of Spark that PySpark lacks: its own Kafka connector, for comparisons, and Avro."""
 
 from pathlib import Path
 
@@ -8,11 +8,13 @@ from .files import CACHE, prepared
 __all__ = ["connector_jars"]
 
 VERSION = "4.2.0"
-"""The newest published version of the connector."""
+"""The newest published version of these jars."""
 TOKEN_PROVIDER = "4.0.0"
 POM = """<project><modelVersion>4.0.0</modelVersion>
 <groupId>x</groupId><artifactId>x</artifactId><version>1</version><dependencies>
 <dependency><groupId>org.apache.spark</groupId><artifactId>spark-sql-kafka-0-10_2.13</artifactId>
+<version>{version}</version>{exclusions}</dependency>
+<dependency><groupId>org.apache.spark</groupId><artifactId>spark-avro_2.13</artifactId>
 <version>{version}</version>{exclusions}</dependency>
 <dependency><groupId>org.apache.spark</groupId>
 <artifactId>spark-token-provider-kafka-0-10_2.13</artifactId>
@@ -31,7 +33,7 @@ EXCLUSIONS = (
 
 def connector_jars() -> list[Path]:
     """Return the jars, which Maven downloads at the first use."""
-    folder = prepared(CACHE / f"spark-connector-{VERSION}" / "jars", _fetch)
+    folder = prepared(CACHE / f"spark-jars-{VERSION}" / "jars", _fetch)
     return sorted(folder.glob("*.jar"))
 
 
@@ -40,4 +42,4 @@ def _fetch(target: Path) -> None:
     pom.write_text(
         POM.format(version=VERSION, token_provider=TOKEN_PROVIDER, exclusions=EXCLUSIONS)
     )
-    fetch_jars("Spark's Kafka connector", pom, target)
+    fetch_jars("Spark's Kafka connector and Avro", pom, target)
