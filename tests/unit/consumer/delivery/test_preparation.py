@@ -2,7 +2,8 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from schema_values import MISSING, REFUSED, Schemas
 from world import World, simulate
 
 from aiokclient import SKIP, Consumer, OffsetAndMetadata, State, TopicPartition, transform
+from aiokclient.consumer.delivery.reader import Reader
 from aiokclient.errors import (
     ConfigError,
     RecordError,
@@ -483,6 +485,14 @@ def test_is_prepared_without_prepare_is_refused() -> None:
         Consumer("t", bootstrap_servers="b:1", value_deserializer=Half())
 
 
+@contextmanager
+def raw(reader: Reader) -> Iterator[None]:
+    """Read records as bytes, as a worker does."""
+    reader.read_raw(True)
+    yield
+    reader.read_raw(False)
+
+
 class TestBytes:
     """Records that are read as bytes, and are deserialized later."""
 
@@ -494,7 +504,7 @@ class TestBytes:
             options: Any = {"key_deserializer": bytes.decode, "value_deserializer": schemas}
             async with world.consumer("t", **options) as consumer:
                 reader = consumer._running.reader
-                with reader.deliver_bytes():
+                with raw(reader):
                     first, second = await consumer.poll()
                     assert (first.key, first.value, second.value) == (b"k", b"2:a", b"1:b")
                     assert consumer.state is State.RUNNING
@@ -520,18 +530,18 @@ class TestBytes:
             schemas = Schemas()
             schemas.errors[b"9"] = MISSING
             async with world.consumer("t", value_deserializer=schemas) as consumer:
-                with consumer._running.reader.deliver_bytes():
-                    (raw,) = await consumer.poll()
+                with raw(consumer._running.reader):
+                    (record,) = await consumer.poll()
                 with pytest.raises(RecordError) as raised:
-                    await consumer._running.reader.deserialize_later(raw, 1)
+                    await consumer._running.reader.deserialize_later(record, 1)
                 assert raised.value.raw_value == b"9:a"
                 schemas.errors[b"9"] = REFUSED
                 with pytest.raises(SchemaRegistryError):
-                    await consumer._running.reader.deserialize_later(raw, 1)
+                    await consumer._running.reader.deserialize_later(record, 1)
             options: Any = {"value_deserializer": schemas, "on_record_error": lambda _: SKIP}
             schemas.errors[b"9"] = MISSING
             async with world.consumer("t", **options) as consumer:
-                assert await consumer._running.reader.deserialize_later(raw, 1) is None
+                assert await consumer._running.reader.deserialize_later(record, 1) is None
 
         simulate(scenario)
 
@@ -540,7 +550,7 @@ class TestBytes:
             world.cluster.produce("t", [b"1:a", b"1:b", b"1:c"])
             async with world.consumer("t", value_deserializer=Schemas(b"1")) as consumer:
                 first = await consumer.get()
-                with consumer._running.reader.deliver_bytes():
+                with raw(consumer._running.reader):
                     second = await consumer.get()
                 third = await consumer.get()
             values = [record.value for record in (first, second, third) if record is not None]
@@ -554,10 +564,10 @@ class TestBytes:
             world.cluster.produce("t", [b"a"])
             async with world.consumer("t", value_deserializer=value) as consumer:
                 reader = consumer._running.reader
-                with reader.deliver_bytes():
-                    (raw,) = await consumer.poll()
-                assert type(raw.value) is bytes
-                made = await reader.deserialize_later(raw, 1)
+                with raw(reader):
+                    (record,) = await consumer.poll()
+                assert type(record.value) is bytes
+                made = await reader.deserialize_later(record, 1)
                 assert made is not None
                 assert type(made.value) is (value or bytes)
                 assert made.value == b"a"
@@ -578,7 +588,7 @@ class TestBytes:
             schemas.errors[b"2"] = ConnectionError()
             async with world.consumer("t", value_deserializer=schemas) as consumer:
                 reader = consumer._running.reader
-                with reader.deliver_bytes():
+                with raw(reader):
                     records = await consumer.poll()
                 calls = []
                 for record in records:
@@ -602,14 +612,14 @@ class TestBytes:
             schemas.gate.clear()
             async with world.consumer("t", value_deserializer=schemas) as consumer:
                 reader = consumer._running.reader
-                with reader.deliver_bytes():
-                    (raw,) = await consumer.poll()
+                with raw(reader):
+                    (record,) = await consumer.poll()
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(3):
-                        await reader.deserialize_later(raw, math.inf)
+                        await reader.deserialize_later(record, math.inf)
                 assert consumer.state is State.RUNNING
                 schemas.gate.set()
-                made = await reader.deserialize_later(raw, math.inf)
+                made = await reader.deserialize_later(record, math.inf)
                 assert made is not None
                 assert made.value == "a"
 
