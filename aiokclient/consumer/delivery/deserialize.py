@@ -59,7 +59,7 @@ class Deserializers:
         self._on_error = on_error
         self._nulls = nulls
         self._to_prepare = [
-            (part, each)
+            (part, each.is_prepared, each.prepare)
             for part, each in (("key", key), ("value", value))
             if _is_preparable(each, f"{part}_deserializer")
         ]
@@ -158,12 +158,15 @@ class Deserializers:
 
     def find_unprepared(self, raw: RawRecord) -> Unprepared | None:
         """Return the first part of a record that is not prepared, or None."""
-        for part, deserializer in self._to_prepare:
+        # This runs for each record of a consumer with a schema registry.
+        for part, is_prepared, _ in self._to_prepare:
             data = raw.key if part == "key" else raw.value
             if data is None and not self._nulls:
                 continue
+            if type(data) is memoryview:
+                data = bytes(data)
             try:
-                if not deserializer.is_prepared(_bytes(data), raw.headers):
+                if not is_prepared(data, raw.headers):
                     return Unprepared(part)
             except (SystemExit, KeyboardInterrupt):
                 raise
@@ -178,13 +181,13 @@ class Deserializers:
 
         `timeout` is in seconds, for each part. After it, the error is a TimeoutError.
         """
-        for part, deserializer in self._to_prepare:
-            items = self._list_items(part, deserializer, records)
+        for part, is_prepared, prepare in self._to_prepare:
+            items = self._list_items(part, is_prepared, records)
             if not items:
                 continue
             try:
                 async with asyncio.timeout(None if timeout == math.inf else timeout):
-                    await deserializer.prepare(records[0].topic, items)
+                    await prepare(records[0].topic, items)
             except (Exception, asyncio.CancelledError) as error:
                 if isinstance(error, asyncio.CancelledError) and is_cancelled():
                     raise
@@ -192,7 +195,7 @@ class Deserializers:
         return None
 
     def _list_items(
-        self, part: str, deserializer: Any, records: Sequence[RawRecord]
+        self, part: str, is_prepared: Callable[..., Any], records: Sequence[RawRecord]
     ) -> list[tuple[bytes | None, Headers]]:
         """Return the data and headers of the records whose part is not prepared."""
         items: list[tuple[bytes | None, Headers]] = []
@@ -202,7 +205,7 @@ class Deserializers:
                 continue
             given = _bytes(data)
             try:
-                if not deserializer.is_prepared(given, record.headers):
+                if not is_prepared(given, record.headers):
                     items.append((given, record.headers))
             except Exception:
                 continue  # The error is that of its record, when the turn of that record comes.

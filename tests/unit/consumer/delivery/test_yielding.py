@@ -143,8 +143,8 @@ def slow_down(consumer: Consumer[Any, Any], world: World) -> None:
     unpacker = consumer._engine.reader._unpacker
     step = unpacker.unpack_next
 
-    def slow_step() -> Any:
+    def slow_step(*given: Any) -> Any:
         world.sim.loop.leap(0.001)
-        return step()
+        return step(*given)
 
     unpacker.unpack_next = slow_step  # type: ignore[method-assign]
