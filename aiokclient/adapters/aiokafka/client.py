@@ -9,16 +9,20 @@ import warnings
 from collections.abc import Iterable
 from typing import Any, Final
 
-from aiokclient import AnyBroker, Client
+from aiokclient import AnyBroker, Broker, Client
 from aiokclient.adapters.aiokafka.abc import AbstractTokenProvider
 from aiokclient.adapters.aiokafka.cluster import ClusterMetadata
 from aiokclient.adapters.aiokafka.connection import ConnectionOptions
 from aiokclient.adapters.aiokafka.error_mapping import translated_errors
 from aiokclient.adapters.aiokafka.errors import (
     KafkaConnectionError,
+    KafkaError,
     UnknownTopicOrPartitionError,
     for_code,
 )
+from aiokclient.adapters.aiokafka.protocol.admin import CreateTopicsRequest
+from aiokclient.adapters.aiokafka.protocol.metadata import MetadataRequest
+from aiokclient.errors import UnsupportedVersionError
 from aiokclient.events import Connected, Disconnected
 from aiokclient.protocol import messages
 
@@ -80,6 +84,8 @@ class AIOKafkaClient:
         self._servers: list[str] = converted["bootstrap_servers"]
         self.cluster = ClusterMetadata(metadata_max_age_ms=options.metadata_max_age_ms)
         self._topics: set[str] = set()
+        self._readings: set[asyncio.Future[bool]] = set()
+        """The reads of metadata in progress, for which no task waits."""
         self.native = Client(**converted)
 
     @property
@@ -142,30 +148,58 @@ class AIOKafkaClient:
         await self._read_metadata(None)
         return self.cluster
 
-    async def force_metadata_update(self) -> bool:
-        """Read the metadata of the topics in use. Return whether that has succeeded."""
-        await self._read_metadata(sorted(self._topics) or None)
-        return True
+    def force_metadata_update(self) -> asyncio.Future[bool]:
+        """Read the metadata of the topics in use; the future is whether that has succeeded."""
+        topics = sorted(self._topics) or None
+        reading = asyncio.ensure_future(self._update_metadata(topics))
+        self._readings.add(reading)
+        reading.add_done_callback(self._readings.discard)
+        return reading
 
-    async def add_topic(self, topic: str) -> bool:
-        """Take a topic into use, and read its metadata."""
+    def add_topic(self, topic: str) -> asyncio.Future[bool]:
+        """Take a topic into use, and read its metadata. A broker may create the topic."""
         self._topics.add(topic)
-        return await self.force_metadata_update()
+        return self.force_metadata_update()
 
-    async def set_topics(self, topics: Iterable[str]) -> bool:
+    def set_topics(self, topics: Iterable[str]) -> asyncio.Future[bool]:
         """Take these topics into use instead of earlier ones, and read their metadata."""
         self._topics = set(topics)
-        return await self.force_metadata_update()
+        return self.force_metadata_update()
+
+    async def _update_metadata(self, topics: list[str] | None) -> bool:
+        try:
+            await self._read_metadata(topics, create=True)
+        except KafkaError:
+            return False  # As aiokafka answers; the next call of a client raises the error.
+        return True
+
+    async def send(self, node_id: int, request: Any, **_: Any) -> Any:
+        """Send a request of `aiokafka.protocol` to a broker, and return its response.
+
+        Raises TypeError for another request. `native.request` sends any request of aiokclient.
+        """
+        if not isinstance(request, CreateTopicsRequest | MetadataRequest):
+            raise TypeError(
+                f"{type(request).__name__} is not CreateTopicsRequest or MetadataRequest. Send "
+                "other requests with `native.request(message, to=Broker(id))`."
+            )
+        with translated_errors():
+            response: Any = await self.native.request(request.convert(), to=Broker(node_id))
+        return request.response_type.of(response)
 
     async def coordinator_lookup(self, coordinator_type: int, coordinator_key: str) -> int:
         """Return the id of the coordinator of a group (0) or a transactional id (1)."""
         request = messages.FindCoordinatorRequest(
-            key=coordinator_key,
-            key_type=coordinator_type,
-            coordinator_keys=[coordinator_key],
+            key_type=coordinator_type, coordinator_keys=[coordinator_key]
         )
         with translated_errors():
-            response = await self.native.request(request, to=AnyBroker())
+            try:
+                response = await self.native.request(request, to=AnyBroker())
+            except UnsupportedVersionError:  # Brokers before Kafka 3.0 find one key at a time.
+                request = messages.FindCoordinatorRequest(
+                    key=coordinator_key, key_type=coordinator_type
+                )
+                response = await self.native.request(request, to=AnyBroker())
         found = response.coordinators[0] if response.coordinators else response
         if found.error_code:
             raise for_code(found.error_code)(found.error_message or coordinator_key)
@@ -174,14 +208,9 @@ class AIOKafkaClient:
     async def _read_metadata(
         self, topics: list[str] | None, create: bool = False
     ) -> messages.MetadataResponse:
-        wanted = None
-        if topics is not None:
-            from aiokclient.protocol.messages.metadata import MetadataRequestTopic
-
-            wanted = [MetadataRequestTopic(name=topic) for topic in topics]
-        request = messages.MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
+        request = MetadataRequest(topics, allow_auto_topic_creation=create)
         with translated_errors():
-            response = await self.native.request(request, to=AnyBroker())
+            response = await self.native.request(request.convert(), to=AnyBroker())
         self.cluster.update(response)
         return response
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Iterator
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -424,6 +425,52 @@ async def failing_deserializer(kafka: ModuleType, stage: Stage) -> list[Any]:
         return [await error_of(consumer.getone()), await error_of(consumer.getmany(timeout_ms=900))]
 
 
+@program
+async def administration(kafka: ModuleType, stage: Stage) -> list[Any]:
+    admin = import_module(f"{kafka.__name__}.admin")
+    resources = import_module(f"{kafka.__name__}.admin.config_resource")
+    client = admin.AIOKafkaAdminClient(bootstrap_servers=stage.cluster.bootstrap_servers)
+    await client.start()
+    seen: list[Any] = []
+    try:
+        name = f"{stage.topic}-made"
+        new = admin.NewTopic(name, 1, 1, topic_configs={"cleanup.policy": "compact"})
+        created = await client.create_topics([new])
+        seen += [created.topic_errors[0][1:], name in await client.list_topics()]
+        seen.append([code for _, code, _ in (await client.create_topics([new])).topic_errors])
+        await client.create_partitions({name: admin.NewPartitions(3)})
+        described = await client.describe_topics([name])
+        seen.append(sorted(each["partition"] for each in described[0]["partitions"]))
+        kind = resources.ConfigResourceType.TOPIC
+        wanted = resources.ConfigResource(kind, name, {"cleanup.policy": ""})
+        (response,) = await client.describe_configs([wanted])
+        entries = [entry[:2] for entry in response.resources[0][4]]
+        altered = resources.ConfigResource("topic", name, {"cleanup.policy": "delete"})
+        seen += [entries, (await client.alter_configs([altered]))[0].resources[0][0]]
+        cluster = await client.describe_cluster()
+        seen += [[each["node_id"] for each in cluster["brokers"]], cluster["controller_id"]]
+        stage.fill(5, 0)
+        deleted = await client.delete_records({stage.tp(0): admin.RecordsToDelete(3)})
+        seen.append(deleted[stage.tp(0)])
+        async with stage.consumer(stage.topic, group_id=stage.group) as consumer:
+            await consumer.getone()
+            await consumer.commit()
+            seen.append((stage.group, "consumer") in await client.list_consumer_groups())
+            seen.append(await client.find_coordinator(stage.group))
+            (groups,) = await client.describe_consumer_groups([stage.group])
+            seen.append((groups.groups[0][:2][0], groups.groups[0][2:5], len(groups.groups[0][5])))
+            offsets = await client.list_consumer_group_offsets(stage.group)
+            seen.append(offsets[stage.tp(0)])
+            absent = kafka.TopicPartition(stage.topic, 2)
+            chosen = await client.list_consumer_group_offsets(stage.group, partitions=[absent])
+            seen.append(chosen[absent].offset)
+        gone = await client.delete_topics([name])
+        seen.append([code for _, code in gone.topic_error_codes])
+    finally:
+        await client.close()
+    return seen
+
+
 @pytest.mark.parametrize("run", PROGRAMS, ids=lambda each: each.__name__)
 async def test_program_observes_the_same_with_both_libraries(
     run: Program, cluster: EmbeddedCluster
@@ -448,3 +495,26 @@ async def test_native_clients_share_connections_with_those_of_the_adapter(
         record = await consumer.native.get()
         assert record is not None
         assert record.value == b"native"
+
+
+async def test_second_subscription_to_a_topic_rebalances_and_calls_its_listener(
+    cluster: EmbeddedCluster,
+) -> None:
+    # aiokafka does the same, unless its fetcher fails because of the second subscription.
+    stage = Stage(cluster, adapter)
+    stage.fill(2, 0)
+    heard = asyncio.Event()
+
+    class Listener(adapter.ConsumerRebalanceListener):
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            pass
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            heard.set()
+
+    async with stage.consumer(stage.topic, group_id=stage.group) as consumer:
+        consumer.subscribe([stage.topic], listener=Listener())
+        await heard.wait()
+        waiting = asyncio.create_task(consumer.getmany(stage.tp(2), timeout_ms=60_000))
+        assert (await consumer.getone()).offset == 0
+    assert await waiting == {}

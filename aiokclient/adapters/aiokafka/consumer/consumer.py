@@ -6,7 +6,10 @@ import asyncio
 import math
 import re
 import ssl
-from collections.abc import Callable, Collection, Sequence
+import time
+import warnings
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
@@ -28,6 +31,7 @@ from aiokclient.adapters.aiokafka.errors import (
     ConsumerStoppedError,
     IllegalOperation,
     IllegalStateError,
+    KafkaTimeoutError,
     RecordTooLargeError,
 )
 from aiokclient.adapters.aiokafka.offsets import require_offsets
@@ -37,7 +41,7 @@ from aiokclient.adapters.aiokafka.structs import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
 )
-from aiokclient.errors import ClosedError
+from aiokclient.errors import ClosedError, UnknownTopicOrPartitionError
 from aiokclient.errors import KafkaError as NativeError
 
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -133,6 +137,7 @@ class AIOKafkaConsumer:
         self._max_poll_records = max_poll_records
         self._request_timeout_ms = request_timeout_ms
         self._isolation_level = isolation_level
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._assigned_by_hand = False
         self._rebalances: Rebalances | None = None
         self._client = AIOKafkaClient.of(ConnectionOptions.of(given))
@@ -159,6 +164,7 @@ class AIOKafkaConsumer:
         UnknownTopicOrPartitionError if a topic does not exist after `request_timeout_ms`. A start
         that fails or is cancelled leaves nothing open, but `stop` must still be called.
         """
+        self._loop = asyncio.get_running_loop()
         await self._client.bootstrap()
         for topic in sorted(self.native.subscription()):
             await self._client._wait_on_metadata(topic)
@@ -221,8 +227,13 @@ class AIOKafkaConsumer:
     ) -> None:
         if self._assigned_by_hand:
             raise IllegalStateError("Partitions are assigned by hand. Call unsubscribe() first.")
+        subscribed_before = self._rebalances is not None
         self._rebalances = Rebalances(self._turns, listener)
         with translated_errors(ConsumerStoppedError):
+            if subscribed_before:
+                # Without it, a subscription to the same topics would cause no rebalance, and the
+                # new listener would hear of none.
+                self.native.unsubscribe()
             self.native.subscribe(topics, self._rebalances)
 
     def subscription(self) -> frozenset[str]:
@@ -301,8 +312,8 @@ class AIOKafkaConsumer:
         """Return records of these partitions, or of any, by partition.
 
         It waits for at most `timeout_ms` if there are none; with 0, only what is buffered is
-        returned. `max_records` is `max_poll_records` by default, without a limit. Raises as
-        `getone`.
+        returned. `max_records` is `max_poll_records` by default, without a limit. Returns nothing
+        if the consumer is stopped meanwhile. Raises as `getone`.
         """
         assert all(isinstance(tp, TopicPartition) for tp in partitions)
         if self._closed:
@@ -312,10 +323,10 @@ class AIOKafkaConsumer:
         limit = max_records or self._max_poll_records or UNLIMITED
         try:
             records = await self._turns.read(partitions, limit, timeout_ms / 1000)
+        except ClosedError:
+            return {}
         except NativeError as error:
             raise self._translate_reading(error) from error
-        if not records and self._turns.is_closed:
-            raise ConsumerStoppedError()
         return group_records(records)
 
     def _translate_reading(self, error: NativeError) -> BaseException:
@@ -438,14 +449,14 @@ class AIOKafkaConsumer:
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
         """Return the offset of the first record of each partition."""
-        with translated_errors(ConsumerStoppedError):
+        with translated_errors(ConsumerStoppedError), missing_partitions_time_out():
             return await self.native.beginning_offsets(partitions)
 
     async def end_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
         """Return the offset after the last record of each partition."""
-        with translated_errors(ConsumerStoppedError):
+        with translated_errors(ConsumerStoppedError), missing_partitions_time_out():
             return await self.native.end_offsets(partitions)
 
     async def offsets_for_times(
@@ -456,7 +467,7 @@ class AIOKafkaConsumer:
             if time_ms < 0:
                 raise ValueError(f"The time {time_ms} of {partition!r} cannot be negative.")
         wanted = {partition: int(time_ms) for partition, time_ms in timestamps.items()}
-        with translated_errors(ConsumerStoppedError):
+        with translated_errors(ConsumerStoppedError), missing_partitions_time_out():
             found = await self.native.offsets_for_times(wanted)
         return {
             partition: None if each is None else OffsetAndTimestamp(each.offset, each.timestamp)
@@ -476,9 +487,14 @@ class AIOKafkaConsumer:
         return self._client.cluster.partitions_for_topic(topic) if found is None else found
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
-        """Return None: the time of the last fetch is not known."""
-        assert partition in self.assignment(), "Partition is not assigned"
-        return None
+        """Return about when `highwater` was updated, in milliseconds, or None.
+
+        A partition is always being fetched, so that the last response is at most
+        `fetch_max_wait_ms` old. It is None for a partition that is paused.
+        """
+        if self.highwater(partition) is None or partition in self._turns.paused:
+            return None
+        return int(time.time() * 1000)
 
     # -- checks
 
@@ -514,6 +530,22 @@ class AIOKafkaConsumer:
         tb: TracebackType | None,
     ) -> None:
         await self.stop()
+
+    def __del__(self, _warnings: Any = warnings) -> None:
+        loop = getattr(self, "_loop", None)
+        if loop is None or self._closed:
+            return
+        _warnings.warn(f"Unclosed AIOKafkaConsumer {self!r}", ResourceWarning, source=self)
+        loop.call_exception_handler({"consumer": self, "message": "Unclosed AIOKafkaConsumer"})
+
+
+@contextmanager
+def missing_partitions_time_out() -> Generator[None, None, None]:
+    """Return a context that raises KafkaTimeoutError for a partition that does not exist."""
+    try:
+        yield
+    except UnknownTopicOrPartitionError as error:
+        raise KafkaTimeoutError(str(error)) from error
 
 
 def group_records(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import warnings
 from collections.abc import Callable, Sequence
 from itertools import count
 from types import TracebackType
@@ -35,6 +36,7 @@ from aiokclient.adapters.aiokafka.producer.message_accumulator import (
 )
 from aiokclient.adapters.aiokafka.structs import OffsetAndMetadata, RecordMetadata
 from aiokclient.errors import ApplicationRecoverableError
+from aiokclient.errors import IllegalStateError as NativeStateError
 from aiokclient.errors import KafkaError as NativeError
 
 _missing: Final = object()
@@ -290,6 +292,13 @@ class AIOKafkaProducer(PrivateProducerNames):
     ) -> None:
         await self.stop()
 
+    def __del__(self, _warnings: Any = warnings) -> None:
+        loop = getattr(self, "_loop", None)
+        if self._closed or loop is None:
+            return
+        _warnings.warn(f"Unclosed AIOKafkaProducer {self!r}", ResourceWarning, source=self)
+        loop.call_exception_handler({"producer": self, "message": "Unclosed AIOKafkaProducer"})
+
     # -- steps of a send
 
     async def _prepare_topic(self, topic: str) -> None:
@@ -325,6 +334,8 @@ class AIOKafkaProducer(PrivateProducerNames):
 
     def _translate_refusal(self, error: NativeError) -> BaseException:
         """Return the error for a record that the native producer refuses immediately."""
+        if self._transactional_id is not None and isinstance(error, NativeStateError):
+            return IllegalOperation(f"Can't send messages while not in transaction: {error}")
         if error.code == 3 and error.topic_partition is not None:
             return AssertionError(f"Unrecognized partition: {error}")
         return translate(error, ProducerClosed)
