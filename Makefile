@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`. `make help` lists all.
-.PHONY: help demo demo-clients quick test test-all lint native docs kafka fuzz sim eos soak walk registry secrets parity spark spark-eos bench bench-spark callgrind clean
+.PHONY: help demo demo-clients quick test test-all lint native docs kafka fuzz sim eos soak walk workers registry secrets parity spark spark-eos bench bench-spark callgrind clean
 .DEFAULT_GOAL := test
 
 PY := .venv/bin/python
@@ -99,6 +99,11 @@ registry: .venv/.test .venv/.native ## schemas with Apicurio Registry, a real on
 	.ci/need-java
 	$(PY) tests/harness fetch-registry
 	$(PY) -m pytest -q -m registry $(or $(T),tests/behavior/schema)
+
+workers: .venv/.test .venv/.native ## groups of workers amid kills, rebalances, and brokers that die, in virtual time
+## SEEDS=20 of each order from SEED on, and 100,000 records of each order
+	AIOKCLIENT_WORKER_SEED=$(SEED) AIOKCLIENT_WORKER_SEEDS=$(SEEDS) \
+	    $(PY) -m pytest -q --numprocesses=auto --dist=worksteal --timeout=0 -m workers tests/faults/simulation/test_worker_fleets.py
 
 secrets: .venv/.test .venv/.native ## use known passwords, tokens, and keys everywhere, and search all output for them
 ## LEAK=channel leaks one on purpose (log, repr, locals, ...), so that it fails

@@ -23,6 +23,7 @@ from aiokclient.background import ended
 from aiokclient.threads import DaemonThreads
 from aiokclient.types import ConsumerRecord
 from aiokclient.worker.outbox import ignore_failures
+from aiokclient.worker.retry import BatchError
 from aiokclient.worker.stacks import format_task
 
 if TYPE_CHECKING:
@@ -117,6 +118,9 @@ class HandlerCalls:
             raise
         except BaseException as error:
             failure = error
+        if isinstance(failure, BatchError) and run.sends is not None:
+            # The other records are done, so that what was sent for them must be acknowledged.
+            failure = await self._wait_for_sends_of(run, failure)
         if traced is not None:
             traced.end_run(failure)
         self._owner.metrics.on_call_ended(self._owner.get_time() - run.began)
@@ -182,6 +186,14 @@ class HandlerCalls:
         for sent in run.sends:
             # What was sent from a thread is a future of threads.
             await (sent if isawaitable(sent) else asyncio.wrap_future(sent))
+
+    async def _wait_for_sends_of(self, run: Run, failure: BatchError) -> BaseException:
+        """Wait for what a batch has sent that failed in part; return the error of the call."""
+        try:
+            await self._wait_for_sends(run)
+        except BaseException as error:
+            return error
+        return failure
 
     def end_call(self, run: Run) -> None:
         """Record that a call has ended."""

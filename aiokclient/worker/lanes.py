@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, Final, Literal
 
@@ -88,8 +88,8 @@ class Run:
         self.thread_id: int | None = None
         self.sends: list[Any] | None = None
         """The deliveries of what its handler has sent, in the present call."""
-        self.errors: dict[Any, BaseException] = {}
-        """The exceptions of the last call, by record; by None for all other records."""
+        self.errors: Mapping[Any, BaseException] = {}
+        """The exceptions of the last call, by record."""
 
     @property
     def place(self) -> str:
@@ -115,7 +115,7 @@ class Run:
         """Store the thread in which a synchronous handler runs; None after its end."""
         self.thread_id = thread_id
 
-    def count_failure(self, errors: dict[Any, BaseException], now: float) -> None:
+    def count_failure(self, errors: Mapping[Any, BaseException], now: float) -> None:
         """Record that a call failed."""
         self.errors = errors
         self.attempts += 1
@@ -123,7 +123,7 @@ class Run:
         if self.failing_since is None:
             self.failing_since = now
 
-    def count_outage(self, errors: dict[Any, BaseException], now: float) -> None:
+    def count_outage(self, errors: Mapping[Any, BaseException], now: float) -> None:
         """Record that a call failed because of an outage, so that it does not count."""
         self.errors = errors
         self.outages += 1
@@ -132,7 +132,7 @@ class Run:
 
     def find_error(self, record: Any) -> BaseException:
         """Return the exception of the last call for one of its records."""
-        return self.errors.get(record) or self.errors[None]
+        return self.errors[record]
 
     def mark_cancelled(self) -> None:
         """Record that the worker has cancelled the call."""

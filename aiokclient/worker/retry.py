@@ -198,6 +198,12 @@ class BatchError(Exception):
         self.errors: tuple[tuple[ConsumerRecord[Any, Any], BaseException], ...] = tuple(pairs)
         super().__init__(f"{len(pairs)} records of the batch failed.")
 
+    def find_errors(self, records: Sequence[Any]) -> dict[Any, BaseException]:
+        """Return the errors of these records, as they were fetched, that are named here."""
+        named = {(each.topic, each.partition, each.offset): error for each, error in self.errors}
+        found = {each: named.get((each.topic, each.partition, each.offset)) for each in records}
+        return {record: error for record, error in found.items() if error is not None}
+
 
 class Outcome(Enum):
     """What happens to a record whose run failed."""

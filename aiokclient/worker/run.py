@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.background import SLICE_S, WakeTimer, new_task
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from aiokclient.worker.outbox import Outbox
     from aiokclient.worker.worker import Worker
 
+WRITTEN: Final = (Outcome.TOPIC, Outcome.DEAD_LETTER)
+"""The outcomes of records that the worker writes to another topic."""
 UNWINDING_S: Final = 1.0
 """The last seconds of a drain, which handlers that were cancelled have to end. Of a short drain it
 is a tenth."""
@@ -322,62 +325,57 @@ class WorkerRun:
             error = TimeoutError(text)
         self.metrics.on_failure(error)
         if isinstance(error, BatchError) and run.records is not None:
-            errors = self._keep_failed(run, error)
+            errors = error.find_errors([record for _, record in run.records])
+            if error.errors and not errors:  # It names records of another list.
+                errors = {record: error for _, record in run.records}
+            self._end_records(run, [entry for entry in run.records if entry[1] not in errors])
             if not errors:
                 self._finish_run(run)
                 return
         else:
-            errors = {None: error}
+            errors = {record: error for _, record in run.list_records()}
         self._decide_failure(run, errors)
 
-    def _keep_failed(self, run: Run, error: BatchError) -> dict[Any, BaseException]:
-        """Finish the records of a batch that have not failed; return the errors of the others."""
-        lanes = self.lanes
-        assert isinstance(lanes, BatchLanes)
-        named = {(r.topic, r.partition, r.offset): each for r, each in error.errors}
-        failed, done = [], []
-        errors: dict[Any, BaseException] = {}
-        for partition, record in run.list_records():
-            found = named.get((record.topic, record.partition, record.offset))
-            if found is None:
-                done.append((partition, record))
-            else:
-                failed.append((partition, record))
-                errors[record] = found
-        if failed:
+    def _end_records(self, run: Run, done: Sequence[tuple[Any, Any]]) -> None:
+        """Count some records of a batch as done, but not all; the run has the others from now on.
+
+        Does nothing if that leaves none.
+        """
+        ended = {id(record) for _, record in done}
+        left = [entry for entry in run.list_records() if id(entry[1]) not in ended]
+        if done and left:
+            assert isinstance(self.lanes, BatchLanes)
             for partition, record in done:
                 self.intake.finish_record(partition, record)
-            lanes.finish_records(done)
-            lanes.keep_records(run, failed)
-        return errors
+            self.lanes.finish_records(done)
+            self.lanes.keep_records(run, left)
 
-    def _decide_failure(self, run: Run, errors: dict[Any, BaseException]) -> None:
-        """Do what follows a failed call. The worst of its errors decides for all its records."""
-        options = self._options
-        error = next(iter(errors.values()))
-        for each in errors.values():
+    def _decide_failure(self, run: Run, errors: Mapping[Any, BaseException]) -> None:
+        """Do what follows a failed call: for each record what its error says."""
+        always = self._options.retry.always
+        if outages := [each for each in errors.values() if isinstance(each, always)]:
             # What is unavailable for one record of a batch is so for all.
-            if isinstance(each, options.retry.always):
-                error = each
-        if isinstance(error, options.retry.always):
+            errors = dict.fromkeys(errors, outages[0])
             run.count_outage(errors, self._time())
         else:
             run.count_failure(errors, self._time())
-        verdict = self._choose_outcome(run, run.record, error)
-        self._log_failure(run, error, verdict)
-        if verdict.outcome is Outcome.AGAIN:
-            self.metrics.on_retry(len(run.list_records()))
-            self._repeat_run(run, verdict)
-        elif run.records is not None and options.retry.topic is not None:
-            # Each record has its own number of earlier runs.
-            self._begin_write(run, None)
-        elif verdict.outcome is Outcome.STOP:
-            self.fail(error)
+        verdicts = {
+            record: self._choose_outcome(run, record, error) for record, error in errors.items()
+        }
+        for record, verdict in verdicts.items():
+            self._log_failure(run, record, errors[record], verdict)
+            if verdict.outcome is Outcome.STOP:
+                self.fail(errors[record])
+        if any(verdict.outcome is Outcome.STOP for verdict in verdicts.values()):
             self._give_back(run)
-        elif verdict.outcome is Outcome.SKIP:
-            self._finish_run(run)
+        elif any(verdict.outcome in WRITTEN for verdict in verdicts.values()):
+            self.lanes.free_place(run)
+            task = new_task(self._loop, self._write_run(run, verdicts))
+            self.writing[run] = task
+            run.set_task(task)
+            self._continue_after_run()
         else:
-            self._begin_write(run, verdict)
+            self._continue_failed_run(run, verdicts)
 
     def _choose_outcome(
         self, run: Run, record: ConsumerRecord[Any, Any], error: BaseException
@@ -397,14 +395,18 @@ class WorkerRun:
         """Return the number of runs of a record, over retry topics, too."""
         return run.attempts + self._topics.count_attempts(record)
 
-    def _begin_write(self, run: Run, verdict: Verdict | None) -> None:
-        self.lanes.free_place(run)
-        task = new_task(self._loop, self._write_run(run, verdict))
-        self.writing[run] = task
-        run.set_task(task)
-        self._continue_after_run()
+    def _continue_failed_run(self, run: Run, verdicts: Mapping[Any, Verdict]) -> None:
+        """Call the handler again for the records that are retried; all others are done."""
+        again = [each for each in verdicts.values() if each.outcome is Outcome.AGAIN]
+        if not again:
+            self._finish_run(run)
+            return
+        self.metrics.on_retry(len(again))
+        entries = run.list_records()
+        self._end_records(run, [e for e in entries if verdicts[e[1]].outcome is not Outcome.AGAIN])
+        self._repeat_run(run, max(each.delay_s for each in again))
 
-    def _repeat_run(self, run: Run, verdict: Verdict) -> None:
+    def _repeat_run(self, run: Run, delay_s: float) -> None:
         """Let a run wait for its next call, unless its records must not be handled any more."""
         leaves = any(
             self.intake.must_stop(partition) or not self.intake.is_assigned(partition)
@@ -414,14 +416,14 @@ class WorkerRun:
             self._give_back(run)
             return
         self.failing[run] = None
-        self.lanes.hold_run(run, self._time() + verdict.delay_s)
+        self.lanes.hold_run(run, self._time() + delay_s)
         self._continue_after_run()
         due = self.lanes.find_next_due()
         if due is not None:
             self._timer.wake_at(due)
 
-    def _log_failure(self, run: Run, error: BaseException, verdict: Verdict) -> None:
-        record, place = run.record, run.place
+    def _log_failure(self, run: Run, record: Any, error: BaseException, verdict: Verdict) -> None:
+        place = f"{record.topic}-{record.partition} offset {record.offset}"
         event = {"event": "worker_record_failed", "topic": record.topic}
         if verdict.outcome is Outcome.AGAIN:
             self._limited_log.write(
@@ -450,29 +452,22 @@ class WorkerRun:
             exc_info=None if isinstance(error, KafkaError) else error,
         )
 
-    async def _write_run(self, run: Run, verdict: Verdict | None) -> None:
-        """Send the failed records of a run to where they go, and count them as done.
-
-        Without a verdict, each record gets its own.
-        """
+    async def _write_run(self, run: Run, verdicts: Mapping[Any, Verdict]) -> None:
+        """Send the records of a failed run to where they go, and count them as done."""
         failure: BaseException | None = None
         try:
             for partition, record in run.list_records():
-                error = run.find_error(record)
-                own = self._choose_outcome(run, record, error) if verdict is None else verdict
-                if own.outcome is Outcome.STOP:
-                    raise error
-                if own.outcome is not Outcome.SKIP:
-                    await self.give_up_record(record, self._make_failure(run, record), own)
-                self.metrics.on_given_up(own.outcome)
-                self.intake.finish_record(partition, record)
+                if verdicts[record].outcome in WRITTEN:
+                    given_up = self._make_failure(run, record)
+                    await self.give_up_record(record, given_up, verdicts[record])
+                    self.metrics.on_given_up(verdicts[record].outcome)
+                    self.intake.finish_record(partition, record)
         except BaseException as error:
             failure = error
         # Not within the block above, because the next handler may be called here.
         self._end_write(run)
         if failure is None:
-            self.lanes.finish_run(run)
-            self._on_run_end(run)
+            self._continue_failed_run(run, verdicts)
             return
         if not isinstance(failure, asyncio.CancelledError):
             self.fail(failure)
