@@ -165,7 +165,7 @@ class WorkerFleet:
         for topic, partition in self.ends:
             start = self.ends[topic, partition]
             for record in self.world.cluster.records(topic, partition, start=start):
-                number, _, offset = record.value.decode().partition("-")
+                number, _, offset = (record.value or b"").decode().partition("-")
                 place = int(number), int(offset)
                 if topic == "dead" and self.records[place][1] >= 0:
                     self.violations.append(f"{place} is in the dead letters")
