@@ -179,7 +179,8 @@ class WorkerRun:
             self.intake.close(self._on_change)
             self._topics.close()
             self.calls.close()
-            await self.outbox.close(self.consumer._config.close_timeout_ms / 1000)
+            # All that a done record has sent is acknowledged.
+            await self.outbox.close(max(self.deadline - self._time(), SHORTEST_UNWINDING_S))
 
     async def _wait_until_idle(self, before_s: float) -> None:
         """Wait until no handler runs and nothing is written, or until `before_s` are left."""

@@ -1,0 +1,140 @@
+"""A worker stops within its bound, whatever is stuck: `drain_timeout` and `close_timeout_ms`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from world import World, simulate
+
+from aiokclient import ConsumerRecord, TopicPartition
+from aiokclient.errors import HandlerStuckError
+from aiokclient.protocol import ApiKey
+from aiokclient.worker import Worker
+
+Record = ConsumerRecord[bytes, bytes]
+DRAIN_S = 4.0
+CLOSE_S = 3.0
+T0 = TopicPartition("t", 0)
+
+
+class Stop:
+    """A worker with one record in hand, and the seconds that its stop and the close take."""
+
+    def __init__(self, world: World, handle: Any, **options: Any) -> None:
+        world.cluster.produce("t", [b"0", b"1", b"2"])
+        self.world = world
+        self.consumer = world.consumer(
+            "t", group_id="g", checked=False, close_timeout_ms=int(CLOSE_S * 1000)
+        )
+        self.worker = Worker(self.consumer, handle, drain_timeout=DRAIN_S, **options)
+        self.error: BaseException | None = None
+
+    async def start(self) -> None:
+        await self.consumer.start()
+        self.running = asyncio.create_task(self.worker.run())
+        await asyncio.sleep(2)
+
+    async def measure_stop(self, meanwhile: Any = None) -> float:
+        began = self.world.now
+        self.worker.stop()
+        if meanwhile is not None:
+            await asyncio.sleep(0.5)
+            meanwhile()
+        (done,) = await asyncio.gather(self.running, return_exceptions=True)
+        self.error = done
+        await self.consumer.close()
+        return self.world.now - began
+
+
+async def sleep_on(record: Record) -> None:
+    await asyncio.sleep(1000)
+
+
+def test_a_stop_ends_in_time_with_a_handler_that_ignores_cancellation() -> None:
+    async def scenario(world: World) -> None:
+        released = asyncio.Event()
+
+        async def handle(record: Record) -> None:
+            while not released.is_set():
+                try:
+                    await released.wait()
+                except asyncio.CancelledError:
+                    continue
+
+        stop = Stop(world, handle)
+        await stop.start()
+        assert await stop.measure_stop() <= DRAIN_S + CLOSE_S
+        assert isinstance(stop.error, HandlerStuckError)
+        assert "released.wait()" in str(stop.error)
+        assert world.cluster.committed("g")[T0].offset == 0
+        released.set()
+
+    simulate(scenario)
+
+
+def test_a_stop_ends_in_time_with_a_loop_that_was_blocked() -> None:
+    async def scenario(world: World) -> None:
+        stop = Stop(world, sleep_on)
+        await stop.start()
+        took = await stop.measure_stop(lambda: world.sim.loop.leap(10.0))
+        assert took <= DRAIN_S + CLOSE_S + 10.0
+        assert stop.error is None
+        assert world.cluster.committed("g")[T0].offset == 0
+
+    simulate(scenario)
+
+
+def test_a_stop_ends_in_time_with_a_dead_broker() -> None:
+    async def scenario(world: World) -> None:
+        stop = Stop(world, sleep_on)
+        await stop.start()
+        world.cluster.stop(1)
+        assert await stop.measure_stop() <= DRAIN_S + CLOSE_S + 0.5
+        assert stop.error is None
+        world.cluster.start(1)
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("shares", [False, True], ids=["own connections", "a shared client"])
+def test_a_stop_ends_in_time_with_a_record_that_is_not_acknowledged(shares: bool) -> None:
+    async def scenario(world: World) -> None:
+        async def handle(record: Record, worker: Worker) -> None:
+            worker.send("out", record.value)
+
+        producer = world.producer(close_timeout_ms=int(CLOSE_S * 1000)) if shares else None
+        stop = Stop(world, handle, producer=producer)
+        world.cluster.delay(ApiKey.PRODUCE, 10_000.0)
+        await stop.start()
+        assert await stop.measure_stop() <= DRAIN_S + CLOSE_S + 0.5
+        assert stop.error is None
+        assert world.cluster.committed("g")[T0].offset == 0
+
+    simulate(scenario, topics={"t": 1, "out": 1})
+
+
+def test_a_second_drain_shortens_the_first() -> None:
+    async def scenario(world: World) -> None:
+        stop = Stop(world, sleep_on)
+        await stop.start()
+        began = world.now
+        stop.worker.stop()
+        await stop.worker.drain(0)
+        assert world.now - began <= 0.5
+        await stop.running
+        await stop.consumer.close()
+
+    simulate(scenario)
+
+
+def test_a_worker_that_is_stopped_before_its_run_handles_nothing() -> None:
+    async def scenario(world: World) -> None:
+        stop = Stop(world, sleep_on)
+        stop.worker.stop()
+        await stop.worker.run()  # This starts and closes the consumer, too.
+        assert not stop.worker.health().ready
+        assert repr(stop.consumer.state) == "<State.CLOSED: 'closed'>"
+
+    simulate(scenario)
