@@ -6,6 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from aiokclient.schema.avro import AvroDeserializer, AvroSerializer
+    from aiokclient.schema.json_schema import JsonSchemaDeserializer, JsonSchemaSerializer
+    from aiokclient.schema.protobuf import ProtobufDeserializer, ProtobufSerializer
+    from aiokclient.schema.pydantic import PydanticDeserializer, PydanticSerializer
     from aiokclient.schema.registry import SchemaRegistry
     from aiokclient.schema.schema import (
         CompatibilityCheck,
@@ -16,7 +20,15 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AvroDeserializer",
+    "AvroSerializer",
     "CompatibilityCheck",
+    "JsonSchemaDeserializer",
+    "JsonSchemaSerializer",
+    "ProtobufDeserializer",
+    "ProtobufSerializer",
+    "PydanticDeserializer",
+    "PydanticSerializer",
     "RegisteredSchema",
     "RegistryConfig",
     "Schema",
@@ -25,7 +37,15 @@ __all__ = [
 ]
 
 _MODULES = {
+    "AvroDeserializer": "avro",
+    "AvroSerializer": "avro",
     "CompatibilityCheck": "schema",
+    "JsonSchemaDeserializer": "json_schema",
+    "JsonSchemaSerializer": "json_schema",
+    "ProtobufDeserializer": "protobuf",
+    "ProtobufSerializer": "protobuf",
+    "PydanticDeserializer": "pydantic",
+    "PydanticSerializer": "pydantic",
     "RegisteredSchema": "schema",
     "RegistryConfig": "schema",
     "Schema": "schema",
