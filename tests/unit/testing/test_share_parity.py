@@ -466,6 +466,28 @@ def latest_is_resolved_again(broker):
 
 
 @scenario
+def altered_offsets_of_a_loaded_partition(broker):
+    group = shared(broker)
+    a = group.member("a")
+    seen = [a.fetch(), a.settle(0, 9, ACCEPT), a.fetch(-1, at=()), group.beat("joined", -1)]
+    seen += [group.alter_offsets({group.names[0]: {0: 0}}), group.member("b").fetch()]
+    a.close()
+    found = []
+
+    def is_read_again():
+        # When the last session has ended with its connection, the leader reads the offsets again.
+        member = group.member("c")
+        found[:] = member.fetch(0).partitions[0][3]
+        member.close()
+        return found
+
+    group.broker.wire.close()
+    group.broker.request = group.broker.again().request
+    group.until(is_read_again)
+    return [*seen, found]
+
+
+@scenario
 def group_configs(broker):
     group = ShareGroup(broker)
     return [

@@ -185,13 +185,20 @@ def test_connection_ends_the_session_that_was_opened_on_it_last():
     sessions = ShareSessions()
     first = sessions.open_session(KEY, "connection", 5)
     other = sessions.open_session(SessionKey("group", "b"), "connection", 5)
-    assert sessions.find_opened("connection") is other
+    assert sessions.close_connection("connection") is other
     again = sessions.open_session(KEY, "elsewhere", 5)
     assert again is not first
-    assert sessions.find_opened("elsewhere") is again
     sessions.remove_session(KEY)
-    assert sessions.find_opened("elsewhere") is None
+    assert sessions.close_connection("elsewhere") is again
+    assert sessions.close_connection("elsewhere") is None
     assert len(sessions) == 1
+
+
+def test_connection_of_a_replaced_session_ends_nothing():
+    sessions = ShareSessions()
+    sessions.open_session(KEY, "connection", 5)
+    sessions.open_session(KEY, "elsewhere", 5)
+    assert sessions.close_connection("connection") is None
 
 
 def test_full_broker_opens_no_session_except_for_the_same_member():

@@ -86,11 +86,15 @@ class ShareLeader:
                 self.drop_fenced(key.group_id, each)
 
     def on_disconnected(self, connection: object) -> None:
-        """End the session of a connection. Without another session, forget the group."""
-        session = self.sessions.find_opened(connection)
+        """End the session of a connection. Without another session, forget the group.
+
+        As in Kafka, the group is also forgotten if the session has ended before the connection.
+        """
+        session = self.sessions.close_connection(connection)
         if session is None:
             return
-        self.close_session(session)
+        if self.sessions.find_session(session.key) is session:
+            self.close_session(session)
         group_id = session.key.group_id
         if not self.sessions.has_group(group_id):
             for each in [each for each in self._loaded if each.group_id == group_id]:

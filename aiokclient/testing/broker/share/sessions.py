@@ -95,7 +95,10 @@ class ShareSessions:
 
         Return None if the broker has as many as `limit`.
         """
-        self.remove_session(key)
+        replaced = self._sessions.get(key)
+        if replaced is not None:
+            self.remove_session(key)
+            self._opened.pop(replaced.connection, None)
         if len(self._sessions) >= limit:
             return None
         session = self._sessions[key] = self._opened[connection] = ShareSession(key, connection)
@@ -126,14 +129,12 @@ class ShareSessions:
     def find_session(self, key: SessionKey) -> ShareSession | None:
         return self._sessions.get(key)
 
-    def find_opened(self, connection: object) -> ShareSession | None:
-        """Return the session that ends with a connection."""
-        return self._opened.get(connection)
+    def close_connection(self, connection: object) -> ShareSession | None:
+        """Return the session that was opened on a connection, which may have ended before."""
+        return self._opened.pop(connection, None)
 
     def remove_session(self, key: SessionKey) -> None:
-        session = self._sessions.pop(key, None)
-        if session is not None and self._opened.get(session.connection) is session:
-            del self._opened[session.connection]
+        self._sessions.pop(key, None)
 
     def has_group(self, group_id: str) -> bool:
         """Return whether a member of the group has a session."""
