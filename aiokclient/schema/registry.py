@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias, TypeVar
 from uuid import UUID
 
 from aiokclient import threads
@@ -104,6 +104,8 @@ class SchemaRegistry:
         clock: Clock | None = None,
     ) -> None:
         # Before anything that may raise an error, whose traceback would show them.
+        if not callable(token_provider):
+            token_provider = Secret.of(token_provider)  # type: ignore[assignment]
         urls, basic_auth, headers = Secret.of(urls), Secret.of(basic_auth), Secret.of(headers)  # type: ignore[assignment]
         self._endpoints = parse_urls(urls)  # type: ignore[arg-type]
         self._basic = parse_basic_auth(basic_auth)  # type: ignore[arg-type]
@@ -147,12 +149,20 @@ class SchemaRegistry:
         clients and are ignored. `options` are arguments of the constructor, which replace those of
         the file. Raises ConfigError for values that are not allowed. Blocking if it reads a file.
         """
-        from aiokclient.schema.http.properties import registry_options
+        from aiokclient.schema.http.properties import hide_registry_properties, registry_options
 
-        return cls(**{**registry_options(properties), **options})
+        # The local variables of this function must not have the secrets when it raises an error.
+        hidden = properties = hide_registry_properties(properties, options)  # type: ignore[assignment]
+        return cls(**{**registry_options(hidden), **options})
 
     def __repr__(self) -> str:
         return f"SchemaRegistry({', '.join(each.url for each in self._endpoints)!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "A SchemaRegistry cannot be copied or pickled. Create one in each process and event "
+            "loop that uses it."
+        )
 
     @property
     def urls(self) -> tuple[str, ...]:

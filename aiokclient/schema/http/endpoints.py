@@ -34,11 +34,13 @@ class Credentials(NamedTuple):
     """A user and a password, as the value of the header Authorization."""
 
     header: Secret
+    encoded: Secret
+    """The part of the header that is the user and the password, in base64."""
     password: Secret
 
     def scrub_text(self, text: str) -> str:
         """Return a text of a registry without the credentials."""
-        return self.password.scrub_text(self.header.scrub_text(text))
+        return self.password.scrub_text(self.encoded.scrub_text(text))
 
 
 class Endpoint(NamedTuple):
@@ -133,8 +135,8 @@ def _endpoint(parts: SplitResult, port: int | None) -> Endpoint | str:
 
 
 def _basic(user: str, password: str) -> Credentials:
-    pair = f"{user}:{password}".encode()
-    return Credentials(Secret(f"Basic {base64.b64encode(pair).decode()}"), Secret(password))
+    encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return Credentials(Secret(f"Basic {encoded}"), Secret(encoded), Secret(password))
 
 
 def parse_basic_auth(given: Secret | None) -> Credentials | None:

@@ -62,20 +62,33 @@ class StaticToken:
         return OAuthToken(self._token, time.time_ns() // 1_000_000 + LIFE_MS)
 
 
-def registry_options(properties: Any) -> dict[str, Any]:
-    """Return the arguments of `SchemaRegistry` that a mapping or a properties file describes.
+def hide_registry_properties(
+    properties: Any, options: dict[str, Any]
+) -> dict[str, Any] | Exception:
+    """Return the properties with all secrets hidden, or the error of reading their file.
 
-    Raises ConfigError for values that are not allowed. Blocking if it reads a file.
+    The arguments of `SchemaRegistry` in `options` that may be secret are hidden in place. This does
+    not raise. Blocking if it reads a file.
     """
+    for name in ("urls", "basic_auth", "headers"):
+        if name in options:
+            options[name] = Secret.of(options[name])
     public = (*NAMES, *SSL_PUBLIC)
-    found = hidden_properties(
+    return hidden_properties(
         properties,
         (*SECRETS, *(PREFIX + name for name in SECRETS)),
         (*public, *(PREFIX + name for name in public)),
     )
-    if isinstance(found, Exception):
-        raise found
-    given = _own(found)
+
+
+def registry_options(properties: dict[str, Any] | Exception) -> dict[str, Any]:
+    """Return the arguments of `SchemaRegistry` that hidden properties describe.
+
+    Raises ConfigError for values that are not allowed, and the error of reading them.
+    """
+    if isinstance(properties, Exception):
+        raise properties
+    given = _own(properties)
     if URL not in given:
         raise ConfigError(f"{PREFIX}url: It is missing. Give the URL of the schema registry.")
     options: dict[str, Any] = {"urls": given.pop(URL)}

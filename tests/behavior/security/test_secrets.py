@@ -16,6 +16,7 @@ import pytest
 import secret_command_line
 import secret_endpoints
 import secret_options
+import secret_registry
 import secret_telemetry
 import secret_visits
 from secret_collector import CHANNELS
@@ -23,6 +24,7 @@ from secret_command_line import COMMANDS
 from secret_endpoints import ENDPOINTS
 from secret_leaks import LEAKS, MET_BY, chosen, leaking
 from secret_options import OPTIONS
+from secret_registry import REGISTRIES
 from secret_search import SecretSearch
 from secret_telemetry import visit_telemetry
 from secret_tour import RECORDS, SECRETS, Tour
@@ -36,6 +38,7 @@ PARTS = (
     secret_visits,
     secret_options,
     secret_endpoints,
+    secret_registry,
     secret_telemetry,
 )
 EMPTY = {"files", "output"}
@@ -46,7 +49,7 @@ EMPTY = {"files", "output"}
 def tour() -> Tour:
     """A tour of everything, or of what meets the chosen leak."""
     tour, leak = Tour(), chosen()
-    everything = (*LOGINS, *OPTIONS, *ENDPOINTS, *COMMANDS, visit_telemetry)
+    everything = (*LOGINS, *OPTIONS, *ENDPOINTS, *REGISTRIES, *COMMANDS, visit_telemetry)
     with leaking(leak):
         tour.run(everything if leak is None else [MET_BY.get(leak, visit_plain)])
     return tour
