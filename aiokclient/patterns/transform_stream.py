@@ -180,13 +180,17 @@ class TransformStream(Generic[K, V]):
             except KafkaError as error:
                 await self._recover_from(error)
                 continue
-            records = await anext(batches)
+            records = await self._read_records(batches)
             try:
                 transaction = await self._begin_transaction()
             except KafkaError as error:
                 await self._recover_from(error)
                 continue
             return TransformBatch(records, transaction)
+
+    async def _read_records(self, batches: RecordBatches[K, V]) -> Records[K, V]:
+        """Return the records of the next transaction."""
+        return await anext(batches)
 
     async def _begin_transaction(self) -> Transaction:
         """Begin the transaction of the records that were just read."""

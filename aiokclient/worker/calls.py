@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from aiokclient.consumer import Consumer
     from aiokclient.log.client_log import ClientLog
     from aiokclient.worker.lanes import Run
+    from aiokclient.worker.metrics import WorkerMetrics
     from aiokclient.worker.options import Handler, WorkerOptions
     from aiokclient.worker.run import WorkerRun
     from aiokclient.worker.worker import Worker
@@ -56,8 +57,10 @@ class HandlerCalls:
         handler: Handler,
         options: WorkerOptions,
         log: ClientLog,
+        metrics: WorkerMetrics,
     ) -> None:
         self._owner = owner
+        self._metrics = metrics
         self._worker = worker
         self._handler = handler
         self._consumer = consumer
@@ -84,7 +87,7 @@ class HandlerCalls:
     def begin_call(self, run: Run, now: float) -> None:
         """Call the handler for a run. It may have ended when this returns. Synchronous."""
         run.begin_call(now)
-        self._owner.metrics.on_call_begun(now - run.taken_at)
+        self._metrics.on_call_begun(now - run.taken_at)
         self.began[run] = now
         task: asyncio.Task[None] = asyncio.Task(self._perform(run), loop=self._loop, **EAGER)
         if task.done():
@@ -123,7 +126,7 @@ class HandlerCalls:
             failure = await self._wait_for_sends_of(run, failure)
         if traced is not None:
             traced.end_run(failure)
-        self._owner.metrics.on_call_ended(self._owner.get_time() - run.began)
+        self._metrics.on_call_ended(self._owner.get_time() - run.began)
         # Not within the blocks above: the next handler may be called here, and its exceptions must
         # not have this one as their context.
         if failure is None:

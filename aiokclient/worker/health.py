@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.types import State, TopicPartition, public_in
@@ -12,6 +12,7 @@ from aiokclient.worker.stacks import format_task
 if TYPE_CHECKING:
     from aiokclient.consumer.state.partition import PartitionState
     from aiokclient.worker.run import WorkerRun
+    from aiokclient.worker.transactions import TransactionalRun
 
 
 @public_in("aiokclient.worker")
@@ -70,6 +71,26 @@ def describe_health(run: WorkerRun, name: str) -> WorkerHealth:
         lanes_waiting=lanes.count_waiting(),
         retries_waiting=lanes.held,
         last_commit_ms=intake.committed_at_ms,
+    )
+
+
+def describe_transactional_health(run: TransactionalRun, name: str) -> WorkerHealth:
+    """Return the health of a run in transactions."""
+    health = describe_health(run, name)
+    reasons = [
+        *health.reasons,
+        *(
+            f"{tp} offset {offset} is retried: {pending.error!r}"
+            for tp, offset, pending in run.plan.list_pending()
+            if pending.outages
+        ),
+    ]
+    return replace(
+        health,
+        ready=not reasons,
+        reasons=tuple(reasons),
+        retries_waiting=len(run.plan),
+        last_commit_ms=run.committed_at_ms,
     )
 
 

@@ -7,8 +7,9 @@ import math
 import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+from aiokclient.config.producer import ProducerConfig
 from aiokclient.consumer import Consumer
 from aiokclient.errors import ConfigError
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
@@ -35,6 +36,12 @@ class WorkerOptions:
     producer: Producer[Any, Any] | None
     drain_timeout_s: float
     signals: tuple[signal.Signals, ...] | None
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether records and results are committed in transactions of the producer."""
+        config = None if self.producer is None else cast(ProducerConfig, self.producer._config)
+        return config is not None and config.transactional_id is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ class WorkerRun:
         self._topics = WorkerTopics(consumer, options.retry, options.dead_letter)
         self.lanes = make_lanes(options, self._topics, self._clock)
         self.metrics = WorkerMetrics(engine.cluster.metrics, worker, name_handler(handler.call))
-        self.calls = HandlerCalls(self, worker, consumer, handler, options, self._log)
+        self.calls = HandlerCalls(self, worker, consumer, handler, options, self._log, self.metrics)
         self.intake = Intake(engine, self, self.calls.began, options.max_ahead)
         self._dispatching = False
         self.writing: dict[Run, asyncio.Task[None]] = {}
@@ -136,12 +136,16 @@ class WorkerRun:
             self._wake_finish()
             return
         self.is_draining = True
+        self._stop_reading()
+        if not self._stop_requested.done():
+            self._stop_requested.set_result(None)
+
+    def _stop_reading(self) -> None:
+        """Read nothing more, and return the records whose handler has not begun."""
         if self._reading is not None:
             self._reading.cancel()
         for partition in self.lanes.list_partitions():
             self._drop_partition(partition)
-        if not self._stop_requested.done():
-            self._stop_requested.set_result(None)
 
     def fail(self, error: BaseException) -> None:
         """End the run with this error, unless it already ends with another one. Synchronous."""

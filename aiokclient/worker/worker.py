@@ -21,6 +21,7 @@ from aiokclient.worker.outbox import Outbox
 from aiokclient.worker.retry import Batch, Retry
 from aiokclient.worker.run import WorkerRun
 from aiokclient.worker.signals import signal_watch
+from aiokclient.worker.transactions import TransactionalRun
 
 if TYPE_CHECKING:
     from aiokclient.consumer import Consumer
@@ -162,7 +163,8 @@ class Worker:
 
     async def _run_once(self) -> None:
         outbox = Outbox(self._consumer, self._options.producer)
-        run = self._run = WorkerRun(self, self._consumer, self._handler, self._options, outbox)
+        kind = TransactionalRun if self._options.is_transactional else WorkerRun
+        run = self._run = kind(self, self._consumer, self._handler, self._options, outbox)
         signal_watch.add_worker(self, self._options.signals)
         assert self._loop is not None
         try:
