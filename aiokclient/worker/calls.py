@@ -20,10 +20,10 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.background import ended
+from aiokclient.errors import KafkaError, RecordError
 from aiokclient.threads import DaemonThreads
-from aiokclient.types import ConsumerRecord
 from aiokclient.worker.outbox import ignore_failures
-from aiokclient.worker.retry import BatchError
+from aiokclient.worker.retry import BatchError, UnpreparedError, join_errors
 from aiokclient.worker.stacks import format_task
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from aiokclient.worker.run import WorkerRun
     from aiokclient.worker.worker import Worker
 
+NOT_YET: Final = object()
+"""The answer that a record must be prepared before it is deserialized, or that it is a list."""
+PREPARING_S: Final = 5.0
+"""Seconds for which a call waits for a schema registry. After it, the record waits in its lane."""
 STUCK_S: Final = 5.0
 """Seconds that a cancelled handler may take to end, unless the run ends earlier."""
 EAGER: Final[dict[str, Any]] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
@@ -65,6 +69,7 @@ class HandlerCalls:
         self._handler = handler
         self._consumer = consumer
         self._deserializers = consumer._deserializers
+        self._reader = consumer._running.reader
         self._timeout_s = options.timeout_s
         self._log = log
         self._loop = asyncio.get_running_loop()
@@ -103,8 +108,11 @@ class HandlerCalls:
         current_run.set((self._owner, run))
         traced = self._consumer._begin_run(run, self._owner)
         failure: BaseException | None = None
+        unreadable: dict[Any, BaseException] = {}
         try:
-            given = self._make_argument(run)
+            given = self._deserialize_now(run)
+            if given is NOT_YET:
+                given = await self._deserialize_records(run, unreadable)
             if given is not None:
                 handler = self._handler
                 arguments = (given, self._worker) if handler.takes_worker else (given,)
@@ -124,6 +132,8 @@ class HandlerCalls:
         if isinstance(failure, BatchError) and run.sends is not None:
             # The other records are done, so that what was sent for them must be acknowledged.
             failure = await self._wait_for_sends_of(run, failure)
+        if unreadable:
+            failure = join_errors(run.list_records(), failure, unreadable)
         if traced is not None:
             traced.end_run(failure)
         self._metrics.on_call_ended(self._owner.get_time() - run.began)
@@ -137,30 +147,41 @@ class HandlerCalls:
             self._owner.on_failure(run, failure)
             del failure  # Otherwise its traceback and this frame would refer to each other.
 
-    def _make_argument(self, run: Run) -> Any:
-        """Return the record or list for the handler, or None if all its records are skipped."""
-        if run.records is None:
-            return self._deserialize(run.record)
-        made = [(entry, self._deserialize(entry[1])) for entry in run.records]
-        return [record for _, record in made if record is not None] or None
+    def _deserialize_now(self, run: Run) -> Any:
+        """Return the record for the handler, None to skip it, or NOT_YET if it cannot be told now.
 
-    def _deserialize(self, raw: ConsumerRecord[Any, Any]) -> ConsumerRecord[Any, Any] | None:
-        """Return a record with its key and value deserialized. Raises RecordError."""
-        deserializers = self._deserializers
-        record = deserializers.deserialize_record(raw) if deserializers else raw
-        if deserializers.views and record is not None and record.value is not None:
-            record = ConsumerRecord(
-                raw.topic,
-                raw.partition,
-                raw.offset,
-                raw.timestamp,
-                raw.timestamp_type,
-                record.key,
-                memoryview(record.value),
-                raw.headers,
-                raw.leader_epoch,
-            )
-        return record
+        Raises RecordError.
+        """
+        if run.records is not None or self._deserializers.can_wait:
+            return NOT_YET
+        return self._deserializers.deserialize_bytes(run.record)
+
+    async def _deserialize_records(self, run: Run, unreadable: dict[Any, BaseException]) -> Any:
+        """Return the record or the list for the handler; None if all of it is skipped.
+
+        Records of a list that cannot be deserialized are added to `unreadable`. Raises
+        UnpreparedError while a schema registry cannot be reached, which is no fault of a record,
+        and RecordError for a single record.
+        """
+        found = []
+        for _, raw in run.list_records():
+            try:
+                if self._deserializers.can_wait:
+                    record = await self._reader.deserialize_later(raw, PREPARING_S)
+                else:
+                    record = self._deserializers.deserialize_bytes(raw)
+            except RecordError as error:
+                if run.records is None:
+                    raise
+                unreadable[raw] = error
+            except KafkaError as error:
+                raise UnpreparedError(f"Records cannot be deserialized now: {error}") from error
+            else:
+                if record is not None:
+                    found.append(record)
+        if run.records is not None:
+            return found or None
+        return found[0] if found else None
 
     async def _call_in_thread(self, run: Run, arguments: Sequence[Any]) -> Any:
         """Call a synchronous handler in a thread. A call that has begun cannot be cancelled."""

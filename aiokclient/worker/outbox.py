@@ -12,10 +12,13 @@ done before. If that takes longer than `delivery_timeout_ms`, the run ends with 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import threading
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
+from aiokclient.background import new_task
 from aiokclient.clock import Clock
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.producer import ProducerConfig
@@ -23,7 +26,7 @@ from aiokclient.errors import IllegalStateError, KafkaError
 from aiokclient.log.client_log import ClientLog
 from aiokclient.policy import Attempts, Backoff
 from aiokclient.producer import Producer
-from aiokclient.types import ProducerRecord, State
+from aiokclient.types import ProducerRecord, RecordMetadata, State
 from aiokclient.worker.dead_letters import adapt_letter, is_too_large
 
 if TYPE_CHECKING:
@@ -100,10 +103,21 @@ class LetterWrite:
         await asyncio.sleep(pause)
 
 
+Sent: TypeAlias = (
+    "Delivery | asyncio.Future[RecordMetadata] | concurrent.futures.Future[RecordMetadata]"
+)
+"""What a handler gets for a record that it sends."""
+
+
 def ignore_failures(deliveries: Iterable[Any]) -> None:
-    """Let nothing report later failures of deliveries, or of futures of threads."""
+    """Let nothing report later failures of deliveries, or of futures of threads.
+
+    What waits until serializers are prepared is not sent any more.
+    """
     for each in deliveries:
         each.add_done_callback(_retrieve)
+        if isinstance(each, (asyncio.Task, concurrent.futures.Future)):
+            each.cancel()
 
 
 def _retrieve(delivery: Any) -> None:
@@ -122,6 +136,13 @@ class Outbox:
         self._owns_given = False
         self._writes: dict[LetterWrite, None] = {}
         self._clock = consumer._cluster.clock
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._prepared: set[str] = set()
+        """The topics for which the serializers are prepared, and no earlier send waits for that."""
+        self._waiting: dict[str, int] = {}
+        """The sends of each topic that wait until the serializers are prepared."""
+        self._turns: dict[str, asyncio.Lock] = {}
 
     async def open(self, *, sends: bool) -> None:
         """Start the producer that was given, unless it runs.
@@ -155,11 +176,41 @@ class Outbox:
         shared = {name: given[name] for name in ClientConfig.declarations if name in given}
         return Producer(**shared)
 
-    def get_sender(self) -> Producer[Any, Any]:
-        """Return the producer by which handlers send. Synchronous, safe in any thread.
+    def send_record(self, record: ProducerRecord) -> Sent:
+        """Send a record for a handler; return what it can await. Synchronous, safe in any thread.
 
-        Raises IllegalStateError if there is none.
+        The first sends to a topic wait until the serializers are prepared for it, in order. In
+        another thread the result is a future of threads. Raises IllegalStateError without a
+        producer.
         """
+        producer = self._get_sender()
+        is_here = threading.get_ident() == self._thread
+        if not producer._preparations or record.topic in self._prepared:
+            return producer.send(*record) if is_here else producer.send_threadsafe(*record)
+        sending = self._send_prepared(producer, record)
+        if is_here:
+            return new_task(self._loop, sending)
+        return asyncio.run_coroutine_threadsafe(sending, self._loop)
+
+    async def _send_prepared(
+        self, producer: Producer[Any, Any], record: ProducerRecord
+    ) -> RecordMetadata:
+        topic = record.topic
+        self._waiting[topic] = self._waiting.get(topic, 0) + 1
+        try:
+            # A lock lets the sends continue in the order in which they came.
+            async with self._turns.setdefault(topic, asyncio.Lock()):
+                await producer.prepare(topic)
+                delivery = producer.send(*record)
+        finally:
+            self._waiting[topic] -= 1
+            if not self._waiting[topic]:
+                del self._waiting[topic], self._turns[topic]
+        if topic not in self._waiting:
+            self._prepared.add(topic)
+        return await delivery
+
+    def _get_sender(self) -> Producer[Any, Any]:
         producer = self._given if self._given is not None else self._made
         if producer is None:
             raise IllegalStateError(

@@ -4,7 +4,7 @@
 run already:
 
     exception                     runs left                        none left
-    in `always`                   AGAIN, without limit             -
+    in `always`, or no schema     AGAIN, without limit             -
     Reject, RecordError           -                                given up
     in `never`, or not in `on`    -                                given up
     RetryLater(delay)             AGAIN after its delay, or TOPIC  given up
@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Any
 
-from aiokclient.errors import RecordError
+from aiokclient.errors import RecordError, SchemaRegistryUnavailableError
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
 from aiokclient.types import ConsumerRecord, public_in, seconds
 from aiokclient.types.named_tuple import NamedTuple
@@ -122,6 +122,13 @@ class Retry:
         given = [f"{name}={getattr(self, name)!r}" for name in sorted(names) if getattr(self, name)]
         return f"Retry({', '.join([str(self.attempts), repr(self.backoff), *given])})"
 
+    def is_outage(self, error: BaseException) -> bool:
+        """Return whether an exception says nothing about its record. Synchronous."""
+        if isinstance(error, (UnpreparedError, SchemaRegistryUnavailableError, *self.always)):
+            return True
+        # What a handler has sent could not be serialized, because there was no schema.
+        return isinstance(error.__cause__, SchemaRegistryUnavailableError)
+
     @property
     def topics(self) -> tuple[str, ...]:
         """The names of the retry topics, each once."""
@@ -205,6 +212,29 @@ class BatchError(Exception):
         return {record: error for record, error in found.items() if error is not None}
 
 
+class UnpreparedError(Exception):
+    """The exception of a run whose records cannot be deserialized now, for want of their schemas.
+
+    It is an outage, whatever `Retry.always` says.
+    """
+
+
+def join_errors(
+    entries: Sequence[tuple[Any, Any]],
+    failure: BaseException | None,
+    unreadable: Mapping[Any, BaseException],
+) -> BaseException:
+    """Return the exception of a batch of which some records could not be deserialized.
+
+    `failure` is the exception of the handler, which got the others.
+    """
+    if isinstance(failure, BatchError):
+        return BatchError([*failure.errors, *unreadable.items()])
+    if failure is None or not isinstance(failure, Exception):
+        return failure or BatchError(unreadable)
+    return BatchError([(each, unreadable.get(each, failure)) for _, each in entries])
+
+
 class Outcome(Enum):
     """What happens to a record whose run failed."""
 
@@ -226,8 +256,6 @@ class Verdict(NamedTuple):
     outcome: Outcome
     delay_s: float = 0.0
     topic: str = ""
-    is_outage: bool = False
-    """Whether the exception is one of `always`, so that the run does not count."""
 
 
 def choose_outcome(
@@ -245,8 +273,8 @@ def choose_outcome(
     `attempts` is the number of runs that count, this one included, and `outages` the number of
     consecutive ones that do not, without this one. `skips` says that `on_giving_up` is "skip".
     """
-    if isinstance(error, retry.always):
-        return Verdict(Outcome.AGAIN, retry.backoff.compute_delay_s(outages, rng), is_outage=True)
+    if retry.is_outage(error):
+        return Verdict(Outcome.AGAIN, retry.backoff.compute_delay_s(outages, rng))
     if _may_retry(error, retry) and attempts < retry.attempts:
         later = error.delay if isinstance(error, RetryLater) else None
         if retry.topic is None:

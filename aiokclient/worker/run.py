@@ -357,8 +357,8 @@ class WorkerRun:
 
     def _decide_failure(self, run: Run, errors: Mapping[Any, BaseException]) -> None:
         """Do what follows a failed call: for each record what its error says."""
-        always = self._options.retry.always
-        if outages := [each for each in errors.values() if isinstance(each, always)]:
+        retry = self._options.retry
+        if outages := [each for each in errors.values() if retry.is_outage(each)]:
             # What is unavailable for one record of a batch is so for all.
             errors = dict.fromkeys(errors, outages[0])
             run.count_outage(errors, self._time())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokclient.background import ended, new_task
 from aiokclient.errors import IllegalStateError
-from aiokclient.types import Headers, State, TopicPartition, public_in, seconds
+from aiokclient.types import Headers, ProducerRecord, State, TopicPartition, public_in, seconds
 from aiokclient.worker.calls import current_run
 from aiokclient.worker.health import WorkerHealth
 from aiokclient.worker.lanes import Order
@@ -244,11 +244,12 @@ class Worker:
         partition: int | None = None,
         timestamp: int | None = None,
         headers: Headers = (),
-    ) -> Delivery | concurrent.futures.Future[RecordMetadata]:
+    ) -> Delivery | asyncio.Future[RecordMetadata] | concurrent.futures.Future[RecordMetadata]:
         """Send a record; the record that is handled is done only when this is acknowledged.
 
         Synchronous. It is like `Producer.send`, and the delivery need not be awaited. If it fails,
-        the call of the handler has failed. In a handler that runs in a thread it is like
+        the call of the handler has failed. The worker prepares serializers for each topic, as
+        `Producer.prepare` does. In a handler that runs in a thread, the result is like that of
         `Producer.send_threadsafe`. Raises IllegalStateError outside of a handler.
         """
         entry = current_run.get()
@@ -257,9 +258,8 @@ class Worker:
                 "worker.send() is for handlers, whose record waits for the acknowledgement. Use a "
                 "Producer elsewhere."
             )
-        producer = entry[0].outbox.get_sender()
-        send = producer.send if threading.get_ident() == self._thread else producer.send_threadsafe
-        delivery = send(topic, value, key, partition, timestamp, headers)
+        record = ProducerRecord(topic, value, key, partition, timestamp, headers)
+        delivery = entry[0].outbox.send_record(record)
         entry[1].add_send(delivery)
         return delivery
 

@@ -167,8 +167,9 @@ class SubscriptionState:
         self._listeners.append(callback)
 
     def remove_change_listener(self, callback: Callable[[], None]) -> None:
-        """Call `callback` no longer."""
-        self._listeners.remove(callback)
+        """Call `callback` no longer. Does nothing after the end of reading."""
+        if callback in self._listeners:
+            self._listeners.remove(callback)
 
     def set_metrics(self, own_metrics: OwnMetrics, log: ClientLog, clock: Clock) -> None:
         """Use these metrics and this log from now on."""

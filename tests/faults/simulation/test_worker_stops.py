@@ -9,7 +9,7 @@ import pytest
 from world import World, simulate
 
 from aiokclient import ConsumerRecord, TopicPartition
-from aiokclient.errors import HandlerStuckError
+from aiokclient.errors import HandlerStuckError, IllegalStateError
 from aiokclient.protocol import ApiKey
 from aiokclient.worker import Worker
 
@@ -136,5 +136,56 @@ def test_a_worker_that_is_stopped_before_its_run_handles_nothing() -> None:
         await stop.worker.run()  # This starts and closes the consumer, too.
         assert not stop.worker.health().ready
         assert repr(stop.consumer.state) == "<State.CLOSED: 'closed'>"
+
+    simulate(scenario)
+
+
+def test_closing_the_consumer_ends_its_worker() -> None:
+    async def scenario(world: World) -> None:
+        cancelled = asyncio.Event()
+
+        async def handle(record: Record) -> None:
+            try:
+                await asyncio.sleep(1000)
+            except asyncio.CancelledError:
+                cancelled.set()
+                raise
+
+        stop = Stop(world, handle)
+        await stop.start()
+        began = world.now
+        await stop.consumer.close()
+        await stop.running
+        assert cancelled.is_set()
+        assert world.now - began <= DRAIN_S + CLOSE_S
+        assert world.cluster.committed("g")[T0].offset == 0
+
+    simulate(scenario)
+
+
+def test_a_worker_ends_with_the_error_of_a_consumer_that_has_failed() -> None:
+    async def scenario(world: World) -> None:
+        stop = Stop(world, sleep_on)
+        await stop.start()
+        stop.consumer._supervisor.fail(RuntimeError("a task has died"), "test")
+        with pytest.raises(RuntimeError, match="a task has died"):
+            await stop.running
+        assert not stop.worker.health().live
+        await stop.consumer.close()
+
+    simulate(scenario)
+
+
+def test_a_worker_ends_with_the_error_of_a_task_of_its_own() -> None:
+    async def scenario(world: World) -> None:
+        stop = Stop(world, sleep_on)
+        await stop.start()
+        run = stop.worker._run
+        assert run is not None
+        assert run._reading is not None
+        run._reading.cancel()
+        with pytest.raises(IllegalStateError, match="was cancelled"):
+            await stop.running
+        await stop.consumer.close()
 
     simulate(scenario)

@@ -44,7 +44,7 @@ def outcome(
         (ValueError(), 3, {}, Verdict(Outcome.STOP)),
         (ValueError(), 1, {"on": KeyError}, Verdict(Outcome.STOP)),
         (ValueError(), 1, {"never": (ValueError,)}, Verdict(Outcome.STOP)),
-        (ConnectionError(), 9, {"always": OSError}, Verdict(Outcome.AGAIN, 1.0, "", True)),
+        (ConnectionError(), 9, {"always": OSError}, Verdict(Outcome.AGAIN, 1.0)),
         (Reject("old"), 1, {}, Verdict(Outcome.STOP)),
         (UNREADABLE, 1, {}, Verdict(Outcome.STOP)),
         (RetryLater(9), 1, {"on": KeyError}, Verdict(Outcome.AGAIN, 9)),
@@ -71,7 +71,7 @@ def test_giving_up_goes_to_the_dead_letters_or_skips() -> None:
 def test_an_outage_never_leads_to_a_topic_or_a_dead_letter() -> None:
     retry = Retry(1, QUICK, always=OSError, never=OSError, topic="r")
     verdict = outcome(OSError(), 0, retry, outages=20, has_dead_letters=True)
-    assert verdict == Verdict(Outcome.AGAIN, 4.0, "", True)
+    assert verdict == Verdict(Outcome.AGAIN, 4.0)
 
 
 @pytest.mark.parametrize(
