@@ -63,7 +63,7 @@ def test_urls_are_one_or_several_without_credentials(urls: Any, shown: list[str]
         ({"cache_size": True}, "cache_size must be a number greater than 0"),
     ],
 )
-def test_wrong_options_are_refused(options: dict[str, Any], said: str) -> None:
+def test_wrong_options_of_a_registry_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         SchemaRegistry(**{"urls": "http://a", **options})
 
