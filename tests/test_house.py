@@ -80,6 +80,16 @@ def native_lines(text: str) -> int:
     return sum(bool(line.strip()) and line.strip()[0] != "#" for line in outside.splitlines())
 
 
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield all statements. `ast.walk` also goes through their expressions, which are many more."""
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            left += getattr(node, name, ())
+
+
 def too_long(path: Path) -> Iterator[str]:
     """Yield what is too long in a file: the file itself, or functions."""
     text = path.read_text()
@@ -87,16 +97,18 @@ def too_long(path: Path) -> Iterator[str]:
         if native_lines(text) > FILE_LINES:
             yield f"{name_of(path)}: which second concept is in it?"
         return
-    nodes = list(ast.walk(ast.parse(text)))
+    if text.count("\n") <= FUNCTION_LINES:
+        return  # Within the limits even with comments and docstrings, which take long to find.
+    tree = ast.parse(text)
     functions = [
         (node, range(node.lineno, (node.end_lineno or 0) + 1))
-        for node in nodes
+        for node in statements(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     longest = max((len(extent) for _, extent in functions), default=0)
     if text.count("\n") <= FILE_LINES and longest <= FUNCTION_LINES:
-        return  # Within the limits even with comments and docstrings, which take long to find.
-    lines = shape.code_lines(text, nodes)
+        return
+    lines = shape.code_lines(text, list(ast.walk(tree)))
     if len(lines) > FILE_LINES and not name_of(path).startswith(TABLES):
         yield f"{name_of(path)}: which second concept is in it?"
     for node, extent in functions:
