@@ -101,7 +101,8 @@ class HandlerCalls:
         if run.is_cancelled:
             task.cancel()
         if self._timeout_s is not None:
-            self._loop.call_at(now + self._timeout_s, self._on_timeout, run, now)
+            timer = self._loop.call_at(now + self._timeout_s, self._on_timeout, run, now)
+            run.set_timer(timer)
 
     async def _perform(self, run: Run) -> None:
         """Call the handler of a run, and wait for what it has sent."""
@@ -222,6 +223,8 @@ class HandlerCalls:
     def end_call(self, run: Run) -> None:
         """Record that a call has ended."""
         del self.began[run]
+        if run.timer is not None:
+            run.set_timer(None)
         self.stuck.pop(run, None)
 
     def cancel_call(self, run: Run) -> None:

@@ -66,6 +66,7 @@ class Run:
         "taken_at",
         "task",
         "thread_id",
+        "timer",
     )
 
     def __init__(self, partition: Any, record: Any, lane: Hashable, now: float) -> None:
@@ -86,6 +87,8 @@ class Run:
         self.began = 0.0
         self.task: Any = None
         self.thread_id: int | None = None
+        self.timer: Any = None
+        """The timer of the timeout of the present call, or None."""
         self.sends: list[Any] | None = None
         """The deliveries of what its handler has sent, in the present call."""
         self.errors: Mapping[Any, BaseException] = {}
@@ -110,6 +113,12 @@ class Run:
     def set_task(self, task: Any) -> None:
         """Store the task of the call, or that of what follows it."""
         self.task = task
+
+    def set_timer(self, timer: Any) -> None:
+        """Store the timer of the timeout, and cancel the former one. None if there is none."""
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer = timer
 
     def set_thread(self, thread_id: int | None) -> None:
         """Store the thread in which a synchronous handler runs; None after its end."""

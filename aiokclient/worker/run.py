@@ -118,6 +118,7 @@ class WorkerRun:
         await self.outbox.open(sends=self._handler.takes_worker or shares)
         await self._topics.open()
         self.intake.open(self._on_change)
+        self._on_change()
         self._reading = new_task(self._loop, self._read(), name=f"{self._worker.name} reading")
         self._plan_look()
 

@@ -165,9 +165,9 @@ class Worker:
         outbox = Outbox(self._consumer, self._options.producer)
         kind = TransactionalRun if self._options.is_transactional else WorkerRun
         run = self._run = kind(self, self._consumer, self._handler, self._options, outbox)
-        signal_watch.add_worker(self, self._options.signals)
         assert self._loop is not None
         try:
+            signal_watch.add_worker(self, self._options.signals)
             await run.open()
             if self._drain_within_s is not None:
                 run.begin_drain(self._drain_within_s)

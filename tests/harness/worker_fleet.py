@@ -143,13 +143,14 @@ class WorkerFleet:
             if self.calls[name, lane] != 1:
                 self.violations.append(f"{name} handles two records of {lane} at a time: {place}")
         self.check()
-        entries = self.lanes[lane]
-        before = entries[: entries.index(place)]
         if self.batch:  # Earlier records of the same list are handled with it.
             return
-        missing = [each for each in before if each not in self.done]
-        if missing:
-            self.violations.append(f"{name} handles {place} before {missing[:3]}")
+        entries, first = self.lanes[lane], self.position[lane]
+        while first < len(entries) and entries[first] in self.done:
+            first += 1
+        self.position[lane] = first
+        if first < len(entries) and entries[first] < place:
+            self.violations.append(f"{name} handles {place} before {entries[first]}")
 
     def end_record(self, name: str, record: Any) -> None:
         if self.order is not None and not self.batch:

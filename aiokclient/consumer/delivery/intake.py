@@ -239,7 +239,12 @@ class Intake:
             gone = [each for each in self._full if partitions.get(each.tp) is not each]
             for state in gone:
                 del self._full[state]
-            admitted = [state for state in self._full if self._rooms.count_room(state) > 0]
+            admitted = [
+                state
+                for state in self._full
+                if state.position < state.consumed + self._max_ahead
+                and self._rooms.count_room(state) > 0
+            ]
             self._withhold_partitions(admitted, on=False)
 
     def _withhold_partitions(self, states: Sequence[PartitionState], *, on: bool) -> None:

@@ -528,8 +528,11 @@ class PartitionState:
         if entry is None or entry[0] is not record:
             return False
         del self.outstanding[record.offset]
-        # This is `mark_all_processed` without a call, because it runs for each record of `tracked`.
-        self.processed = self.consumed
+        # This is `mark_all_processed` without calls, because it runs for each record of `tracked`.
+        if self.has_returned:
+            self.processed = self.consumed
+        else:
+            self.processed = next(iter(self.outstanding), self.position)
         if not self.outstanding:
             self.processed_epoch = self.position_epoch
             self.has_returned = False

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from world import World, simulate
 
-from aiokclient import ConsumerRecord, TopicPartition
+from aiokclient import Consumer, ConsumerRecord, TopicPartition
 from aiokclient.errors import (
     ConfigError,
     HandlerStuckError,
@@ -537,3 +537,71 @@ def test_a_worker_prepares_serializers_and_waits_for_their_registry() -> None:
         assert await committed(world) == [3]
 
     simulate(scenario, topics={"t": 1, "out": 1, "dead": 1})
+
+
+def test_several_workers_share_a_client_and_stop_on_their_own() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, 4, partitions=2)
+        seen: dict[str, list[int]] = {"g": [], "h": []}
+
+        async with world.client() as client:
+            workers = []
+            for group in seen:
+
+                async def handle(record: Record, worker: Worker) -> None:
+                    seen[worker.name].append(record.offset)
+
+                reader: Any = Consumer(
+                    "t", client=client, group_id=group, auto_offset_reset="earliest"
+                )
+                workers.append(Worker(reader, handle))
+            running = [asyncio.create_task(worker.run()) for worker in workers]
+            await asyncio.sleep(10)
+            assert all(worker.health().ready for worker in workers)
+            await workers[0].drain()
+            assert running[0].done()
+            assert workers[1].health().ready
+            workers[1].stop()
+            await asyncio.gather(*running)
+        assert {group: len(offsets) for group, offsets in seen.items()} == {"g": 4, "h": 4}
+
+    simulate(scenario, topics={"t": 2})
+
+
+def test_fewer_partitions_than_handlers_are_one_line_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, 4, partitions=2)
+        seen: list[int] = []
+
+        async def handle(record: Record) -> None:
+            seen.append(record.offset)
+
+        async with consumer(world) as reader:
+            with caplog.at_level("INFO", logger="aiokclient.worker"):
+                await until(Worker(reader, handle, concurrency=5), lambda: len(seen) == 4)
+        lines = [r for r in caplog.records if getattr(r, "event", "") == "worker_few_lanes"]
+        assert [record.levelname for record in lines] == ["INFO"]
+        assert "2 partitions are assigned" in lines[0].getMessage()
+
+    simulate(scenario, topics={"t": 2})
+
+
+def test_a_slow_partition_does_not_delay_the_others_of_its_broker() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, 2000, partitions=2)
+        seen: list[tuple[int, float]] = []
+
+        async def handle(record: Record) -> None:
+            if record.partition == 0:
+                await asyncio.sleep(5)
+            seen.append((record.partition, world.now))
+
+        async with consumer(world, fetch_max_bytes=2000, max_partition_fetch_bytes=1000) as reader:
+            worker = Worker(reader, handle, drain_timeout=10)
+            began = world.now
+            await until(worker, lambda: sum(1 for p, _ in seen if p == 1) == 1000)
+        assert max(at for partition, at in seen if partition == 1) - began < 60
+
+    simulate(scenario, topics={"t": 2})
