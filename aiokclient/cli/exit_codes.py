@@ -83,6 +83,8 @@ def exit_code_of(error: BaseException, changes: bool = False) -> ExitCode:
         return ExitCode.FAILED
     if changes and is_library_error(error, "KafkaTimeoutError"):
         return ExitCode.UNKNOWN
+    if changes and getattr(error, "may_be_done", False):
+        return ExitCode.UNKNOWN
     return ExitCode.FAILED
 
 

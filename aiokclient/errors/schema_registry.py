@@ -229,13 +229,22 @@ class SchemaRegistryUnavailableError(RetriableError):
 
     A registry also counts as unavailable while it answers with the HTTP status 429, 502, 503, or
     504, or says that it has no leader or no store. `attempts` has the last outcome of each URL that
-    was tried. The error of the last attempt is the cause.
+    was tried. `may_be_done` is whether the registry may have carried out a request that changes
+    something, for example because the connection was lost afterwards. The error of the last attempt
+    is the cause.
     """
 
     what = "The schema registry is not available."
     hint = "Check the URLs, the network, and that the registry is running."
 
-    def __init__(self, message: str = "", *, attempts: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        attempts: Sequence[tuple[str, str]] = (),
+        may_be_done: bool = False,
+    ) -> None:
         outcomes = "; ".join(f"{url}: {outcome}" for url, outcome in attempts)
         super().__init__(" ".join(part for part in (message, outcomes) if part))
         self.attempts = tuple(attempts)
+        self.may_be_done = may_be_done

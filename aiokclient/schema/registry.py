@@ -78,7 +78,7 @@ class SchemaRegistry:
     async function that returns an `OAuthToken`. `security` is a `Tls` or an `ssl.SSLContext` for
     https URLs, which otherwise trust the certificates of the operating system. `headers` are sent
     with each request. `timeout` bounds each call, with all its attempts, in seconds. `cache_size`
-    bounds each of the caches, in schemas.
+    bounds each of the caches, in schemas. `connector` and `clock` are as those of other clients.
 
     Use it as `async with SchemaRegistry(...) as registry:`, or await `close()` at the end. It
     belongs to the event loop that uses it first. It needs the extra `registry`.

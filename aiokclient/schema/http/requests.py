@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import httpcore2
 
+from aiokclient import threads
 from aiokclient.clock import Clock
 from aiokclient.config.secret import Secret
 from aiokclient.config.security.sasl import OAuthToken
@@ -43,6 +44,8 @@ from aiokclient.types.named_tuple import NamedTuple
 
 LARGEST_ANSWER: Final = 32 * 1024 * 1024
 """The size in bytes of the largest answer that is read."""
+LARGE: Final = 256 * 1024
+"""The size in bytes from which an answer is decoded in a thread, because it takes milliseconds."""
 LONGEST_TEXT: Final = 300
 """The number of characters that an error shows of an answer that is no JSON."""
 LONGEST_DELAY_S: Final = 2.0
@@ -120,6 +123,7 @@ class RegistryRequests:
         deadline = self._clock.monotonic() + self._timeout_s
         outcomes: dict[str, str] = {}
         failures = 0
+        may_be_done = False
         while True:
             index = self._current
             endpoint = self._endpoints[index]
@@ -127,7 +131,10 @@ class RegistryRequests:
             untried = max(1, len(self._endpoints) - failures)
             outcome = await self._attempt(endpoint, call, max(left_s / untried, 0.001))
             if isinstance(outcome, _Answer):
+                if len(outcome.body) > LARGE:
+                    return await threads.run(self._decode, endpoint, call, outcome)
                 return self._decode(endpoint, call, outcome)
+            may_be_done = may_be_done or (outcome.may_be_done and call.method != "GET")
             outcomes[endpoint.url] = outcome.text
             if not outcome.stays:
                 self._leave(index, outcome)
@@ -135,6 +142,7 @@ class RegistryRequests:
                 raise SchemaRegistryUnavailableError(
                     f"The registry may have carried out {call.method} {call.path}.",
                     attempts=tuple(outcomes.items()),
+                    may_be_done=True,
                 ) from outcome.cause
             failures += 1
             delay_s = outcome.delay_s
@@ -146,6 +154,7 @@ class RegistryRequests:
                     f"There was no answer to {call.method} {call.path} within "
                     f"{self._timeout_s:.1f} s.",
                     attempts=tuple(outcomes.items()),
+                    may_be_done=may_be_done,
                 ) from outcome.cause
             await asyncio.sleep(delay_s)
 

@@ -148,6 +148,14 @@ def test_a_registry_that_is_down_is_one_line(run: Run, stub: RegistryStub) -> No
     assert stub.requests == []
 
 
+def test_a_deletion_without_an_answer_ends_with_4(run: Run, stub: RegistryStub, file: str) -> None:
+    run("schemas", "register", "orders", file)
+    stub.answer(hangs_up=True)
+    done = run("schemas", "delete", "orders", "--yes")
+    assert done.code == 4
+    assert "may have carried out DELETE /subjects/orders" in done.err
+
+
 def test_the_registry_and_its_user_come_from_the_profile(
     run: Run, stub: RegistryStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,6 +112,15 @@ async def test_an_answer_is_bounded(stub: RegistryStub, monkeypatch: pytest.Monk
         assert (await registry.register("orders", STRING)).id == 1
 
 
+async def test_a_large_answer_is_decoded_in_a_thread(stub: RegistryStub) -> None:
+    stub.answer({"schema": "x" * 1_000_000})
+    stub.answer(b"[" * 1_000_000)
+    async with connect(stub.url) as registry:
+        assert len((await registry.by_id(1)).schema.text) == 1_000_000
+        with pytest.raises(SchemaRegistryError, match="The answer is no JSON"):
+            await registry.by_id(2)
+
+
 async def test_retry_after_is_honored_up_to_the_timeout(stub: RegistryStub) -> None:
     stub.answer(status=429, headers={"Retry-After": "3600"})
     async with connect(stub.url) as registry:
@@ -128,6 +137,10 @@ async def test_a_silent_registry_is_unavailable_after_the_timeout(stub: Registry
         with pytest.raises(SchemaRegistryUnavailableError, match="no answer within") as caught:
             await registry.by_id(1)
         assert isinstance(caught.value.__cause__, TimeoutError)
+        assert not caught.value.may_be_done
+        with pytest.raises(SchemaRegistryUnavailableError) as caught:
+            await registry.register("orders", STRING)
+        assert caught.value.may_be_done
         stub.silence(False)
         await registry.register("orders", STRING)
         assert (await registry.by_id(1)).schema == STRING
@@ -163,8 +176,9 @@ async def test_a_deletion_is_not_repeated_if_it_may_be_done(stub: RegistryStub) 
     async with connect(stub.url) as registry:
         await registry.register("orders", STRING)
         stub.answer(hangs_up=True)
-        with pytest.raises(SchemaRegistryUnavailableError, match="may have carried out DELETE"):
+        with pytest.raises(SchemaRegistryUnavailableError, match="carried out DELETE") as caught:
             await registry.delete_subject("orders")
+        assert caught.value.may_be_done
         assert len(stub.requests) == 2
         stub.answer(status=503)
         # The registry has not looked at this one.
