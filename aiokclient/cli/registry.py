@@ -61,6 +61,11 @@ def make_registry(given: argparse.Namespace) -> SchemaRegistry:
         raise WrongUseError(str(error)) from error
 
 
+def has_registry(given: argparse.Namespace) -> bool:
+    """Return whether a schema registry is known to a command."""
+    return URL in registry_properties(given, read_profile(given.profile))
+
+
 def registry_properties(given: argparse.Namespace, profile: Profile) -> dict[str, Any]:
     """Return the options of the registry by their full names."""
     options = {

@@ -42,7 +42,9 @@ class ProtobufSerializer(SchemaSerializer[MessageT]):
     """A serializer for keys or values that are Protobuf messages.
 
     `message_type` is a class that protoc has generated. Values are its messages, or dicts in
-    Protobuf's JSON form, in which `strict` refuses fields that the message lacks. The schema is the
+    Protobuf's JSON form, in which `strict` refuses fields that the message lacks. With
+    `use_latest_version`, it may also be the name of a message in the registry's schema, or None for
+    the first one; values are dicts then. The schema is the
     file of the message; the files that it imports are registered before it, each under its path as
     the subject, and are its references. With `use_latest_version`, the message must be in the
     latest schema of the subject.
@@ -56,19 +58,23 @@ class ProtobufSerializer(SchemaSerializer[MessageT]):
     def __init__(
         self,
         registry: SchemaRegistry,
-        message_type: type[MessageT],
+        message_type: type[MessageT] | str | None = None,
         **options: Unpack[SerializerOptions],
     ) -> None:
-        require_message_type("ProtobufSerializer", message_type)
-        super().__init__(
-            registry,
-            Schema(_encode_file(message_type.DESCRIPTOR.file), self.schema_type),
-            options,
-            record_name=message_type.DESCRIPTOR.full_name,
-        )
-        self._message_type = message_type
+        own, self._name = None, None
+        if isinstance(message_type, str) or message_type is None:
+            require_message_type("ProtobufSerializer", None)
+            self._message_type: type[MessageT] | None = None
+            self._name = message_type
+        else:
+            require_message_type("ProtobufSerializer", message_type)
+            self._message_type = message_type
+            self._name = message_type.DESCRIPTOR.full_name
+            own = Schema(_encode_file(message_type.DESCRIPTOR.file), self.schema_type)
+        super().__init__(registry, own, options, record_name=self._name)
 
     async def _complete_schema(self) -> Schema:
+        assert self._message_type is not None  # The constructor has checked it.
         file = self._message_type.DESCRIPTOR.file
         return Schema(_encode_file(file), self.schema_type, await self._find_references(file, {}))
 
@@ -100,17 +106,21 @@ class ProtobufSerializer(SchemaSerializer[MessageT]):
         return SchemaReference(file.name, file.name, version)
 
     def _encode_suffix(self, schema: Schema) -> bytes:
-        descriptor = self._message_type.DESCRIPTOR
-        if schema is self._schema:
-            return encode_indexes(_indexes_of(descriptor))
-        return find_indexes(parse_file(schema), descriptor.full_name)
+        if schema is self._schema and self._message_type is not None:
+            return encode_indexes(_indexes_of(self._message_type.DESCRIPTOR))
+        return encode_indexes(find_indexes(parse_file(schema), self._name))
 
     def _make_writer(
         self, schema: Schema, references: Mapping[str, Schema], prefix: bytes, refuse: Refuse
     ) -> Write:
         from google.protobuf.json_format import ParseDict
 
-        message_type, lenient = self._message_type, not self._strict
+        lenient = not self._strict
+        message_type: Any = self._message_type
+        if message_type is None:
+            file = parse_file(schema)
+            classes = build_classes(file, references, f"the schema of {self._name or 'a message'}")
+            message_type = classes[find_indexes(file, self._name)]
 
         def write(value: Any) -> bytes:
             try:
@@ -225,7 +235,7 @@ def require_message_type(user: str, message_type: object) -> None:
         from google.protobuf.message import Message
     except ImportError as error:
         raise needed_extra(user, "protobuf", "protobuf") from error
-    if message_type is None and user == "ProtobufDeserializer":
+    if message_type is None:
         return
     if not (isinstance(message_type, type) and issubclass(message_type, Message)):
         raise ConfigError(f"{user} needs a class of messages, as protoc generates it.")
@@ -259,12 +269,15 @@ def _names_by_indexes(file: FileDescriptorProto) -> dict[bytes, list[str]]:
     return names
 
 
-def find_indexes(file: FileDescriptorProto, full_name: str) -> bytes:
-    """Return the encoded way to a message in a file. Raises SerializationError if it has none."""
+def find_indexes(file: FileDescriptorProto, name: str | None) -> tuple[int, ...]:
+    """Return the way to a message in a file, by its full name or the last part of it.
+
+    None means the first message. Raises SerializationError if there is no such message.
+    """
     names = list_messages(file)
-    for way, name in names.items():
-        if name == full_name:
-            return encode_indexes(way)
+    for way, full_name in names.items():
+        if name is None or name in (full_name, full_name.rpartition(".")[2]):
+            return way
     raise SerializationError(
-        f"The schema has no message {full_name}. It has {', '.join(names.values()) or 'none'}."
+        f"The schema has no message {name or ''}. It has {', '.join(names.values()) or 'none'}."
     )

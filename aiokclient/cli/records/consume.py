@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
+from typing import Any
 
 from aiokclient.cli.grammar import Argument, Command, Option, WrongUseError
-from aiokclient.cli.records.formats import Delimiter, NamedForm, RecordFilter, Unpack
+from aiokclient.cli.records.formats import (
+    AnyForm,
+    Delimiter,
+    NamedForm,
+    RecordFilter,
+    SchemaForm,
+    Unpack,
+)
 from aiokclient.cli.records.layouts import (
     FIELDS,
     Contents,
@@ -21,6 +29,7 @@ from aiokclient.cli.records.layouts import (
     YamlLayout,
 )
 from aiokclient.cli.records.options import Count, Partitions, Seconds, settle_reading
+from aiokclient.cli.registry import REGISTRY, has_registry
 from aiokclient.cli.values import Place
 
 ISOLATION = ("read_committed", "read_uncommitted")
@@ -76,11 +85,14 @@ class ConsumeRecords(Command):
         Option(("-f", "--format"), "The format of each record.", "FORMAT", type=RecordFormat),
         Option(
             ("--key-format",),
-            "text, json, hex, base64, int (big endian), or auto (text if UTF-8, else base64).",
+            "text, json, hex, base64, int (big endian), or auto (text if UTF-8, else base64). With "
+            "a schema registry, also avro, json-schema, or protobuf[:MESSAGE], and auto decodes "
+            "what has the id of a schema.",
             "FORMAT",
-            type=NamedForm,
+            type=AnyForm,
         ),
-        Option(("--value-format",), "As --key-format.", "FORMAT", type=NamedForm),
+        Option(("--value-format",), "As --key-format.", "FORMAT", type=AnyForm),
+        REGISTRY,
         Option(
             ("-s", "--unpack"),
             "Unpack fields: < > b B h H i I q Q c s $, as in kcat.",
@@ -166,7 +178,15 @@ def make_line_layout(given: Namespace, contents: Contents) -> Layout:
 
 def make_contents(given: Namespace) -> Contents:
     """Return the forms of keys and values. Raises WrongUseError if there are two for one."""
-    forms = {"key": given.key_format, "value": given.value_format}
+    forms: dict[str, Any] = {}
+    for part, given_form in (("key", given.key_format), ("value", given.value_format)):
+        form = None if given_form is None else given_form.form
+        if isinstance(form, NamedForm) and form.name == "auto" and has_registry(given):
+            form = SchemaForm("auto")
+        forms[part] = form
+    given.schema_forms = {
+        part: form for part, form in forms.items() if isinstance(form, SchemaForm)
+    }
     for each in given.unpack:
         for part in each.parts:
             if forms[part] is not None:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     Record = ConsumerRecord[bytes, bytes]
 
 NAMES = ("text", "json", "hex", "base64", "int", "auto")
-SCHEMAS = ("avro", "protobuf")
+SCHEMAS = ("avro", "json-schema", "protobuf")
+"""The forms whose schemas are in a registry."""
 ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r"}
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-9]{1,3})|(.))", re.DOTALL)
 _FIELDS = {"b": (1, True), "h": (2, True), "i": (4, True), "q": (8, True)}
@@ -87,11 +88,12 @@ class NamedForm:
         name = text.partition(":")[0]
         if name in SCHEMAS:
             raise ArgumentTypeError(
-                f"{name} needs the schemas of a registry, which this version cannot read yet; "
-                f"there are {', '.join(NAMES)}"
+                f"{name} needs a registry: give it by --key-format or --value-format; here, there "
+                f"are {', '.join(NAMES)}"
             )
         if text not in NAMES:
-            raise ArgumentTypeError(f"{text!r} is no format; there are {', '.join(NAMES)}")
+            known = ", ".join((*NAMES, *SCHEMAS))
+            raise ArgumentTypeError(f"{text!r} is no format; there are {known}")
         self.name = text
         self.is_plain = text in self.plain
 
@@ -124,6 +126,56 @@ class NamedForm:
                 raise ContentError(f"is no integer, because it has {len(content)} bytes")
             return int.from_bytes(content, "big", signed=True)
         return as_text_or_base64(content)
+
+
+class DecodedContent(bytes):
+    """A key or value that was decoded with its schema, as JSON."""
+
+
+class RefusedContent(bytes):
+    """A key or value that could not be decoded with a schema."""
+
+    reason = ""
+    """Why not, as what follows the name of the record."""
+
+
+class SchemaForm:
+    """The form of contents whose schemas are in a registry: avro, json-schema, protobuf[:MESSAGE].
+
+    `auto` stands for all of them, and for text where there is no id of a schema. The contents are
+    decoded before they are written; see `schemas.py`.
+    """
+
+    is_plain = False
+
+    def __init__(self, text: str) -> None:
+        self.name, _, self.message = text.partition(":")
+        if self.name not in (*SCHEMAS, "auto") or (self.message and self.name != "protobuf"):
+            known = ", ".join((*SCHEMAS, "protobuf:MESSAGE"))
+            raise ArgumentTypeError(f"{text!r} is no format of a schema; there are {known}")
+
+    def to_bytes(self, content: bytes) -> bytes:
+        """Return the content for a line of text. Raises ContentError."""
+        if isinstance(content, DecodedContent):
+            return content
+        shown = self.to_json(content)
+        return str(shown["base64"] if isinstance(shown, dict) else shown).encode()
+
+    def to_json(self, content: bytes) -> Any:
+        """Return the content for a JSON document. Raises ContentError."""
+        if isinstance(content, RefusedContent):
+            raise ContentError(content.reason)
+        if isinstance(content, DecodedContent):
+            return json.loads(content)
+        return as_text_or_base64(content)
+
+
+class AnyForm:
+    """A form by its name, with or without schemas, for --key-format and --value-format."""
+
+    def __init__(self, text: str) -> None:
+        has_schemas = text.partition(":")[0] in SCHEMAS
+        self.form: NamedForm | SchemaForm = (SchemaForm if has_schemas else NamedForm)(text)
 
 
 class PackedForm:

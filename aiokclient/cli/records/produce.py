@@ -6,8 +6,9 @@ from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
 
 from aiokclient.cli.grammar import Argument, Command, Option, WrongUseError
-from aiokclient.cli.records.formats import Delimiter, unescape
+from aiokclient.cli.records.formats import Delimiter, SchemaForm, unescape
 from aiokclient.cli.records.options import ACKS, CODECS, Count, Rate, find_typed_property
+from aiokclient.cli.registry import REGISTRY
 from aiokclient.cli.values import Setting
 
 
@@ -30,6 +31,9 @@ class ProduceRecords(Command):
     writes it. null is null, a text is UTF-8, and {"base64": "..."} are other bytes; anything else
     is sent as JSON. headers is a list of [name, value]. value must be there; what is missing else
     has its default. The partition follows the key unless --keep-partitions is given.
+
+    With --key-format or --value-format, keys or values are JSON, or texts if they are not, and are
+    written with the latest schema that the schema registry has for the topic.
 
     The exit code is 0 only if all records were acknowledged. Otherwise a line says how many were.
     With --transactional-id, all records are committed together, at the end, or none of them.
@@ -65,6 +69,15 @@ class ProduceRecords(Command):
         Option(("--null",), "A value or a key that is this text is null.", "TEXT"),
         Option(("-p", "--partition"), "Send to this partition.", "N", type=PartitionNumber),
         Option(("--keep-partitions",), "Send to the partitions that the lines of --jsonl have."),
+        Option(
+            ("--key-format",),
+            "Write keys with the latest schema of their subject: avro, json-schema, or "
+            "protobuf[:MESSAGE].",
+            "FORMAT",
+            type=SchemaForm,
+        ),
+        Option(("--value-format",), "As --key-format, for values.", "FORMAT", type=SchemaForm),
+        REGISTRY,
         Option(("-n", "--max"), "End after N records.", "N", type=Count),
         Option(("--rate",), "Send at most N records a second.", "N", type=Rate),
         Option(("--sync",), "Wait for each record before the next is sent."),
@@ -104,6 +117,10 @@ def refuse_wrong_options(given: Namespace) -> None:
         raise WrongUseError("--whole-files has no lines, and so neither -K nor -D.")
     if given.transactional_id is None:
         given.transactional_id = find_typed_property(given, "transactional.id")
+    forms = {"key": given.key_format, "value": given.value_format}
+    if any(form is not None and form.name == "auto" for form in forms.values()):
+        raise WrongUseError("Records are not written as auto. Give avro, json-schema, or protobuf.")
+    given.schema_forms = {part: form for part, form in forms.items() if form is not None}
     given.fixed_key = None if given.key is None else given.key.encode()
     given.null_text = None if given.null is None else unescape(given.null)
     given.headers = [(each.name, each.value.encode()) for each in given.header]

@@ -27,6 +27,7 @@ from aiokclient.cli.grammar import Command
 from aiokclient.cli.output import write_bytes, write_error
 from aiokclient.cli.records.internal_topics import TOPICS as INTERNAL_TOPICS
 from aiokclient.cli.records.layouts import Layout
+from aiokclient.cli.records.schemas import SchemaDecoder, make_decoder
 from aiokclient.cli.values import Place, PlaceType
 from aiokclient.errors import (
     ApiTimeoutError,
@@ -63,17 +64,20 @@ def run_reading(command: Command, given: Namespace, layout: Layout) -> int:
 
 
 async def _read_until_end(command: Command, given: Namespace, layout: Layout) -> int:
+    decoder = make_decoder(given)
     consumer = make_consumer(command, given)
     notice = Notice(consumer, given)
     writer = BlockWriter(has_thread=given.group is not None, is_unbuffered=given.unbuffered)
     try:
         async with consumer:
             notice.cancel()
-            reading = Reading(consumer, given, layout, writer)
+            reading = Reading(consumer, given, layout, writer, decoder)
             await reading.begin_reading()
             await reading.read_all()
     finally:
         notice.cancel()
+        if decoder is not None:
+            await decoder.close()
     return ExitCode.SUCCESS
 
 
@@ -309,8 +313,10 @@ class Reading:
         given: Namespace,
         layout: Layout,
         writer: BlockWriter,
+        decoder: SchemaDecoder | None = None,
     ) -> None:
         self._consumer = consumer
+        self._decoder = decoder
         self._given = given
         self._layout = layout
         self._filters: Sequence[RecordFilter] = given.grep
@@ -369,6 +375,8 @@ class Reading:
             while self._left and not await self._is_at_end():
                 records = await self._request_records()
                 if records:
+                    if self._decoder is not None:
+                        records = await self._decoder.decode_records(records)
                     await self._write_records(await self._choose_records(records))
                 elif self._is_idle():
                     break

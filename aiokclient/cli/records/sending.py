@@ -19,6 +19,7 @@ from aiokclient.cli.grammar import Command, WrongUseError
 from aiokclient.cli.output import as_json, write_error, write_text
 from aiokclient.cli.records.formats import compact_json
 from aiokclient.cli.records.reading import BlockWriter, run_to_end
+from aiokclient.cli.records.schemas import SchemaEncoder, make_encoder
 from aiokclient.errors import (
     ApiTimeoutError,
     BufferExhaustedError,
@@ -73,6 +74,7 @@ async def _send_input(command: Command, given: Namespace) -> int:
     chunks = read_chunks(given, parse)
     if given.dry_run:
         return await _show_records(given, chunks)
+    encoder = make_encoder(given)
     outcome = Outcome()
     # Larger batches than those of services, because all that was read is there at once.
     producer = make_producer(command, given, outcome, batch_size=BATCH)
@@ -81,7 +83,9 @@ async def _send_input(command: Command, given: Namespace) -> int:
         async with producer:
             await prepare_topic(producer, given.topic)
             notice.cancel()
-            sending = Sending(producer, given, outcome)
+            if encoder is not None:
+                await encoder.prepare(given.topic)
+            sending = Sending(producer, given, outcome, encoder)
             if given.transactional_id is None:
                 await sending.send_chunks(chunks)
             else:
@@ -101,6 +105,8 @@ async def _send_input(command: Command, given: Namespace) -> int:
         raise
     finally:
         notice.cancel()
+        if encoder is not None:
+            await encoder.close()
     if outcome.failed:
         write_error(outcome.describe_end())
         return ExitCode.FAILED
@@ -192,9 +198,14 @@ class Sending:
     """One run of the command: it sends chunks of records until the input ends or one fails."""
 
     def __init__(
-        self, producer: Producer[bytes, bytes], given: Namespace, outcome: Outcome
+        self,
+        producer: Producer[bytes, bytes],
+        given: Namespace,
+        outcome: Outcome,
+        encoder: SchemaEncoder | None = None,
     ) -> None:
         self._producer = producer
+        self._encoder = encoder
         self._given = given
         self._outcome = outcome
         self._writer = BlockWriter()
@@ -211,6 +222,8 @@ class Sending:
         async for items, content, error in chunks:
             if left is not None and len(items) >= left:
                 items, content = items[:left], cut_content(content, left, given)
+            if self._encoder is not None:
+                items, error = self._encoder.encode_items(given.topic, items, error)
             for part in self._split_by_rate(items):
                 await self._wait_for_turn(len(part))
                 await self._send_items(part)

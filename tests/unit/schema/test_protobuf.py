@@ -208,7 +208,25 @@ async def test_proto_file_that_is_not_valid_is_refused_with_the_reason(text: str
         await read_back(deserializer, PREFIX + b"\x00")
 
 
-@pytest.mark.parametrize("message_type", [None, dict, "M"])
-def test_wrong_message_type_raises_config_error(message_type: Any) -> None:
-    with pytest.raises(ConfigError, match="as protoc generates it"):
+@pytest.mark.parametrize(
+    ("message_type", "why"),
+    [(dict, "as protoc generates it"), ("M", "needs a schema"), (None, "needs a schema")],
+)
+def test_wrong_message_type_raises_config_error(message_type: Any, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
         ProtobufSerializer(FakeRegistry(), message_type)
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [(None, "00 0a 01 78"), ("Second", "02 02 08 01"), ("shop.Second", "02 02 08 01")],
+)
+async def test_message_of_the_registry_is_written_by_its_name(name: Any, written: str) -> None:
+    registry = FakeRegistry()
+    first = "package shop; message First { optional string x = 1; }"
+    text = first + "message Second { optional int32 x = 1; }"
+    await registry.register("orders-value", Schema(text, "PROTOBUF"))
+    serializer: Any = ProtobufSerializer(registry, name, use_latest_version=True)
+    await serializer.prepare("orders")
+    value = {"x": 1 if name else "x"}
+    assert serializer.serialize("orders", value) == PREFIX + bytes.fromhex(written)
