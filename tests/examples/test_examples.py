@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from registry_stub import StubThread
 
 from aiokclient.protocol import ApiKey
 from aiokclient.testing import EmbeddedCluster
@@ -36,6 +37,16 @@ def test_the_example_consumer_reads_what_the_example_producer_wrote() -> None:
         consumed = run("examples/consume.py", cluster.bootstrap_servers)
         assert consumed.returncode == 0, consumed.stderr
         assert "10001 records read" in consumed.stdout
+
+
+def test_schemas() -> None:
+    with EmbeddedCluster(topics={"orders": 1}) as cluster, StubThread() as registry:
+        done = run("examples/schemas.py", cluster.bootstrap_servers, registry.url)
+        assert done.returncode == 0, done.stderr
+        refused, *read, subjects = done.stdout.splitlines()
+        assert "it is of type dict, not Order" in refused
+        assert read == ["0: 1 x tea", "1: 2 x tea", "2: 3 x tea"]
+        assert subjects == "subjects: orders-value"
 
 
 def test_low_level() -> None:

@@ -471,6 +471,8 @@ class RegistryStub:
         schema = {name: body[name] for name in names if body.get(name)}
         if schema.get("schemaType", "AVRO") not in ("AVRO", "JSON", "PROTOBUF"):
             raise Refusal(42201, f"Invalid schema type {schema['schemaType']}")
+        if schema.get("schemaType") == "AVRO":
+            del schema["schemaType"]  # It is the default, which means the same.
         if schema["schema"] in self.invalid:
             raise Refusal(42201, "Invalid schema")
         for each in schema.get("references", ()):
