@@ -12,6 +12,7 @@ all the same, so that it is stuck after `STUCK_S`, too.
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import threading
 from collections.abc import Sequence
@@ -75,6 +76,10 @@ class HandlerCalls:
         self._loop = asyncio.get_running_loop()
         self.began: dict[Run, float] = {}
         """The runs whose call has not ended, with the time at which it began."""
+        self._prepared_at: dict[Run, float] = {}
+        """The time at which the records of a run were deserialized, if they may have to wait for a
+        schema registry; infinite until then.
+        """
         self.stuck: dict[Run, str] = {}
         """The runs whose handlers do not end, with a text that says where."""
         self._threads: DaemonThreads | None = None
@@ -113,7 +118,9 @@ class HandlerCalls:
         try:
             given = self._deserialize_now(run)
             if given is NOT_YET:
+                self._prepared_at[run] = math.inf
                 given = await self._deserialize_records(run, unreadable)
+                self._prepared_at[run] = self._loop.time()
             if given is not None:
                 handler = self._handler
                 arguments = (given, self._worker) if handler.takes_worker else (given,)
@@ -226,6 +233,7 @@ class HandlerCalls:
         if run.timer is not None:
             run.set_timer(None)
         self.stuck.pop(run, None)
+        self._prepared_at.pop(run, None)
 
     def cancel_call(self, run: Run) -> None:
         """Cancel the task of a run, which may also write. Its records are not done."""
@@ -237,6 +245,13 @@ class HandlerCalls:
 
     def _on_timeout(self, run: Run, began: float) -> None:
         if self.began.get(run) != began or run.is_cancelled:
+            return
+        assert self._timeout_s is not None
+        now = self._loop.time()
+        # The time of a schema registry is not that of the handler.
+        due = min(self._prepared_at.get(run, began), now) + self._timeout_s
+        if due > now:
+            self._loop.call_at(due, self._on_timeout, run, began)
             return
         run.mark_timed_out()
         run.task.cancel()

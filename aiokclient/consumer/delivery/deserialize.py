@@ -88,7 +88,7 @@ class Deserializers:
             return raw
         made = self.deserialize_record(raw)
         if self.views and made is not None and isinstance(made.value, bytes):
-            made.value = memoryview(made.value)
+            made = self._make_record(raw, made.key, memoryview(made.value))
         return made
 
     def refuse_record(self, raw: RawRecord, unprepared: Unprepared) -> RawRecord | None:

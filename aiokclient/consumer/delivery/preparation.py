@@ -133,18 +133,27 @@ class Preparation:
 
         If it is the one of a registry that is unavailable, the time begins anew.
         """
+        now = self._owner.get_time()
+        if outcome is not Outcome.UNAVAILABLE:
+            return self.make_error(outcome)
+        if now < self._deadline:
+            return None
+        self._deadline = now + self._patience_s
+        return self.make_error(outcome, f" within {self._patience_s:.1f} s")
+
+    def make_error(self, outcome: Outcome, within: str = "") -> KafkaError:
+        """Return the error of the last attempt, which was not the last one possible.
+
+        `within` is a text that says how long the attempts have taken.
+        """
         assert self.failure is not None
         cause = self.failure.error
         if outcome is Outcome.FAILED:
             assert isinstance(cause, KafkaError)
-            return cause
-        now = self._owner.get_time()
-        if now < self._deadline:
-            return None
-        self._deadline = now + self._patience_s
+            return cause.with_traceback(None)
         error = SchemaRegistryUnavailableError(
             f"The deserializer of the {self.failure.part} could not be prepared for offset "
-            f"{self.first.offset} within {self._patience_s:.1f} s.",
+            f"{self.first.offset}{within}.",
             attempts=getattr(cause, "attempts", ()),
         )
         error.topic_partition = self.topic_partition
@@ -217,8 +226,8 @@ class Preparations:
         self._backoff = Backoff.of(engine.config)
         self._next_attempt = 0.0
         self._by_partition: dict[TopicPartition, WithheldRecords] = {}
-        self._by_hand: dict[Preparation, None] = {}
-        """Those of `prepare_record`."""
+        self._failed_by_hand: Preparation | None = None
+        """The last one of `prepare_record`, if it has failed."""
         self._listens = False
 
     def get_time(self) -> float:
@@ -243,7 +252,10 @@ class Preparations:
 
     def list_troubles(self) -> list[str]:
         """Return why records cannot be delivered, as texts. Synchronous."""
-        found = (each.describe_trouble() for each in (*self._by_partition.values(), *self._by_hand))
+        made: list[Preparation] = [*self._by_partition.values()]
+        if self._failed_by_hand is not None:
+            made.append(self._failed_by_hand)
+        found = (each.describe_trouble() for each in made)
         return [trouble for trouble in found if trouble is not None]
 
     # -- for the unpacker and the reader
@@ -329,24 +341,22 @@ class Preparations:
         preparation.error = error
         self._engine.reports.add_error(error)
 
-    # -- for records that the application got as bytes
+    # -- for records that a worker got as bytes
 
     async def prepare_record(self, record: RawRecord, timeout: float) -> Unprepared | None:
-        """Prepare one record in the current task. Return the failure if it is to be refused.
+        """Prepare one record in the current task, once. Return the failure if it is to be refused.
 
-        Raises SchemaRegistryUnavailableError after `timeout` seconds, and at once any other error
-        that does not concern the record. A cancellation changes nothing.
+        `timeout` is in seconds. Raises the error of any other failure, and lists it as a trouble
+        until another record could be prepared. A cancellation changes nothing.
         """
         made = Preparation(self, [record], timeout, self.deserializers)
-        self._by_hand[made] = None
-        try:
-            while True:
-                outcome = await made.attempt_once()
-                if outcome in ENDING:
-                    return made.failure
-                error = made.find_error(outcome)
-                if error is not None:
-                    raise error.with_traceback(None)
-                await asyncio.sleep(made.take_pause_s())
-        finally:
-            del self._by_hand[made]
+        outcome = await made.attempt_once()
+        if outcome in ENDING:
+            self._failed_by_hand = None
+            return made.failure
+        self._failed_by_hand = made
+        raise made.make_error(outcome)
+
+    def forget_failure(self) -> None:
+        """List the failure of `prepare_record` no longer, because the worker has ended."""
+        self._failed_by_hand = None

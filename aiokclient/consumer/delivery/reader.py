@@ -645,6 +645,7 @@ class Reader:
         has the original bytes. `deserialize_later` deserializes one of these records.
         """
         self._preparations.end_all()
+        self._preparations.forget_failure()
         self._drop_chunks()
         self._unpacker.read_raw(raw)
 
@@ -652,14 +653,13 @@ class Reader:
         """Deserialize a record that was delivered as bytes, and prepare it before.
 
         The result is a new record, or None if `on_record_error` returns SKIP. `done` must be called
-        with the record that was delivered. The call may be made at any time and by any task, also
-        while another task reads.
+        with the record that was delivered. Any task may call this, also while another one reads.
 
-        While the deserializers cannot be prepared, for example because a schema registry cannot be
-        reached, this waits, and the consumer is DEGRADED with the reason. Raises
-        SchemaRegistryUnavailableError after `timeout` seconds, which may be `math.inf`; RecordError
-        if the record cannot be deserialized, or its schema does not exist; and any other KafkaError
-        of `prepare`, such as one about credentials. A cancellation changes nothing.
+        `prepare` is awaited once, for at most `timeout` seconds: the backoff is that of the caller.
+        If it fails, the consumer is DEGRADED until it succeeds for some record. Raises
+        SchemaRegistryUnavailableError if the schema registry cannot be reached; RecordError if the
+        record cannot be deserialized, or its schema does not exist; and any other KafkaError of
+        `prepare`, such as one about credentials. A cancellation changes nothing.
         """
         given = self._unpacker.get_deserializers()
         unprepared = None
