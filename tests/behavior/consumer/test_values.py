@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokclient import SKIP, Consumer, ProducerRecord, TopicPartition
+from aiokclient import SKIP, Consumer, Producer, ProducerRecord, Serialized, TopicPartition
 from aiokclient.errors import ConfigError, CorruptBatchError, KafkaError, RecordError
 from aiokclient.protocol import ApiKey
 from aiokclient.protocol.messages import FetchRequest, FetchResponse
@@ -76,6 +76,40 @@ class TestDeserializers:
             options: Any = {option: 5}
             with pytest.raises(ConfigError, match=option):
                 Consumer("t", bootstrap_servers="localhost:1", **options)
+
+    async def test_a_header_of_a_serializer_tells_the_deserializer_what_to_prepare(
+        self, stage: Any
+    ) -> None:
+        known: set[bytes] = set()
+
+        class Versioned:
+            def serialize(self, topic: str, value: str, headers: Any) -> Serialized:
+                return Serialized(value.encode(), [("version", value[:1].encode())])
+
+            def is_prepared(self, data: bytes, headers: Any) -> bool:
+                return dict(headers)["version"] in known
+
+            async def prepare(self, topic: str, items: Any = ()) -> None:
+                await asyncio.sleep(0)
+                known.update(dict(headers)["version"] for _, headers in items)
+
+            def deserialize(self, topic: str, data: bytes, headers: Any) -> tuple[str, int]:
+                assert self.is_prepared(data, headers)
+                return data.decode(), len(headers)
+
+        options: Any = {"bootstrap_servers": stage.cluster.bootstrap_servers}
+        async with Producer(value_serializer=Versioned(), **options) as producer:
+            await producer.send(stage.topic, "1a", headers=[("version", b"0"), ("other", b"x")])
+            await producer.send_all(stage.topic, ["2a", "1b", "2b"])
+        async with stage.consumer(value_deserializer=Versioned()) as consumer:
+            records = await stage.drain(consumer, 4)
+        assert sorted(record.value for record in records) == [
+            ("1a", 2),
+            ("1b", 1),
+            ("2a", 1),
+            ("2b", 1),
+        ]
+        assert known == {b"1", b"2"}
 
     async def test_deserializers_determine_the_types(self, stage: Any) -> None:
         stage.cluster.produce(stage.topic, [b"7"])
