@@ -154,8 +154,9 @@ class _Rows:
                 f"{column.type}, not of {len(self._values)} of type {kind}."
             )
         at = table.schema.get_field_index(VALUE)
-        table = table.set_column(at, pyarrow.field(VALUE, kind), column)
-        return DecodedTable(table, end)
+        schema = table.schema.set(at, pyarrow.field(VALUE, kind))
+        columns = [*table.columns[:at], column, *table.columns[at + 1 :]]
+        return DecodedTable(pyarrow.RecordBatch.from_arrays(columns, schema=schema), end)
 
 
 def _records_of(table: Any) -> list[RawRecord]:
