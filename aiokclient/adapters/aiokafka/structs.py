@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
+from aiokclient import ConsumerRecord as NativeRecord
 from aiokclient import TopicPartition
 from aiokclient.adapters.aiokafka.errors import KafkaError
 
@@ -70,9 +71,23 @@ class RecordMetadata(NamedTuple):
     log_start_offset: int | None
 
 
-@dataclass
-class ConsumerRecord(Generic[KT, VT]):
-    """A record that a consumer has read."""
+class _RecordMeta(type):
+    """The class of `ConsumerRecord`, to which the records of native consumers belong, too.
+
+    To copy each record that a consumer has read would cost twice as much as to read it.
+    """
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, NativeRecord) or super().__instancecheck__(instance)
+
+
+@dataclass(eq=False)
+class ConsumerRecord(Generic[KT, VT], metaclass=_RecordMeta):
+    """A record, as a program makes it, for example for its tests.
+
+    A consumer delivers `aiokclient.ConsumerRecord`, which has the same attributes but `checksum`,
+    is an instance of this class for isinstance, and equal to a record with the same fields.
+    """
 
     topic: str
     partition: int
@@ -89,3 +104,18 @@ class ConsumerRecord(Generic[KT, VT]):
     serialized_value_size: int
     """The size of the value in the log, in bytes; -1 if it is null."""
     headers: Sequence[tuple[str, bytes]]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ConsumerRecord):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _COMPARED) and (
+            list(self.headers) == list(other.headers)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_COMPARED = (
+    *("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value"),
+    *("serialized_key_size", "serialized_value_size"),
+)

@@ -11,9 +11,9 @@ import warnings
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias, cast
 
-from aiokclient import Consumer, TopicPartition
+from aiokclient import Consumer, Records, TopicPartition
 from aiokclient import ConsumerRecord as NativeRecord
 from aiokclient import OffsetAndMetadata as NativeOffset
 from aiokclient.adapters.aiokafka.abc import AbstractTokenProvider, ConsumerRebalanceListener
@@ -58,23 +58,6 @@ UNCHANGED_IN_GROUP: Final = (
 """The options that are passed on as they are: to every consumer, and to one in a group."""
 
 Record: TypeAlias = ConsumerRecord[Any, Any]
-
-
-def convert_record(record: NativeRecord[Any, Any]) -> Record:
-    """Return aiokafka's record for a native one."""
-    return ConsumerRecord(
-        record.topic,
-        record.partition,
-        record.offset,
-        record.timestamp,
-        record.timestamp_type,
-        record.key,
-        record.value,
-        None,
-        record.serialized_key_size,
-        record.serialized_value_size,
-        record.headers,  # type: ignore[arg-type]
-    )
 
 
 class AIOKafkaConsumer:
@@ -166,7 +149,7 @@ class AIOKafkaConsumer:
         """
         self._loop = asyncio.get_running_loop()
         await self._client.bootstrap()
-        for topic in sorted(self.native.subscription()):
+        for topic in sorted(self.subscription()):
             await self._client._wait_on_metadata(topic)
         with translated_errors(ConsumerStoppedError):
             await self.native.start()
@@ -228,7 +211,9 @@ class AIOKafkaConsumer:
         if self._assigned_by_hand:
             raise IllegalStateError("Partitions are assigned by hand. Call unsubscribe() first.")
         subscribed_before = self._rebalances is not None
-        self._rebalances = Rebalances(self._turns, listener)
+        # Without a group, aiokafka calls no listener.
+        heard = None if self._group_id is None else listener
+        self._rebalances = Rebalances(self._turns, heard)
         with translated_errors(ConsumerStoppedError):
             if subscribed_before:
                 # Without it, a subscription to the same topics would cause no rebalance, and the
@@ -301,7 +286,7 @@ class AIOKafkaConsumer:
             raise self._translate_reading(error) from error
         if record is None:
             raise ConsumerStoppedError()
-        return convert_record(record)
+        return cast(Record, record)
 
     async def getmany(
         self,
@@ -552,14 +537,15 @@ def group_records(
     records: Sequence[NativeRecord[Any, Any]],
 ) -> dict[TopicPartition, list[Record]]:
     """Return aiokafka's records by partition."""
+    if not records:
+        return {}
+    if isinstance(records, Records):
+        by_partition: Any = records.by_partition()
+        return {tp: list(some) for tp, some in by_partition.items()}
     grouped: dict[TopicPartition, list[Record]] = {}
-    topic, partition = "", -1
-    append: Callable[[Record], None] = list[Record]().append
     for record in records:
-        if record.partition != partition or record.topic != topic:
-            topic, partition = record.topic, record.partition
-            append = grouped.setdefault(TopicPartition(topic, partition), []).append
-        append(convert_record(record))
+        tp = TopicPartition(record.topic, record.partition)
+        grouped.setdefault(tp, []).append(cast(Record, record))
     return grouped
 
 

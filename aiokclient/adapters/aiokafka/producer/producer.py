@@ -29,7 +29,7 @@ from aiokclient.adapters.aiokafka.errors import (
 from aiokclient.adapters.aiokafka.offsets import require_offsets
 from aiokclient.adapters.aiokafka.partitioner import DefaultPartitioner
 from aiokclient.adapters.aiokafka.private_names import PrivateProducerNames
-from aiokclient.adapters.aiokafka.producer.futures import SentBatch, SentRecord
+from aiokclient.adapters.aiokafka.producer.futures import CallbackLines, SentBatch, SentRecord
 from aiokclient.adapters.aiokafka.producer.message_accumulator import (
     BatchBuilder,
     unless_serialized,
@@ -102,6 +102,7 @@ class AIOKafkaProducer(PrivateProducerNames):
         self._closed: bool | None = False
         self._known_topics: dict[str, set[int]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._lines: CallbackLines | None = None
         self.client = AIOKafkaClient.of(ConnectionOptions.of(given))
         in_order: dict[str, int] = {}
         if not idempotent:
@@ -188,7 +189,7 @@ class AIOKafkaProducer(PrivateProducerNames):
             raise self._translate_refusal(error) from error
         if self.native.full:
             await self._wait_for_room()
-        return SentRecord(delivery, self._loop)  # type: ignore[arg-type]
+        return SentRecord(delivery, self._lines or self._require_lines())
 
     async def send_and_wait(
         self,
@@ -212,27 +213,33 @@ class AIOKafkaProducer(PrivateProducerNames):
             value_serializer=self._value_serializer,
         )
 
-    async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> SentBatch:
+    async def send_batch(
+        self, batch: BatchBuilder, topic: str, *, partition: int | None
+    ) -> SentBatch:
         """Send the records of a batch, and return the future of the metadata of the first one.
 
-        The batch is closed. Its records are sent in order, but not necessarily in one batch. Raises
-        the errors of `send`, and ValueError for an empty batch.
+        For None, the partitioner chooses a partition. The batch is closed. Its records are sent in
+        order, but not necessarily in one batch. Raises the errors of `send`, and ValueError for an
+        empty batch.
         """
         if topic not in self._known_topics:
             await self._prepare_topic(topic)
-        if partition not in self._known_topics[topic]:
-            await self._require_partition(topic, partition)
+        chosen = partition
+        if chosen is None:
+            chosen = await self._choose_partition(topic)
+        elif chosen not in self._known_topics[topic]:
+            await self._require_partition(topic, chosen)
         if self._transactional_id is not None:
             self._require_open_transaction()
         if not batch.record_count():
             raise ValueError("The batch has no records.")
         try:
-            deliveries = self.native.send_many(topic, batch.take_records(topic, partition))
+            deliveries = self.native.send_many(topic, batch.take_records(topic, chosen))
         except NativeError as error:
             raise self._translate_refusal(error) from error
         if self.native.full:
             await self._wait_for_room()
-        return SentBatch(deliveries, self._require_loop())
+        return SentBatch(deliveries, self._require_lines())
 
     # -- transactions
 
@@ -321,6 +328,13 @@ class AIOKafkaProducer(PrivateProducerNames):
         if partition not in self._known_topics[topic]:
             raise AssertionError(f"Unrecognized partition {partition} of topic {topic}")
 
+    async def _choose_partition(self, topic: str) -> int:
+        """Return the partition that the partitioner chooses for a batch, which has no key."""
+        with translated_errors(ProducerClosed):
+            found = await self.native.partitions_for(topic)
+        available = [each.index for each in found if each.leader >= 0]
+        return self._partitioner(None, [each.index for each in found], available)
+
     async def _wait_for_room(self) -> None:
         try:
             async with asyncio.timeout(self._request_timeout_ms / 1000):
@@ -340,8 +354,10 @@ class AIOKafkaProducer(PrivateProducerNames):
             return AssertionError(f"Unrecognized partition: {error}")
         return translate(error, ProducerClosed)
 
-    def _require_loop(self) -> asyncio.AbstractEventLoop:
-        return self._loop or asyncio.get_running_loop()
+    def _require_lines(self) -> CallbackLines:
+        if self._lines is None:
+            self._lines = CallbackLines(asyncio.get_running_loop())
+        return self._lines
 
     def _require_transactional(self) -> None:
         if self._transactional_id is None:
