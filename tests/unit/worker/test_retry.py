@@ -90,7 +90,7 @@ def test_an_outage_never_leads_to_a_topic_or_a_dead_letter() -> None:
         (lambda: Batch(5, max_wait=-1), ValueError),
     ],
 )
-def test_wrong_options_are_refused(make: Any, error: type[Exception]) -> None:
+def test_wrong_options_of_retries_are_refused(make: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         make()
 
