@@ -132,6 +132,7 @@ async def batches(kafka: ModuleType, stage: Stage) -> list[Any]:
         future = await producer.send_batch(batch, stage.topic, partition=1)
         metadata = await future
         seen += [metadata.partition, metadata.offset]
+        records = stage.cluster.records(stage.topic, 1)
         other = producer.create_batch()
         other.append(key=None, value=b"anywhere", timestamp=None)
         seen.append(
@@ -140,7 +141,6 @@ async def batches(kafka: ModuleType, stage: Stage) -> list[Any]:
         seen.append(
             await error_of(producer.send_batch(producer.create_batch(), stage.topic, partition=9))
         )
-    records = stage.cluster.records(stage.topic, 1)
     return [*seen, [(each.key, each.value, each.timestamp) for each in records]]
 
 
