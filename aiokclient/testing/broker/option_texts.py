@@ -79,6 +79,10 @@ _BROKER_TEXTS: Mapping[str, str] = {
     "num.partitions": "The number of partitions of a topic that is created without it.",
     "offset.metadata.max.bytes": "The maximum length of the metadata of a committed offset.",
     "offsets.topic.num.partitions": "The number of partitions of __consumer_offsets.",
+    "share.coordinator.snapshot.update.records.per.snapshot": "The number of updates of a share "
+    "partition between two snapshots.",
+    "share.coordinator.state.topic.num.partitions": "The number of partitions of "
+    "__share_group_state.",
     "telemetry.max.bytes": "The maximum size of metrics that a client pushes.",
     "transaction.max.timeout.ms": "The longest timeout of a transaction.",
     "transaction.state.log.num.partitions": "The number of partitions of __transaction_state.",

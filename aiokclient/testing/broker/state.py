@@ -149,7 +149,7 @@ class ClusterState:
         self.watch = Watch()
         self.groups = new_groups(self)
         self.transactions = new_transactions(self)
-        self.share_states = ShareStates()
+        self.share_states = ShareStates(self)
         self.share_level = 2
         """The level of the feature share.version. With 0, share groups are disabled."""
         self.features_epoch = 0
@@ -170,7 +170,7 @@ class ClusterState:
         """Remove everything except the brokers and the configs."""
         self.groups = self.groups.make_replacement()
         self.transactions = self.transactions.make_replacement()
-        self.share_states = ShareStates()
+        self.share_states = ShareStates(self)
         for topic in list(self.topics.values()):
             self.delete_topic(topic)
         self.held.clear()

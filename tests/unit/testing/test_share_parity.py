@@ -7,8 +7,9 @@ from parity import Scenarios, named
 from share_raw import ACCEPT, GAP, REJECT, RELEASE, RENEW, ShareGroup, batch
 from txn_raw import Txn
 
+from aiokclient.cli.records.internal_topics import decode_record
 from aiokclient.protocol import messages
-from aiokclient.protocol.messages import delete_records, delete_topics
+from aiokclient.protocol.messages import delete_records, delete_topics, metadata
 from aiokclient.record.batch import walk
 
 SCENARIOS = Scenarios()
@@ -602,6 +603,62 @@ def wait_for_letters(group, topic, count):
 
     group.until(is_complete)
     return letters
+
+
+@scenario
+def records_of_internal_topics(broker):
+    group = shared(broker)
+    name = group.names[0]
+    a = group.member("a")
+    a.fetch()
+    for settled in ((0, 1, ACCEPT), (2, 3, RELEASE), (4, 4, REJECT)):
+        assert a.settle(*settled) == ("ok", None)
+    a.fetch(max_records=2)
+    a.settle(2, 3, ACCEPT, ACCEPT)
+    group.beat("joined", -1)
+    group.alter_offsets({name: {0: 5}})
+    group.delete_offsets(name)
+    group.alter_offsets({name: {0: 5}})
+    group.delete()
+    found = []
+
+    def are_written():
+        found[:] = [
+            hide_details(group, each)
+            for topic in ("__share_group_state", "__consumer_offsets")
+            for each in read_internal_topic(broker, topic)
+            if each[0].get("group") == group.id
+        ]
+        return sum(value is None for _, value in found) == 8
+
+    group.until(are_written)
+    return found
+
+
+def read_internal_topic(broker, topic):
+    """Return the decoded keys and values of all records of an internal topic."""
+    wanted = metadata.MetadataRequestTopic(name=topic)
+    (described,) = broker.request(messages.MetadataRequest(topics=[wanted])).topics
+    decoded = []
+    for partition in range(len(described.partitions)):
+        start = broker.connection.list_offset(topic, -2, partition=partition).offset
+        answer = broker.connection.fetch(topic, offset=start, partitions=(partition,))
+        for one in walk(answer.records or b""):
+            if not one.is_control:
+                decoded += [decode_record(each) for each in one.records(topic, partition)]
+    return [each for each in decoded if isinstance(each[0], dict)]
+
+
+def hide_details(group, value):
+    """Return a decoded record without what differs from run to run."""
+    if isinstance(value, dict):
+        hidden = ("topic_id", "create_timestamp", "write_timestamp", "metadata_hash")
+        return {
+            key: "?" if key in hidden else hide_details(group, each) for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [hide_details(group, each) for each in value]
+    return {group.id: "GROUP", group.names[0]: "TOPIC"}.get(value, value)
 
 
 def test_scenarios_have_names():

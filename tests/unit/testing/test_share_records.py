@@ -105,7 +105,7 @@ def test_records_are_finished_once_and_no_two_members_hold_one(seed):
     limits = Limits(rng.randint(2, 10), 100)
     size, now, total = rng.randint(1, 12), 0.0, 300
     log = [OffsetRange(first, first + size - 1) for first in range(0, total, size)]
-    table, state = RecordTable(0), ShareState(0, 0)
+    table, state = RecordTable(0), ShareState(0, 0, 0)
     held: dict[int, tuple[str, float]] = {}
     counts = dict.fromkeys(range(log[-1].last + 1), 0)
     finished: set[int] = set()

@@ -41,16 +41,20 @@ async def handle(call: Call) -> Answer:
         return AlterShareGroupOffsetsResponse(
             error_code=refused.code, error_message=refused.message or None
         )
-    return AlterShareGroupOffsetsResponse(
-        responses=[
-            await _alter_topic(call, each) async for each in call.iterate_items(request.topics)
-        ]
-    )
+    starts: dict[SharePartitionKey, int] = {}
+    responses = [
+        await _check_topic(call, each, starts) async for each in call.iterate_items(request.topics)
+    ]
+    group.set_offsets(starts)
+    return AlterShareGroupOffsetsResponse(responses=responses)
 
 
-async def _alter_topic(
-    call: Call, wanted: AlterShareGroupOffsetsRequestTopic
+async def _check_topic(
+    call: Call,
+    wanted: AlterShareGroupOffsetsRequestTopic,
+    starts: dict[SharePartitionKey, int],
 ) -> AlterShareGroupOffsetsResponseTopic:
+    """Return the results for a topic, and add the offsets that are to be set to `starts`."""
     answer = AlterShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
     topic = call.cluster.topics.get(wanted.topic_name)
     if topic is not None:
@@ -66,6 +70,5 @@ async def _alter_topic(
         if topic is None or topic.find_partition(each.partition_index) is None:
             part.error_code, part.error_message = Code.UNKNOWN_TOPIC_OR_PARTITION, _NOT_HERE
             continue
-        key = SharePartitionKey(topic.topic_id, each.partition_index)
-        call.cluster.share_states.create_state(call.request.group_id, key, each.start_offset)
+        starts[SharePartitionKey(topic.topic_id, each.partition_index)] = each.start_offset
     return answer

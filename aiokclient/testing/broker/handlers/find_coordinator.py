@@ -3,10 +3,9 @@
 The types of these keys are 0, 1, and, from version 6 on, 2. A request has one key up to version 3,
 and several from version 4 on. A hash of the key selects the broker. If this broker is stopped, the
 next running broker is the coordinator. `move_coordinator` moves a key to another broker. The first
-request for a group, or for a transactional id, creates the internal topic of its kind. An unknown
-type is INVALID_REQUEST. So is the key of a share partition if it does not have the form
-`group:topic id:partition`. The response for one key has the error message NONE if there is no
-error.
+request of a kind creates its internal topic. An unknown type is INVALID_REQUEST. So is the key of a
+share partition if it does not have the form `group:topic id:partition`. The response for one key
+has the error message NONE if there is no error.
 """
 
 from __future__ import annotations
@@ -16,10 +15,14 @@ from aiokclient.protocol.messages.find_coordinator import Coordinator
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code
 from aiokclient.testing.broker.security.acls import AclOperation, AclResource
-from aiokclient.testing.broker.topics.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from aiokclient.testing.broker.topics.topics import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+)
 
 _RESOURCES = (AclResource.GROUP, AclResource.TRANSACTIONAL_ID)
-_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC)
 _SHARE = 2
 _SHARE_SINCE = 6
 _NOT_FOUND = "The coordinator could not be found."
@@ -60,8 +63,7 @@ def _find_coordinator(call: Call, key: str) -> Coordinator:
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message
         )
-    if kind < _SHARE:
-        call.cluster.internal.open_topic(_TOPICS[kind])
+    call.cluster.internal.open_topic(_TOPICS[kind])
     host, port = broker.endpoints[call.owner.listener]
     return Coordinator(key=key, node_id=broker.node_id, host=host, port=port)
 

@@ -20,7 +20,8 @@ from aiokclient.testing.broker.codes import Code, shorten_message
 from aiokclient.testing.broker.groups.coordinator import get_groups
 from aiokclient.testing.broker.security.acls import AclOperation, AclResource
 from aiokclient.testing.broker.security.request_checks import find_authorized
-from aiokclient.testing.broker.share.group import ASSIGNOR, ShareGroup, ShareMember
+from aiokclient.testing.broker.share.group import ASSIGNOR, ShareGroup
+from aiokclient.testing.broker.share.members import ShareMember
 
 _HIDDEN = "The group has described topic(s) that the client is not authorized to describe."
 

@@ -1,7 +1,8 @@
 """The internal topics of a cluster, which exist after their first use.
 
 `__consumer_offsets` and `__transaction_state` are created when a client first looks for the
-coordinator of a group or of a transactional id. A key selects the partition. The coordinators keep
+coordinator of a group or of a transactional id, and `__share_group_state` when the first share
+partition has a state. A key selects the partition. The coordinators keep
 their states elsewhere and read nothing from here: the records are for readers. So they are encoded
 only when somebody reads the log of their partition.
 """
@@ -20,6 +21,7 @@ from aiokclient.testing.broker.topics.internal_partition import (
 )
 from aiokclient.testing.broker.topics.topics import (
     OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
     TRANSACTIONS_TOPIC,
     BrokerTopic,
     hash_string,
@@ -35,6 +37,12 @@ _CONFIGS = {
         "compression.type": "producer",
         "segment.bytes": "104857600",
     },
+    SHARE_STATE_TOPIC: {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "retention.ms": "-1",
+        "segment.bytes": "104857600",
+    },
     TRANSACTIONS_TOPIC: {
         "cleanup.policy": "compact",
         "compression.type": "uncompressed",
@@ -44,6 +52,7 @@ _CONFIGS = {
 }
 _PARTITIONS = {
     OFFSETS_TOPIC: "offsets.topic.num.partitions",
+    SHARE_STATE_TOPIC: "share.coordinator.state.topic.num.partitions",
     TRANSACTIONS_TOPIC: "transaction.state.log.num.partitions",
 }
 
@@ -83,7 +92,9 @@ class InternalTopics:
         make_records: Callable[[], list[Record]],
         producer: ProducerKey | None = None,
     ) -> None:
-        """Append a batch to the partition of `key`: a group id, or a transactional id.
+        """Append a batch to the partition of `key`.
+
+        It is a group id, a transactional id, or what `ShareStates` makes of a share partition.
 
         `make_records` is called when somebody reads the log, or never. If it returns nothing, there
         is no batch. The batch of a producer is part of its transaction.

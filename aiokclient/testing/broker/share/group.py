@@ -17,8 +17,8 @@ restarts the timers. A group without members stays until it is deleted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -29,8 +29,11 @@ from aiokclient.testing.broker.groups.classic_wire import encode_assignment
 from aiokclient.testing.broker.groups.group import Group, GroupType, GroupView, MemberView
 from aiokclient.testing.broker.groups.server_assignors import PartitionIds, Subscriber
 from aiokclient.testing.broker.groups.timers import Timers
+from aiokclient.testing.broker.internal.share_records import write_deleted_share_group
 from aiokclient.testing.broker.share.assignor import assign_simple
+from aiokclient.testing.broker.share.members import NO_PARTITIONS, ShareGroupJournal, ShareMember
 from aiokclient.testing.broker.share.sessions import SharePartitionKey
+from aiokclient.testing.broker.share.states import UNKNOWN_OFFSET
 
 if TYPE_CHECKING:
     from aiokclient.testing.broker.call import Call
@@ -40,21 +43,6 @@ ASSIGNOR = "simple"
 LEAVING = -1
 _LONGEST_ID = 36
 _ENCODED_AS = 3
-_NOTHING: PartitionIds = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareMember:
-    """One member as the coordinator knows it."""
-
-    member_id: str
-    epoch: int = 0
-    previous_epoch: int = -1
-    rack: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    topics: tuple[str, ...] = ()
-    assigned: PartitionIds = _NOTHING
 
 
 def check_request(request: ShareGroupHeartbeatRequest) -> None:
@@ -94,6 +82,7 @@ class ShareGroup(Group):
         self._topics: dict[UUID, _TopicSize] = {}
         """The topics of the current epoch."""
         self._assigned_at = float("-inf")
+        self._journal = ShareGroupJournal(self)
 
     # -- what it is ------------------------------------------------------------------------
 
@@ -163,6 +152,7 @@ class ShareGroup(Group):
         self._update_targets()
         member = self._advance_member(member)
         self._restart_session(member)
+        self._journal.write_changes()
         self.cluster.loop.call_soon(self.cluster.call_guarded, self._create_states)
         self.cluster.notify_tests()
         is_full = request.member_epoch == 0 or names is not None
@@ -208,7 +198,7 @@ class ShareGroup(Group):
 
     def _advance_member(self, member: ShareMember) -> ShareMember:
         """Give a member its target, and store the result."""
-        target = self.targets.get(member.member_id, _NOTHING)
+        target = self.targets.get(member.member_id, NO_PARTITIONS)
         existing = self.cluster.topics_by_id
         target = frozenset(
             each
@@ -230,6 +220,7 @@ class ShareGroup(Group):
         self.epoch += 1
         if not self.members:
             self.target_epoch = self.epoch
+        self._journal.write_changes()
         self.cluster.notify_tests()
 
     def _restart_session(self, member: ShareMember) -> None:
@@ -273,12 +264,14 @@ class ShareGroup(Group):
             return
         states = self.cluster.share_states
         known = {key.topic_id for key in states.list_states(self.group_id)}
+        starts = {}
         for topic_id, size in self._find_topics().items():
             for index in range(size.partitions):
                 key = SharePartitionKey(topic_id, index)
                 if states.find_state(self.group_id, key) is None:
-                    start = {"start_offset": 0} if topic_id in known else {}
-                    states.create_state(self.group_id, key, **start)
+                    starts[key] = 0 if topic_id in known else UNKNOWN_OFFSET
+        if starts:
+            states.create_states(self.group_id, starts, self.epoch)
 
     def _update_targets(self) -> None:
         """Compute the targets if there is a new epoch, and the assignment interval has passed."""
@@ -291,12 +284,18 @@ class ShareGroup(Group):
         subscribers = {
             each.member_id: Subscriber(
                 frozenset(topics[name].topic_id for name in each.topics if name in topics),
-                self.targets.get(each.member_id, _NOTHING),
+                self.targets.get(each.member_id, NO_PARTITIONS),
             )
             for each in self.members.values()
         }
         self.targets = assign_simple(subscribers, sizes)
         self.target_epoch, self._assigned_at = self.epoch, now
+
+    def set_offsets(self, starts: Mapping[SharePartitionKey, int]) -> None:
+        """Set the start offsets of share partitions, as an administrator may."""
+        self._journal.write_changes()
+        if starts:
+            self.cluster.share_states.create_states(self.group_id, starts, self.epoch)
 
     # -- loading and unloading ---------------------------------------------------------------
 
@@ -309,9 +308,11 @@ class ShareGroup(Group):
 
     def write_deletion(self) -> None:
         self.cluster.share_states.delete_states(self.group_id)
+        write_deleted_share_group(self.cluster, self.group_id)
 
     def rebalance(self) -> None:
         self.epoch += 1
+        self._journal.write_changes()
 
     # -- offsets ---------------------------------------------------------------------------
 

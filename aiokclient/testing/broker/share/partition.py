@@ -67,7 +67,7 @@ class SharePartition:
         self.partition = partition
         self._cluster = cluster
         self._group_id = group_id
-        self._state = state
+        self._state_epoch = state.state_epoch
         self._leader = partition.leader
         self._leader_epoch = partition.leader_epoch
         self._timer: asyncio.TimerHandle | None = None
@@ -137,7 +137,8 @@ class SharePartition:
     @property
     def is_fenced(self) -> bool:
         """Whether the state was replaced meanwhile."""
-        return self._find_state() not in (None, self._state)
+        state = self._find_state()
+        return state is not None and state.state_epoch != self._state_epoch
 
     def _find_state(self) -> ShareState | None:
         return self._cluster.share_states.find_state(self._group_id, self.key)
@@ -147,7 +148,7 @@ class SharePartition:
         state = self._find_state()
         if state is None:
             raise Refused(Code.UNKNOWN_SERVER_ERROR, _UNINITIALIZED)
-        if state is not self._state:
+        if state.state_epoch != self._state_epoch:
             raise Refused(Code.NOT_LEADER_OR_FOLLOWER, _FENCED)
 
     def drop(self) -> None:
@@ -214,10 +215,12 @@ class SharePartition:
         """Persist changes. `start` is the start offset before them."""
         dead, self.table.dead = self.table.dead, []
         write_dead_letters(self._cluster, self._group_id, self.partition, dead)
-        if not changes or self._find_state() is not self._state:
+        state = self._find_state()
+        if not changes or state is None or state.state_epoch != self._state_epoch:
             return
         finished = self.table.count_finished() + self.table.start - start
-        self._state.write_changes(start, finished, changes)
+        states = self._cluster.share_states
+        states.write_changes(self._group_id, self.key, start, finished, changes)
 
     # -- waiting -----------------------------------------------------------------------------
 

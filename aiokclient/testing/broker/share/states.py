@@ -1,9 +1,9 @@
 """What a share coordinator stores for each share partition: the start offset and finished records.
 
 As with the other coordinators here, the states are kept in one object, which survives the stop of
-any broker. A state has two epochs that fence writers: `state_epoch` increases when an
-administrator sets or deletes the offsets of the group, and `leader_epoch` is that of the leader
-that loaded the state last. `start_offset` is -1 until a leader has written it: a leader that loads
+any broker. What is written to `__share_group_state` is for readers. `state_epoch` is the epoch of
+the group in which a state was created, or set by an administrator. It fences leaders that loaded an
+earlier one. `start_offset` is -1 until a leader has written it: a leader that loads
 such a state begins where `share.auto.offset.reset` of the group says.
 
 Records that are acquired are not stored as such, but as they were before. The start offset that a
@@ -13,18 +13,24 @@ not finished, and `finished` counts those after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import groupby
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from aiokclient.testing.broker.internal.share_records import (
+    ShareSnapshot,
+    write_share_state,
+    write_share_topics,
+)
 from aiokclient.testing.broker.share.records import RecordState, StateChange
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from aiokclient.testing.broker.share.sessions import SharePartitionKey
+    from aiokclient.testing.broker.state import ClusterState
 
 UNKNOWN_OFFSET = -1
+_UPDATES = "share.coordinator.snapshot.update.records.per.snapshot"
 
 
 class StoredRecord(NamedTuple):
@@ -35,12 +41,17 @@ class StoredRecord(NamedTuple):
 class ShareState:
     """The stored state of one share partition."""
 
-    def __init__(self, state_epoch: int, start_offset: int = UNKNOWN_OFFSET) -> None:
+    def __init__(self, state_epoch: int, start_offset: int, created_ms: int) -> None:
         self.state_epoch = state_epoch
-        self.leader_epoch = -1
+        self.leader_epoch = 0
         self.start_offset = start_offset
-        self.finished = 0
+        self.finished = UNKNOWN_OFFSET if start_offset == UNKNOWN_OFFSET else 0
         """The number of finished records at or after the start offset."""
+        self.snapshot_epoch = 0
+        """The number of snapshots before the last one."""
+        self.updates = 0
+        """The number of updates since the last snapshot."""
+        self.created_ms = created_ms
         self._records: dict[int, StoredRecord] = {}
 
     def write_changes(
@@ -57,18 +68,44 @@ class ShareState:
 
     def list_records(self) -> list[StateChange]:
         """Return the stored records as ranges, in the order of their offsets."""
-        ranges = []
-        ordered = enumerate(sorted(self._records.items()))
-        for _, group in groupby(ordered, key=lambda each: (each[1][0] - each[0], each[1][1])):
-            items = [item for _, item in group]
-            ranges.append(StateChange(items[0][0], items[-1][0], *items[0][1]))
-        return ranges
+        return _join_ranges(
+            StateChange(offset, offset, *each) for offset, each in sorted(self._records.items())
+        )
+
+    def make_snapshot(self, changes: Sequence[StateChange]) -> ShareSnapshot:
+        """Return what is written: changes, or all stored records."""
+        return ShareSnapshot(
+            self.snapshot_epoch,
+            self.state_epoch,
+            self.leader_epoch,
+            self.start_offset,
+            self.finished,
+            self.created_ms,
+            changes,
+        )
+
+
+def _join_ranges(changes: Iterable[StateChange]) -> list[StateChange]:
+    """Join adjacent ranges with the same state and count."""
+    joined: list[StateChange] = []
+    for each in changes:
+        before = joined[-1] if joined else None
+        if before is not None and before.last + 1 == each.first and before[2:] == each[2:]:
+            joined[-1] = before._replace(last=each.last)
+        else:
+            joined.append(each)
+    return joined
 
 
 class ShareStates:
-    """The states of all share partitions of a cluster."""
+    """The states of all share partitions of a cluster.
 
-    def __init__(self) -> None:
+    Like Kafka's share coordinators, it writes each change to `__share_group_state`: an update, or
+    after many of them a snapshot.
+    """
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
         self._states: dict[str, dict[SharePartitionKey, ShareState]] = {}
 
     def find_state(self, group_id: str, key: SharePartitionKey) -> ShareState | None:
@@ -78,23 +115,75 @@ class ShareStates:
         """Return the states of a group."""
         return dict(self._states.get(group_id, {}))
 
-    def create_state(
-        self, group_id: str, key: SharePartitionKey, start_offset: int = UNKNOWN_OFFSET
-    ) -> ShareState:
-        """Create a state, or replace one, which fences the leader that uses it."""
+    def list_partitions(self, group_id: str) -> dict[UUID, list[int]]:
+        """Return the partitions of which a group has states, by topic."""
+        topics: dict[UUID, list[int]] = {}
+        for key in sorted(self._states.get(group_id, {})):
+            topics.setdefault(key.topic_id, []).append(key.partition)
+        return topics
+
+    def create_states(
+        self, group_id: str, starts: Mapping[SharePartitionKey, int], state_epoch: int
+    ) -> None:
+        """Create states, or replace them, which fences leaders that use earlier ones.
+
+        `state_epoch` is the epoch of the group.
+        """
+        creating: dict[UUID, list[int]] = {}
+        for key in starts:
+            creating.setdefault(key.topic_id, []).append(key.partition)
+        existing = self.list_partitions(group_id)
+        write_share_topics(self._cluster, group_id, creating=creating, existing=existing)
         states = self._states.setdefault(group_id, {})
-        before = states.get(key)
-        epoch = 0 if before is None else before.state_epoch + 1
-        state = states[key] = ShareState(epoch, start_offset)
-        return state
+        for key, start_offset in starts.items():
+            before = states.get(key)
+            state = ShareState(state_epoch, start_offset, self._cluster.clock.time_ms())
+            if before is not None:
+                state.snapshot_epoch = before.snapshot_epoch + 1
+            states[key] = state
+            self._write_state(group_id, key, state)
+        existing = self.list_partitions(group_id)
+        write_share_topics(self._cluster, group_id, existing=existing)
+
+    def write_changes(
+        self,
+        group_id: str,
+        key: SharePartitionKey,
+        start_offset: int,
+        finished: int,
+        changes: Sequence[StateChange],
+    ) -> None:
+        """Store and write what the leader of a share partition persists."""
+        state = self._states[group_id][key]
+        state.write_changes(start_offset, finished, changes)
+        state.updates += 1
+        most = self._cluster.configs.read_number(_UPDATES)
+        if state.updates > most:
+            state.snapshot_epoch, state.updates = state.snapshot_epoch + 1, 0
+            self._write_state(group_id, key, state)
+        else:
+            update = state.make_snapshot(_join_ranges(changes))
+            write_share_state(self._cluster, group_id, *key, update, is_update=True)
+
+    def _write_state(self, group_id: str, key: SharePartitionKey, state: ShareState) -> None:
+        snapshot = state.make_snapshot(state.list_records())
+        write_share_state(self._cluster, group_id, *key, snapshot)
 
     def delete_states(self, group_id: str, topic_id: UUID | None = None) -> bool:
         """Delete the states of a group, or those of one topic. Return whether there were any."""
         states = self._states.get(group_id, {})
         gone = [key for key in states if topic_id in (None, key.topic_id)]
+        if not gone:
+            return False
         for key in gone:
             del states[key]
-        return bool(gone)
+            write_share_state(self._cluster, group_id, *key, None)
+        topics = dict.fromkeys(key.topic_id for key in gone)
+        existing = self.list_partitions(group_id)
+        write_share_topics(self._cluster, group_id, existing=existing, deleting=topics)
+        if topic_id is not None:
+            write_share_topics(self._cluster, group_id, existing=existing)
+        return True
 
     def delete_topic(self, topic_id: UUID) -> None:
         for group_id in self._states:

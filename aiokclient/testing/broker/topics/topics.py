@@ -25,7 +25,8 @@ from aiokclient.testing.broker.topics.producers import TRUSTED, Verification
 NO_LEADER = -1
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
+SHARE_STATE_TOPIC = "__share_group_state"
+INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 ANYTHING = 1 << 62
 """The value of a watcher's `added` argument if it is not known what has changed."""
 
