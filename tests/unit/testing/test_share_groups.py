@@ -229,3 +229,61 @@ def test_member_without_heartbeats_is_removed_and_keeps_its_locks(group_of):
         cluster.wait_for(lambda: cluster.groups[group.id].state == "Empty")
         assert a.settle(0, 9, ACCEPT) == ("ok", None)
         assert group.beat("joined", 3).code == "UNKNOWN_MEMBER_ID"
+
+
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+@pytest.mark.parametrize(
+    ("operation", "resource", "code"),
+    [
+        ("READ", "group", "GROUP_AUTHORIZATION_FAILED"),
+        ("READ", "topic", "TOPIC_AUTHORIZATION_FAILED"),
+    ],
+)
+def test_members_need_permissions_on_their_group_and_topics(group_of, operation, resource, code):
+    configs = {"authorizer.class.name": AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}
+    with EmbeddedCluster(brokers=1, configs=configs) as cluster:
+        group = group_of(cluster)
+        a = group.member("a")
+        assert ranges_of(a.fetch()) == [(0, 9, 1)]
+        name = group.id if resource == "group" else group.names[0]
+        cluster.deny("User:ANONYMOUS", operation, **{resource: name})
+        if resource == "group":
+            assert a.fetch().code == a.settle(0, 0, ACCEPT) == group.beat("joined", 3).code == code
+        else:
+            refused = (code, "ok", None, [], 0)
+            assert a.fetch().partitions == {0: refused}
+            assert a.settle(0, 0, ACCEPT) == (code, None)
+            # Heartbeats need another permission.
+            assert group.beat("joined", 3).code == "ok"
+
+
+def test_members_need_to_describe_the_topics_that_they_name(group_of):
+    configs = {"authorizer.class.name": AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}
+    with EmbeddedCluster(brokers=1, configs=configs) as cluster:
+        group = group_of(cluster)
+        cluster.deny("User:ANONYMOUS", "DESCRIBE", topic=group.names[0])
+        assert group.join("second").code == "TOPIC_AUTHORIZATION_FAILED"
+        assert group.beat("joined", 3).code == "ok"
+        assert group.describe()[0] == "TOPIC_AUTHORIZATION_FAILED"
+        assert group.list_offsets() == ("ok", [])
+
+
+def test_refused_partition_has_an_error_of_its_own(group):
+    cluster, a = group.broker.wire.cluster, group.member("a")
+    assert ranges_of(a.fetch()) == [(0, 9, 1)]
+    cluster.fail(ApiKey.SHARE_ACKNOWLEDGE, 7, topic=group.names[0], partition=0, times=1)
+    assert a.settle(0, 0, ACCEPT) == ("REQUEST_TIMED_OUT", None)
+    assert a.settle(0, 0, ACCEPT) == ("ok", None)
+    cluster.fail(ApiKey.SHARE_FETCH, 7, topic=group.names[0], times=1)
+    assert a.fetch().partitions == {0: ("REQUEST_TIMED_OUT", "ok", None, [], 0)}
+    assert a.fetch(max_wait_ms=0) == ("ok", {})
+
+
+def test_offsets_far_away_are_set_at_once(group):
+    name = group.names[0]
+    group.beat("joined", -1)
+    assert group.alter_offsets({name: {0: 1 << 60}}) == (("ok", None), [(0, "ok", None)])
+    assert group.member("a").fetch(max_wait_ms=0).partitions == {0: NOTHING}
+    assert group.alter_offsets({name: {0: 2}}) == (("ok", None), [(0, "ok", None)])

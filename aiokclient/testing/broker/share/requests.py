@@ -15,6 +15,21 @@ if TYPE_CHECKING:
 
 E = TypeVar("E")
 _LONGEST_ID = 36
+_PARTITION_CODES = (
+    Code.UNKNOWN_SERVER_ERROR,
+    Code.UNKNOWN_TOPIC_OR_PARTITION,
+    Code.NOT_LEADER_OR_FOLLOWER,
+    Code.REQUEST_TIMED_OUT,
+    Code.COORDINATOR_LOAD_IN_PROGRESS,
+    Code.COORDINATOR_NOT_AVAILABLE,
+    Code.TOPIC_AUTHORIZATION_FAILED,
+    Code.FENCED_LEADER_EPOCH,
+    Code.UNKNOWN_LEADER_EPOCH,
+    Code.OFFSET_NOT_AVAILABLE,
+    Code.UNKNOWN_TOPIC_ID,
+    Code.INVALID_RECORD_STATE,
+)
+"""The errors of partitions. A test that injects one does not refuse the whole request."""
 
 
 class NamedLeader(Protocol):
@@ -26,7 +41,8 @@ class NamedLeader(Protocol):
 
 def check_member(call: Call) -> SessionKey:
     """Return the group and the member of a request. Raises Refused."""
-    if code := call.find_refusal():
+    code = call.find_refusal()
+    if code and code not in _PARTITION_CODES:
         raise Refused(Code(code), "")
     group_id, member_id = call.request.group_id, call.request.member_id
     if code := call.check_authorization(AclResource.GROUP, group_id or ""):

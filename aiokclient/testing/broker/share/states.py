@@ -58,8 +58,12 @@ class ShareState:
         self, start_offset: int, finished: int, changes: Iterable[StateChange]
     ) -> None:
         """Store what a leader persists."""
-        for offset in range(self.start_offset, start_offset):
-            self._records.pop(offset, None)
+        # A group may begin far from where its state did, so that a loop over offsets may be long.
+        passed = range(self.start_offset, start_offset)
+        gone = passed if len(passed) < len(self._records) else list(self._records)
+        for offset in gone:
+            if offset in passed:
+                self._records.pop(offset, None)
         self.start_offset, self.finished = start_offset, finished
         for each in changes:
             stored = StoredRecord(each.state, each.deliveries)
