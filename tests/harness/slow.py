@@ -155,6 +155,7 @@ SLOW = tuple(
         "unit/testing/telemetry/test_telemetry_peers.py",
         "unit/testing/test_bounds.py",
         "unit/testing/test_consumer_group_peers.py",
+        "unit/testing/test_share_peers.py",
         "unit/testing/test_controls.py::TestRequests",
         "unit/testing/test_hostile.py",
         "unit/testing/test_large_requests.py",

@@ -231,6 +231,24 @@ def test_member_without_heartbeats_is_removed_and_keeps_its_locks(group_of):
         assert group.beat("joined", 3).code == "UNKNOWN_MEMBER_ID"
 
 
+def test_compacted_topic_is_read_over_its_gaps(scenario_broker, wire_to):
+    with EmbeddedCluster(brokers=1) as cluster:
+        broker = scenario_broker(wire_to(cluster), cluster.address(1))
+        cluster.create_topic("prices", configs={"cleanup.policy": "compact"})
+        for _ in range(2):
+            cluster.produce("prices", [(b"tea", b"1"), (b"milk", b"2")])
+        cluster.produce("prices", [(b"end", b"")])
+        cluster.compact("prices")
+        group = ShareGroup(broker)
+        group.names, group.topics = ["prices"], [("prices", cluster.topic_id("prices"))]
+        group.enter("joined")
+        a = group.member("a")
+        assert ranges_of(a.fetch(max_records=1)) == [(2, 3, 1)]
+        assert ranges_of(a.fetch()) == [(4, 4, 1)]
+        assert a.settle(2, 4, ACCEPT) == ("ok", None)
+        assert [each[4] for each in group.list_offsets()[1]] == [0]
+
+
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 

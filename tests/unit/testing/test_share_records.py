@@ -87,6 +87,20 @@ def test_gap_of_a_loaded_table_is_acquired_like_new_records():
     assert acquire(table, (0, 9)) == [Acquired(2, 3, 1), Acquired(4, 5, 3), Acquired(6, 9, 1)]
 
 
+def test_offsets_whose_batches_are_gone_are_skipped():
+    table = RecordTable(0)
+    assert acquire(table, (3, 5)) == [Acquired(3, 5, 1)]
+    assert table.start == 3
+    # The batches from 6 to 8 are gone as well. Released records before the gap come again.
+    assert acquire(table, (9, 11)) == [Acquired(9, 11, 1)]
+    settle(table, 3, 5, AckType.RELEASE)
+    assert acquire(table, (4, 5), (9, 11)) == [Acquired(4, 5, 2)]
+    settle(table, 4, 5, AckType.ACCEPT)
+    assert (table.start, table.find_next_offset()) == (9, 12)
+    settle(table, 9, 11, AckType.ACCEPT)
+    assert (table.start, table.end) == (12, 11)
+
+
 def test_refused_acknowledgement_changes_nothing():
     table = RecordTable(0)
     acquire(table, (0, 4))

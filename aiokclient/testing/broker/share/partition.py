@@ -209,7 +209,8 @@ class SharePartition:
     def archive_ranges(self, ranges: Sequence[OffsetRange]) -> None:
         """Archive acquired records of aborted transactions."""
         start = self.table.start
-        self._persist(start, self.table.archive_ranges(ranges))
+        changes = self.table.archive_ranges(ranges, with_acquired=True)
+        self._persist(start, changes)
 
     def _persist(self, start: int, changes: Sequence[StateChange]) -> None:
         """Persist changes. `start` is the start offset before them."""

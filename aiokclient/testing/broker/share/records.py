@@ -270,6 +270,8 @@ class RecordTable:
 
         `fetch_offset` is the result of `find_next_offset` with which the batches were read.
         """
+        if batches[0].first > fetch_offset:
+            self._skip_gap(fetch_offset, batches[0].first - 1)
         most, last = self._limit_request(fetch_offset, wanted.records, batches[-1].last, limits)
         first = max(batches[0].first, self._floor)
         if most <= 0 or first > last:
@@ -277,6 +279,17 @@ class RecordTable:
         acquiring = _Acquiring(self, member_id, batches, wanted, limits, deadline, most)
         acquiring.acquire_range(first, last)
         return acquiring.result
+
+    def _skip_gap(self, first: int, last: int) -> None:
+        """Archive offsets whose batches compaction has removed."""
+        self.archive_ranges([OffsetRange(first, last)])
+        for each in self.find_overlap(first, last):
+            if each.first > first:
+                self.insert_range(InFlight(first, each.first - 1, _make_archived()))
+            first = max(first, each.last + 1)
+        if first <= last:
+            self.insert_range(InFlight(first, last, _make_archived()))
+        self._advance_start()
 
     def _limit_request(
         self, fetch_offset: int, records: int, last: int, limits: Limits
@@ -450,7 +463,9 @@ class RecordTable:
         self._advance_start()
         return []
 
-    def archive_ranges(self, ranges: Iterable[OffsetRange]) -> list[StateChange]:
+    def archive_ranges(
+        self, ranges: Iterable[OffsetRange], *, with_acquired: bool = False
+    ) -> list[StateChange]:
         """Archive records in flight that no member should get, such as aborted ones.
 
         As in Kafka, the start offset stays until a member acknowledges something.
@@ -461,7 +476,9 @@ class RecordTable:
                 if not (wanted.first <= each.first and wanted.last >= each.last):
                     each.split()
                 for first, last, life in each.iterate_pieces(wanted.first, wanted.last):
-                    if life.state not in _FINISHED:
+                    if life.state is RecordState.AVAILABLE or (
+                        life.state is RecordState.ACQUIRED and with_acquired
+                    ):
                         life.leave(RecordState.ARCHIVED)
                         changes.append(StateChange(first, last, life.state, life.deliveries))
         return changes
@@ -607,6 +624,10 @@ class _Acquiring:
         life.acquire(self._member_id, self._deadline)
         self.result.append(Acquired(first, last, life.deliveries))
         self._left -= last - first + 1
+
+
+def _make_archived() -> RecordLife:
+    return RecordLife(RecordState.ARCHIVED, 0)
 
 
 def _get_first(in_flight: InFlight) -> int:
