@@ -155,13 +155,13 @@ SLOW = tuple(
         "unit/testing/telemetry/test_telemetry_peers.py",
         "unit/testing/test_bounds.py",
         "unit/testing/test_consumer_group_peers.py",
-        "unit/testing/test_share_peers.py",
         "unit/testing/test_controls.py::TestRequests",
         "unit/testing/test_hostile.py",
         "unit/testing/test_large_requests.py",
         "unit/testing/test_peers.py",
         "unit/testing/test_plugin.py",
         "unit/testing/test_server_assignors.py",
+        "unit/testing/test_share_peers.py",
         "unit/testing/transactions/test_transaction_peers.py",
     )
 )

@@ -70,6 +70,7 @@ class SharePartition:
         self._state_epoch = state.state_epoch
         self._leader = partition.leader
         self._leader_epoch = partition.leader_epoch
+        self._is_dropped = False
         self._timer: asyncio.TimerHandle | None = None
         self._watchers: dict[ShareWatcher, None] = {}
         start = state.start_offset
@@ -129,10 +130,10 @@ class SharePartition:
 
     @property
     def is_led(self) -> bool:
-        """Whether the broker still leads the partition, in the same epoch."""
+        """Whether the broker still leads the partition in the same epoch, and has its locks."""
         partition = self.partition
         same = (partition.leader, partition.leader_epoch) == (self._leader, self._leader_epoch)
-        return same and not partition.deleted
+        return same and not partition.deleted and not self._is_dropped
 
     @property
     def is_fenced(self) -> bool:
@@ -152,10 +153,10 @@ class SharePartition:
             raise Refused(Code.NOT_LEADER_OR_FOLLOWER, _FENCED)
 
     def drop(self) -> None:
-        """Forget the locks without persisting anything."""
+        """Forget the locks without persisting anything. Fetches that wait acquire nothing."""
+        self._is_dropped = True
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
 
     # -- records -----------------------------------------------------------------------------
 
@@ -174,10 +175,10 @@ class SharePartition:
         self, member_id: str, batches: Sequence[OffsetRange], offset: int, wanted: Wanted
     ) -> list[Acquired]:
         """Acquire records of batches that were read from `offset` on."""
-        result = self.table.acquire(
-            member_id, batches, offset, wanted, self.limits, self._find_deadline()
-        )
-        self._restart_timer()
+        deadline = self._find_deadline()
+        result = self.table.acquire(member_id, batches, offset, wanted, self.limits, deadline)
+        if result:
+            self._start_timer(deadline)
         return result
 
     def acknowledge(self, member_id: str, batches: Sequence[Acknowledgement]) -> None:
@@ -196,7 +197,6 @@ class SharePartition:
             can_renew=self._configs["share.renew.acknowledge.enable"] == "true",
         )
         self._persist(start, changes)
-        self._restart_timer()
         if self.table.start != start:
             self._notify_watchers()
 
@@ -204,7 +204,6 @@ class SharePartition:
         """End all locks of a member whose session has ended."""
         start = self.table.start
         self._persist(start, self.table.release_member(member_id, self.limits))
-        self._restart_timer()
 
     def archive_ranges(self, ranges: Sequence[OffsetRange]) -> None:
         """Archive acquired records of aborted transactions."""
@@ -235,19 +234,29 @@ class SharePartition:
         for watcher in list(self._watchers):
             watcher.on_change(1 << 62)
 
-    def _restart_timer(self) -> None:
-        self.drop()
-        deadline = self.table.find_deadline()
-        if deadline is not None:
-            loop = self._cluster.loop
-            self._timer = loop.call_at(deadline, self._cluster.call_guarded, self._on_lock_end)
+    def _start_timer(self, deadline: float) -> None:
+        """Call `_on_lock_end` at a deadline, or earlier if the timer runs.
+
+        The timer goes on when locks are settled or renewed, because to look for the next deadline
+        after each acknowledgement takes much longer than to find, once, that no lock has ended.
+        """
+        if self._timer is not None:
+            if self._timer.when() <= deadline:
+                return
+            self._timer.cancel()
+        loop = self._cluster.loop
+        self._timer = loop.call_at(deadline, self._cluster.call_guarded, self._on_lock_end)
 
     def _on_lock_end(self) -> None:
         self._timer = None
         if not self.is_led:
             return
         start = self.table.start
-        self._persist(start, self.table.expire_locks(self._cluster.loop.time(), self.limits))
-        self._restart_timer()
-        self._notify_watchers()
-        self._cluster.notify_tests()
+        changes = self.table.expire_locks(self._cluster.loop.time(), self.limits)
+        self._persist(start, changes)
+        deadline = self.table.find_deadline()
+        if deadline is not None:
+            self._start_timer(deadline)
+        if changes:
+            self._notify_watchers()
+            self._cluster.notify_tests()
