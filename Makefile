@@ -103,7 +103,7 @@ registry: .venv/.test .venv/.native ## schemas with Apicurio Registry, a real on
 workers: .venv/.test .venv/.native ## groups of workers amid kills, rebalances, and brokers that die, in virtual time
 ## SEEDS=20 of each order from SEED on, and 100,000 records of each order
 	AIOKCLIENT_WORKER_SEED=$(SEED) AIOKCLIENT_WORKER_SEEDS=$(SEEDS) \
-	    $(PY) -m pytest -q --numprocesses=auto --dist=worksteal --timeout=0 -m workers tests/faults/simulation/test_worker_fleets.py
+	    $(PY) -m pytest -q --numprocesses=auto --dist=worksteal --timeout=0 -m workers tests/faults/simulation/test_worker_fleets.py tests/faults/simulation/test_worker_fleets_by_topic.py
 
 secrets: .venv/.test .venv/.native ## use known passwords, tokens, and keys everywhere, and search all output for them
 ## LEAK=channel leaks one on purpose (log, repr, locals, ...), so that it fails

@@ -1,0 +1,150 @@
+"""Groups of workers with retry topics, and in transactions, under kills, rebalances, and failures.
+
+`make workers` runs more seeds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from typing import Any
+
+import pytest
+from worker_fleet import PARTITIONS, WorkerFleet
+from world import World, simulate
+
+from aiokclient import Producer
+from aiokclient.worker import DeadLetterInfo, Exponential, Retry, Worker
+
+FIRST = int(os.environ.get("AIOKCLIENT_WORKER_SEED") or 0)
+SEEDS = int(os.environ.get("AIOKCLIENT_WORKER_SEEDS") or 20)
+RETRIES = ("again.1", "again.3")
+TOPICS = {"t": PARTITIONS, "dead": PARTITIONS, "out": 1, RETRIES[0]: 3, RETRIES[1]: 2}
+
+
+def place_in(record: Any) -> tuple[int, int]:
+    number, _, offset = (record.value or b"").decode().partition("-")
+    return int(number), int(offset)
+
+
+class RetryFleet(WorkerFleet):
+    """Workers with retry topics, or with transactions, whose records are in no order."""
+
+    def __init__(self, world: World, seed: int, *, topics: bool, transactions: bool) -> None:
+        super().__init__(world, seed, None)
+        self.topics, self.transactions = topics, transactions
+        self.runs: Counter[tuple[int, int]] = Counter()
+
+    async def handle(self, name: str, record: Any, worker: Worker) -> None:
+        place = place_in(record)
+        self.runs[place] += 1
+        worker.send("out", record.value)
+        await asyncio.sleep(self.rng.choice((0.0, 0.0, 0.01, 0.1)))
+        _, failures = self.records[place]
+        if failures < 0:
+            raise ValueError(f"{place} always fails")
+        if self.failures[place] < failures:
+            self.failures[place] += 1
+            raise ValueError(f"{place} fails")
+
+    def check(self) -> None:
+        """Check nothing while it runs: what is done is known at the end."""
+
+    def join(self) -> None:
+        self.made += 1
+        name = f"m{self.made}"
+        options: dict[str, Any] = {"client_id": name}
+        options["connector"] = self.world.network.connector(name)
+        consumer = self.world.consumer(
+            "t",
+            group_id="g",
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=500,
+            auto_commit_interval_ms=1000,
+            max_poll_interval_ms=20_000,
+            enable_auto_commit=not self.transactions,
+            checked=False,
+            **options,
+        )
+        producer: Producer[Any, Any] | None = None
+        if self.transactions:
+            options |= {"transactional_id": name, "transaction_timeout_ms": 10_000}
+            producer = self.world.producer(**options)
+
+        async def call(record: Any, worker: Worker) -> None:
+            await self.handle(name, record, worker)
+
+        delays = [(1.0, RETRIES[0]), (3.0, RETRIES[1])] if self.topics else None
+        worker = Worker(
+            consumer,
+            call,
+            order=None,
+            concurrency=self.concurrency,
+            retry=Retry(3, Exponential(0.1, max=1.0), topic=delays),
+            dead_letter="dead",
+            producer=producer,
+            drain_timeout=10.0,
+            name=name,
+        )
+        self.running[name] = worker, asyncio.create_task(self.run_member(consumer, worker))
+
+    def is_complete(self) -> bool:
+        if not super().is_complete():
+            return False
+        committed = self.world.cluster.committed("g")
+        return all(
+            self.world.cluster.offsets(tp.topic, tp.partition)[1] == stored.offset
+            for tp, stored in committed.items()
+        ) and self.count_letters() >= {place for place, (_, f) in self.records.items() if f < 0}
+
+    def count_letters(self) -> set[tuple[int, int]]:
+        records = self.world.cluster.records
+        return {place_in(r) for p in range(PARTITIONS) for r in records("dead", p)}
+
+    async def read(self, topic: str) -> list[Any]:
+        options: dict[str, Any] = {"isolation_level": "read_committed"}
+        async with self.world.consumer(topic, checked=False, **options) as reader:
+            return [record async for record in reader.until_end()]
+
+    async def check_results(self) -> None:
+        poison = {place for place, (_, fate) in self.records.items() if fate < 0}
+        letters, results = await self.read("dead"), await self.read("out")
+        assert {place_in(letter) for letter in letters} == poison
+        for letter in letters:
+            info = DeadLetterInfo.of(letter)
+            assert (info.origin_partition, info.origin_offset) == place_in(letter)
+            assert info.attempts >= 3
+        counts = Counter(map(place_in, results))
+        assert counts.keys() >= self.records.keys() - poison
+        if self.transactions:
+            assert len(letters) == len(poison)
+            assert counts == Counter(self.records.keys() - poison), "each result exactly once"
+
+
+def run_fleet(seed: int, *, topics: bool, transactions: bool, count: int, faults: int) -> None:
+    async def scenario(world: World) -> None:
+        fleet = RetryFleet(world, seed, topics=topics, transactions=transactions)
+        await fleet.fill(count)
+        await fleet.run(faults, 3.0)
+        await fleet.check_results()
+
+    simulate(scenario, seed=seed, brokers=2, topics=TOPICS)
+
+
+MODES = [(True, False), (False, True), (True, True)]
+
+
+@pytest.mark.fault(5, 40, 41)
+@pytest.mark.parametrize(("topics", "transactions"), MODES)
+def test_each_record_has_its_result_or_its_dead_letter(topics: bool, transactions: bool) -> None:
+    run_fleet(1, topics=topics, transactions=transactions, count=20, faults=5)
+
+
+@pytest.mark.workers
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
+@pytest.mark.parametrize(("topics", "transactions"), MODES)
+def test_each_record_has_its_result_or_its_dead_letter_for_many_seeds(
+    topics: bool, transactions: bool, seed: int
+) -> None:
+    run_fleet(seed, topics=topics, transactions=transactions, count=100, faults=12)
