@@ -483,7 +483,7 @@ class TransactionalRun(WorkerRun):
         for record, own in _list_failed(run, error):
             pending, now_ms = self.plan.add_pending(record), self._clock.time_ms()
             if pending.error is not own:
-                pending.note_failure(own, now_ms, is_outage=isinstance(own, retry.always))
+                pending.note_failure(own, now_ms, is_outage=retry.is_outage(own))
             verdict = self._choose(record, pending)
             self._log_failure(run, record, own, verdict)
             if verdict.outcome is Outcome.STOP:

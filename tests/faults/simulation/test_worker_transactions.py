@@ -10,7 +10,12 @@ import pytest
 from world import World, simulate
 
 from aiokclient import ConsumerRecord, TopicPartition
-from aiokclient.errors import CoordinatorLoadInProgressError, IllegalStateError, NotCoordinatorError
+from aiokclient.errors import (
+    CoordinatorLoadInProgressError,
+    IllegalStateError,
+    NotCoordinatorError,
+    SchemaRegistryUnavailableError,
+)
 from aiokclient.protocol import ApiKey
 from aiokclient.worker import (
     Batch,
@@ -343,6 +348,53 @@ def test_a_killed_worker_leaves_nothing_and_its_successor_does_each_record_once(
         values = sorted(int(record.value) for record in await scene.read("out"))
         assert values == list(range(20))
         assert await scene.read_committed() == [10, 10]
+
+    simulate(scenario, topics=TOPICS)
+
+
+class Schemas:
+    """A deserializer whose registry cannot be reached until a time."""
+
+    def __init__(self, world: World, until_s: float) -> None:
+        self._world, self._until_s = world, until_s
+        self._known = False
+
+    def is_prepared(self, data: bytes | None, headers: Any) -> bool:
+        return self._known
+
+    async def prepare(self, topic: str, items: Any) -> None:
+        if self._world.now < self._until_s:
+            raise SchemaRegistryUnavailableError("the registry is away")
+        self._known = True
+
+    def deserialize(self, topic: str, data: bytes, headers: Any) -> int:
+        return int(data)
+
+
+def test_a_registry_that_is_away_makes_the_worker_wait_and_counts_as_no_run() -> None:
+    async def scenario(world: World) -> None:
+        scene = Scene(world)
+        await scene.fill(6)
+
+        async def handle(record: Any, worker: Worker) -> None:
+            worker.send("out", b"%d" % record.value)
+
+        schemas = Schemas(world, 60)
+        async with scene.consumer(value_deserializer=schemas) as reader, scene.producer() as sender:
+            worker = Worker(reader, handle, producer=sender, retry=Retry(1), dead_letter="dead")
+            running = asyncio.create_task(worker.run())
+            await asyncio.sleep(30)
+            assert not worker.health().ready
+            assert any("the registry is away" in text for text in worker.health().reasons)
+            await asyncio.sleep(90)
+            assert worker.health().ready, worker.health().reasons
+            await worker.drain()
+            await running
+        assert sorted(record.value for record in await scene.read("out")) == [
+            b"%d" % number for number in range(6)
+        ]
+        assert await scene.read("dead") == []
+        assert await scene.read_committed() == [3, 3]
 
     simulate(scenario, topics=TOPICS)
 
