@@ -251,7 +251,7 @@ class HandlerCalls:
         # The time of a schema registry is not that of the handler.
         due = min(self._prepared_at.get(run, began), now) + self._timeout_s
         if due > now:
-            self._loop.call_at(due, self._on_timeout, run, began)
+            run.set_timer(self._loop.call_at(due, self._on_timeout, run, began))
             return
         run.mark_timed_out()
         run.task.cancel()
