@@ -157,6 +157,7 @@ class WorkerRun:
     async def finish(self) -> None:
         """End the run: wait for handlers, cancel those that are late, and commit."""
         if self._reading is not None:
+            self._reading.cancel()  # It has begun after `begin_drain` if that came during `open`.
             await asyncio.wait([self._reading])
         # The last part of the time is for handlers that are cancelled, and for the commit.
         await self._wait_until_idle(min(UNWINDING_S, self._options.drain_timeout_s / 10))

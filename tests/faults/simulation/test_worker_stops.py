@@ -189,3 +189,24 @@ def test_a_worker_ends_with_the_error_of_a_task_of_its_own() -> None:
         await stop.consumer.close()
 
     simulate(scenario)
+
+
+@pytest.mark.parametrize("is_started", [False, True], ids=["new", "started"])
+@pytest.mark.parametrize("after_s", [0.0, 0.002, 0.005, 0.02])
+def test_a_stop_while_a_worker_starts_ends_it(after_s: float, is_started: bool) -> None:
+    async def scenario(world: World) -> None:
+        async def handle(record: Record, worker: Worker) -> None:
+            await asyncio.sleep(1000)
+
+        stop = Stop(world, handle)  # The worker makes a producer.
+        if is_started:
+            await stop.consumer.start()
+        running = asyncio.create_task(stop.worker.run())
+        await asyncio.sleep(after_s)
+        began = world.now
+        stop.worker.stop()
+        await running
+        assert world.now - began <= DRAIN_S + CLOSE_S + 5
+        await stop.consumer.close()
+
+    simulate(scenario)
