@@ -16,6 +16,8 @@
 * The last request of a session, with epoch -1, acquires nothing. After its response, the records
   that the member holds in the partitions of the session are available again.
 * A response to a client above its quota has no records, although they were acquired.
+* If the connection is lost while a request waits, it acquires nothing. In Kafka, it may still
+  acquire records that come, which are released when the broker notices the loss.
 """
 
 from __future__ import annotations
