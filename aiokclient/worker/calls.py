@@ -21,7 +21,9 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.background import ended
+from aiokclient.clock import get_loop_clock
 from aiokclient.errors import KafkaError, RecordError
+from aiokclient.metrics import UNCOUNTED
 from aiokclient.threads import DaemonThreads
 from aiokclient.worker.outbox import ignore_failures
 from aiokclient.worker.retry import BatchError, UnpreparedError, join_errors
@@ -42,8 +44,11 @@ PREPARING_S: Final = 5.0
 """Seconds for which a call waits for a schema registry. After it, the record waits in its lane."""
 STUCK_S: Final = 5.0
 """Seconds that a cancelled handler may take to end, unless the run ends earlier."""
-EAGER: Final[dict[str, Any]] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
-"""A handler that waits for nothing then costs no iteration of the event loop."""
+EAGER: Final = sys.version_info >= (3, 12)
+"""Whether the task of a call begins within `begin_call`.
+
+A handler that waits for nothing then costs no iteration of the event loop.
+"""
 
 current_run: ContextVar[tuple[WorkerRun, Run] | None] = ContextVar(
     "aiokclient_worker_run", default=None
@@ -74,6 +79,14 @@ class HandlerCalls:
         self._timeout_s = options.timeout_s
         self._log = log
         self._loop = asyncio.get_running_loop()
+        self._time = get_loop_clock()
+        # Lists to which each call appends; see `Spread.uncounted`.
+        self._count = metrics.runs
+        self._waits = metrics.in_lane.uncounted
+        self._durations = metrics.in_handler.uncounted
+        deserializers = consumer._deserializers
+        self._is_raw = not (options.batch or deserializers or deserializers.views)
+        """Whether the handler gets single records as they were fetched."""
         self.began: dict[Run, float] = {}
         """The runs whose call has not ended, with the time at which it began."""
         self._prepared_at: dict[Run, float] = {}
@@ -97,11 +110,15 @@ class HandlerCalls:
     def begin_call(self, run: Run, now: float) -> None:
         """Call the handler for a run. It may have ended when this returns. Synchronous."""
         run.begin_call(now)
-        self._metrics.on_call_begun(now - run.taken_at)
+        self._waits.append(now - run.taken_at)
         self.began[run] = now
-        task: asyncio.Task[None] = asyncio.Task(self._perform(run), loop=self._loop, **EAGER)
-        if task.done():
-            return
+        task: asyncio.Task[None]
+        if EAGER:
+            task = asyncio.Task(self._perform(run), loop=self._loop, eager_start=True)  # type: ignore[call-arg]
+            if task.done():
+                return
+        else:
+            task = asyncio.Task(self._perform(run), loop=self._loop)
         run.set_task(task)
         if run.is_cancelled:
             task.cancel()
@@ -116,20 +133,23 @@ class HandlerCalls:
         failure: BaseException | None = None
         unreadable: dict[Any, BaseException] = {}
         try:
-            given = self._deserialize_now(run)
-            if given is NOT_YET:
-                self._prepared_at[run] = math.inf
-                given = await self._deserialize_records(run, unreadable)
-                self._prepared_at[run] = self._loop.time()
+            if self._is_raw:
+                given = run.record
+            else:
+                given = self._deserialize_now(run)
+                if given is NOT_YET:
+                    self._prepared_at[run] = math.inf
+                    given = await self._deserialize_records(run, unreadable)
+                    self._prepared_at[run] = self._loop.time()
             if given is not None:
                 handler = self._handler
                 arguments = (given, self._worker) if handler.takes_worker else (given,)
                 if handler.is_blocking:
                     result = await self._call_in_thread(run, arguments)
+                    if isawaitable(result):
+                        await result
                 else:
-                    result = handler.call(*arguments)
-                if isawaitable(result):
-                    await result
+                    await handler.call(*arguments)
                 if run.sends is not None:
                     await self._wait_for_sends(run)
         except (KeyboardInterrupt, SystemExit):
@@ -144,11 +164,16 @@ class HandlerCalls:
             failure = join_errors(run.list_records(), failure, unreadable)
         if traced is not None:
             traced.end_run(failure)
-        self._metrics.on_call_ended(self._owner.get_time() - run.began)
+        now = self._time()
+        durations = self._durations
+        durations.append(now - run.began)
+        self._count.value += 1
+        if len(durations) >= UNCOUNTED:
+            self._metrics.count_calls()
         # Not within the blocks above: the next handler may be called here, and its exceptions must
         # not have this one as their context.
         if failure is None:
-            self._owner.on_success(run)
+            self._owner.on_success(run, now)
         else:
             if run.sends is not None:
                 ignore_failures(run.sends)
@@ -232,8 +257,13 @@ class HandlerCalls:
         del self.began[run]
         if run.timer is not None:
             run.set_timer(None)
-        self.stuck.pop(run, None)
-        self._prepared_at.pop(run, None)
+        # The task's context refers to the run. Without this, garbage collection would have to find
+        # each run, which takes as long as all other work for it.
+        run.set_task(None)
+        if self.stuck:
+            self.stuck.pop(run, None)
+        if self._prepared_at:
+            self._prepared_at.pop(run, None)
 
     def cancel_call(self, run: Run) -> None:
         """Cancel the task of a run, which may also write. Its records are not done."""

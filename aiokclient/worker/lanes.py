@@ -35,64 +35,48 @@ import zlib
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 Order = Literal["partition", "key"] | None
 AHEAD: Final = 2
 """Records, or batches, of one lane or one place that are taken from the consumer at a time."""
 
+FEWEST_READY: Final = 100
+"""Records that are ready to run at a time, without an order by partition. Because a request for
+records costs as much as some runs, they are not requested one by one."""
+NO_ERRORS: Final[Mapping[Any, BaseException]] = MappingProxyType({})
+
 
 class Run:
     """Records that one call of the handler gets, over all calls for them."""
 
-    __slots__ = (
-        "attempts",
-        "began",
-        "errors",
-        "failing_since",
-        "following",
-        "is_cancelled",
-        "is_dropped",
-        "is_head",
-        "is_running",
-        "is_stuck",
-        "is_timed_out",
-        "lane",
-        "outages",
-        "partition",
-        "record",
-        "records",
-        "sends",
-        "taken_at",
-        "task",
-        "thread_id",
-        "timer",
-    )
+    # Attributes of the class, because most records are handled once, and never change them.
+    records: list[tuple[Any, Any]] | None = None
+    """The partitions and records of a batch; None for a single record."""
+    following: Run | None = None
+    is_head = is_running = is_dropped = False
+    attempts = outages = 0
+    failing_since: float | None = None
+    """The time of the first failure, or None if no call has failed."""
+    is_cancelled = is_timed_out = is_stuck = False
+    began = 0.0
+    task: Any = None
+    timer: Any = None
+    """The timer of the timeout of the present call, or None."""
+    thread_id: int | None = None
+    sends: list[Any] | None = None
+    """The deliveries of what its handler has sent, in the present call."""
+    errors: Mapping[Any, BaseException] = NO_ERRORS
+    """The exceptions of the last call, by record."""
 
     def __init__(self, partition: Any, record: Any, lane: Hashable, now: float) -> None:
         self.partition = partition
         """The partition of the record; of the first record of a batch."""
         self.record = record
         """The record as it was fetched; the first one of a batch."""
-        self.records: list[tuple[Any, Any]] | None = None
-        """The partitions and records of a batch; None for a single record."""
         self.lane = lane
         self.taken_at = now
-        self.following: Run | None = None
-        self.is_head = self.is_running = self.is_dropped = False
-        self.attempts = self.outages = 0
-        self.failing_since: float | None = None
-        """The time of the first failure, or None if no call has failed."""
-        self.is_cancelled = self.is_timed_out = self.is_stuck = False
-        self.began = 0.0
-        self.task: Any = None
-        self.thread_id: int | None = None
-        self.timer: Any = None
-        """The timer of the timeout of the present call, or None."""
-        self.sends: list[Any] | None = None
-        """The deliveries of what its handler has sent, in the present call."""
-        self.errors: Mapping[Any, BaseException] = {}
-        """The exceptions of the last call, by record."""
 
     @property
     def place(self) -> str:
@@ -106,9 +90,10 @@ class Run:
 
     def begin_call(self, now: float) -> None:
         """Record that the handler is called."""
+        if self.began:  # It is not the first call.
+            self.sends = None
+            self.is_timed_out = self.is_cancelled = False
         self.began = now
-        self.sends = None
-        self.is_timed_out = self.is_cancelled = False
 
     def set_task(self, task: Any) -> None:
         """Store the task of the call, or that of what follows it."""
@@ -168,6 +153,7 @@ class Lanes:
     def __init__(self, order: Order, concurrency: int) -> None:
         self._order = order
         self._concurrency = concurrency
+        self._most_ready = max(AHEAD * concurrency, FEWEST_READY)
         self._ready: deque[Run] = deque()
         self._tails: dict[Hashable, Run] = {}
         self._held: list[tuple[float, int, Run]] = []
@@ -186,21 +172,22 @@ class Lanes:
         if self._order == "partition":
             in_hand = self._in_hand.get(partition)
             return AHEAD - (len(in_hand) if in_hand else 0)
-        return AHEAD * self._concurrency - len(self._ready)
+        return self._most_ready - len(self._ready)
 
     def add_records(self, partition: Any, records: Iterable[Any], now: float) -> None:
         """Add the next records of a partition."""
         order, tails = self._order, self._tails
         in_hand = self._in_hand.setdefault(partition, {})
         for record in records:
-            run = Run(partition, record, self._find_lane(order, partition, record), now)
+            lane = None if order is None else self._find_lane(order, partition, record)
+            run = Run(partition, record, lane, now)
             in_hand[run] = None
-            if run.lane is None:
+            if lane is None:
                 run.is_head = True
                 self._ready.append(run)
                 continue
-            tail = tails.get(run.lane)
-            tails[run.lane] = run
+            tail = tails.get(lane)
+            tails[lane] = run
             if tail is None:
                 run.is_head = True
                 self._ready.append(run)
@@ -231,13 +218,21 @@ class Lanes:
                 return run
         return None
 
+    def is_full(self) -> bool:
+        """Return whether no partition has room."""
+        return self._order != "partition" and len(self._ready) >= self._most_ready
+
+    def has_next(self) -> bool:
+        """Return whether `take_next` may return a run."""
+        return self.running < self._concurrency and bool(self._ready)
+
     def finish_run(self, run: Run) -> None:
         """End a run: its records are done, or are returned to the consumer."""
         self.running -= 1
         run.is_running = False
         in_hand = self._in_hand.get(run.partition)
-        if in_hand is not None and run in in_hand:
-            del in_hand[run]
+        if in_hand is not None:
+            in_hand.pop(run, None)
             if not in_hand:
                 del self._in_hand[run.partition]
         if run.lane is not None:
@@ -355,6 +350,13 @@ class BatchLanes(Lanes):
         if self._order == "partition":
             return AHEAD * self._max_records - self._counts.get(partition, 0)
         return AHEAD * self._concurrency * self._max_records - self._queued
+
+    def is_full(self) -> bool:
+        full = AHEAD * self._concurrency * self._max_records
+        return self._order != "partition" and self._queued >= full
+
+    def has_next(self) -> bool:
+        return self.running < self._concurrency and bool(self._ready or self._takeable)
 
     def add_records(self, partition: Any, records: Iterable[Any], now: float) -> None:
         count = 0

@@ -25,11 +25,11 @@ class WorkerMetrics:
         self._read_health = worker.health
         self._worker = {"worker": worker.name}
         self._labels = {"worker": worker.name, "handler": handler}
-        self._runs = metrics.counter("worker.runs", **self._labels)
+        self.runs = metrics.counter("worker.runs", **self._labels)
         self._retries = metrics.counter("worker.retries", **self._labels)
         self._dead_letters = metrics.counter("worker.dead.letters", unit="{record}", **self._labels)
-        self._in_lane = metrics.histogram("worker.lane.seconds", SECONDS, unit="s", **self._labels)
-        self._in_handler = metrics.histogram(
+        self.in_lane = metrics.histogram("worker.lane.seconds", SECONDS, unit="s", **self._labels)
+        self.in_handler = metrics.histogram(
             "worker.handler.seconds", SECONDS, unit="s", **self._labels
         )
         self._ends = [
@@ -40,14 +40,10 @@ class WorkerMetrics:
             metrics.collect_series("worker.retries.waiting", self._count_waiting_retries),
         ]
 
-    def on_call_begun(self, waited_s: float) -> None:
-        """Note the seconds from the delivery of a record to its call."""
-        self._in_lane.observe(waited_s)
-
-    def on_call_ended(self, seconds: float) -> None:
-        """Count a call that has ended, and note the seconds it took."""
-        self._runs.add()
-        self._in_handler.observe(seconds)
+    def count_calls(self) -> None:
+        """Sort what was appended to `in_lane.uncounted` and `in_handler.uncounted` into buckets."""
+        self.in_lane.count_latest()
+        self.in_handler.count_latest()
 
     def on_failure(self, error: BaseException) -> None:
         """Count a call that has failed."""

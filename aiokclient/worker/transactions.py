@@ -437,7 +437,7 @@ class TransactionalRun(WorkerRun):
         if not self.calls:
             self._settled.set_result(None)
 
-    def on_success(self, run: Run) -> None:
+    def on_success(self, run: Run, now: float) -> None:
         if run.is_cancelled or run.is_timed_out:
             self.on_failure(run, asyncio.CancelledError())
             return

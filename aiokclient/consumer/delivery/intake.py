@@ -52,6 +52,10 @@ class Rooms(Protocol):
         """Return how many more records of a partition the lanes can take."""
         ...
 
+    def is_full(self) -> bool:
+        """Return whether no partition has room."""
+        ...
+
 
 class WorkerRecords(Protocol):
     """The records of one call of a worker's handler, as tracing sees them."""
@@ -95,7 +99,7 @@ class Intake:
         self._max_ahead = max_ahead
         self._time = asyncio.get_running_loop().time
         self._blocked: dict[PartitionState, None] = {}
-        """The partitions without room, as of the last `collect_records`."""
+        """The partitions without room, as of the last `collect_records` that took nothing."""
         self._full: dict[PartitionState, None] = {}
         """The partitions that are withheld."""
         self._starved_since: float | None = None
@@ -163,6 +167,8 @@ class Intake:
             for chunk in list(reader._chunks):
                 if chunk.state not in blocked:
                     self._take_from(chunk, taken, blocked)
+                    if taken and self._rooms.is_full():
+                        break
             self._blocked = blocked
             if taken:
                 break
