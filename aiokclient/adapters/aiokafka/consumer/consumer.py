@@ -540,8 +540,7 @@ def group_records(
     if not records:
         return {}
     if isinstance(records, Records):
-        by_partition: Any = records.by_partition()
-        return {tp: list(some) for tp, some in by_partition.items()}
+        return cast("dict[TopicPartition, list[Record]]", records.by_partition())
     grouped: dict[TopicPartition, list[Record]] = {}
     for record in records:
         tp = TopicPartition(record.topic, record.partition)
