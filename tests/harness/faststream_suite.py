@@ -15,9 +15,9 @@ from aiokclient.adapters.aiokafka import install
 PORT = 9092
 
 
-def pytest_configure() -> None:
-    """Install the adapter, before FastStream is imported."""
-    install()
+# When this module is imported, because pytest imports the conftest.py of the suite, and with it
+# FastStream, before it calls any hook.
+install()
 
 
 @pytest.fixture(scope="session", autouse=True)
