@@ -495,7 +495,7 @@ class TransactionalRun(WorkerRun):
             delay_s = verdict.delay_s if is_repeated else 0.0
             pending.decide(verdict, now_ms + round(delay_s * 1000))
 
-    def _count_attempts(self, run: Run, record: RawRecord) -> int:
+    def count_attempts(self, run: Run, record: RawRecord) -> int:
         pending = self.plan.find_pending(record)
         earlier = self._topics.count_attempts(record)
         return earlier if pending is None else pending.attempts + earlier

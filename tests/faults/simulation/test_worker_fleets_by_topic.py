@@ -14,7 +14,7 @@ import pytest
 from worker_fleet import PARTITIONS, WorkerFleet
 from world import World, simulate
 
-from aiokclient import Producer
+from aiokclient import Producer, TopicPartition
 from aiokclient.worker import DeadLetterInfo, Exponential, Retry, Worker
 
 FIRST = int(os.environ.get("AIOKCLIENT_WORKER_SEED") or 0)
@@ -92,11 +92,15 @@ class RetryFleet(WorkerFleet):
     def is_complete(self) -> bool:
         if not super().is_complete():
             return False
+        # The ends of logs are no measure: transactions end with markers, which no commit counts.
         committed = self.world.cluster.committed("g")
-        return all(
-            self.world.cluster.offsets(tp.topic, tp.partition)[1] == stored.offset
-            for tp, stored in committed.items()
-        ) and self.count_letters() >= {place for place, (_, f) in self.records.items() if f < 0}
+        for name in RETRIES:
+            for partition in range(TOPICS[name]):
+                records = self.world.cluster.records(name, partition)
+                stored = committed.get(TopicPartition(name, partition))
+                if records and (stored is None or stored.offset <= records[-1].offset):
+                    return False
+        return self.count_letters() >= {place for place, (_, f) in self.records.items() if f < 0}
 
     def count_letters(self) -> set[tuple[int, int]]:
         records = self.world.cluster.records
