@@ -22,7 +22,7 @@ from aiokclient.background import new_task
 from aiokclient.clock import Clock
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.producer import ProducerConfig
-from aiokclient.errors import IllegalStateError, KafkaError
+from aiokclient.errors import KafkaError
 from aiokclient.log.client_log import ClientLog
 from aiokclient.policy import Attempts, Backoff
 from aiokclient.producer import Producer
@@ -147,7 +147,7 @@ class Outbox:
     async def open(self, *, sends: bool) -> None:
         """Start the producer that was given, unless it runs.
 
-        With `sends`, the handler can send records, so that a producer is needed in any case.
+        With `sends`, the handler is likely to send records, so that one is made if none was given.
         """
         if self._given is not None:
             if self._given.state is State.NEW:
@@ -179,27 +179,31 @@ class Outbox:
     def send_record(self, record: ProducerRecord) -> Sent:
         """Send a record for a handler; return what it can await. Synchronous, safe in any thread.
 
-        The first sends to a topic wait until the serializers are prepared for it, in order. In
-        another thread the result is a future of threads. Raises IllegalStateError without a
-        producer.
+        The first sends to a topic wait until there is a producer, and until the serializers are
+        prepared for the topic, in order. In another thread the result is a future of threads.
         """
-        producer = self._get_sender()
+        producer = self._given if self._given is not None else self._made
         is_here = threading.get_ident() == self._thread
-        if not producer._preparations or record.topic in self._prepared:
+        if producer is not None and self._is_prepared(producer, record.topic):
             return producer.send(*record) if is_here else producer.send_threadsafe(*record)
-        sending = self._send_prepared(producer, record)
+        sending = self._send_prepared(record)
         if is_here:
             return new_task(self._loop, sending)
         return asyncio.run_coroutine_threadsafe(sending, self._loop)
 
-    async def _send_prepared(
-        self, producer: Producer[Any, Any], record: ProducerRecord
-    ) -> RecordMetadata:
+    def _is_prepared(self, producer: Producer[Any, Any], topic: str) -> bool:
+        if topic in self._waiting:
+            return False  # Earlier sends come first.
+        return not producer._preparations or topic in self._prepared
+
+    async def _send_prepared(self, record: ProducerRecord) -> RecordMetadata:
         topic = record.topic
         self._waiting[topic] = self._waiting.get(topic, 0) + 1
         try:
             # A lock lets the sends continue in the order in which they came.
             async with self._turns.setdefault(topic, asyncio.Lock()):
+                given = self._given
+                producer = given if given is not None else await self.find_raw_producer()
                 await producer.prepare(topic)
                 delivery = producer.send(*record)
         finally:
@@ -209,15 +213,6 @@ class Outbox:
         if topic not in self._waiting:
             self._prepared.add(topic)
         return await delivery
-
-    def _get_sender(self) -> Producer[Any, Any]:
-        producer = self._given if self._given is not None else self._made
-        if producer is None:
-            raise IllegalStateError(
-                "This worker has no producer to send with. Give its handler a second parameter, "
-                "for the worker, or make the worker with producer=..."
-            )
-        return producer
 
     @asynccontextmanager
     async def begin_write(self, topic: str) -> AsyncIterator[LetterWrite]:

@@ -114,7 +114,8 @@ class WorkerRun:
 
     async def open(self) -> None:
         """Start what the run needs, and begin to read."""
-        # Without a client to share, a producer has connections of its own.
+        # Without a client to share, a producer has connections of its own: only where it is likely
+        # to be used, it is made before the first send.
         shares = self.consumer._client is not None
         await self.outbox.open(sends=self._handler.takes_worker or shares)
         await self._topics.open()
@@ -486,10 +487,13 @@ class WorkerRun:
             Outcome.SKIP: "is skipped",
             Outcome.STOP: "ends the worker",
         }[verdict.outcome]
+        number = self.count_attempts(run, record)
+        if verdict.outcome is Outcome.STOP:
+            error.add_note(f"The handler of {place} failed in run {number}.")
         self._log.warning(
             "The handler of %s failed in run %d, and the record %s: %r",
             place,
-            self.count_attempts(run, record),
+            number,
             what,
             error,
             extra=event,

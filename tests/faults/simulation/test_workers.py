@@ -129,8 +129,9 @@ def test_giving_up_ends_the_run_with_the_error_of_the_handler() -> None:
 
         async with consumer(world) as reader:
             worker = Worker(reader, handle, retry=Retry(2, QUICK))
-            with pytest.raises(ValueError, match="poison"):
+            with pytest.raises(ValueError, match="poison") as raised:
                 await worker.run()
+            assert raised.value.__notes__ == ["The handler of t-0 offset 2 failed in run 2."]
             assert not worker.health().live
             assert seen == [0, 1, 2, 2]
             assert await committed(world) == [2]
@@ -327,6 +328,28 @@ def test_a_record_is_done_when_what_its_handler_has_sent_is_acknowledged() -> No
                 worker.send("out", b"v")
         assert [record.value for record in world.cluster.records("out")] == [b"0", b"1", b"2"]
         assert await committed(world) == [3]
+
+    simulate(scenario, topics={"t": 1, "out": 1})
+
+
+def test_a_handler_that_knows_its_worker_sends_in_order_without_a_producer() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, 2)
+
+        async def handle(record: Record) -> None:
+            for number in range(3):
+                worker.send("out", b"%d" % (record.offset * 10 + number))
+
+        async with consumer(world) as reader:
+            assert reader._client is None
+            worker = Worker(reader, handle)
+            running = asyncio.create_task(worker.run())
+            await asyncio.sleep(3)
+            await worker.drain()
+            await running
+        sent = [int(record.value) for record in world.cluster.records("out")]
+        assert sent == [0, 1, 2, 10, 11, 12]
+        assert await committed(world) == [2]
 
     simulate(scenario, topics={"t": 1, "out": 1})
 
