@@ -65,6 +65,7 @@ EVENTS: Final = {
     "rebootstrapped": "The client starts again from its bootstrap servers.",
     "request_refused": "A broker refuses a request. It is repeated until its deadline.",
     "response_too_large": "A response was larger than receive_message_max_bytes.",
+    "schema_registry_left": "A schema registry is not available. Requests go to the next url.",
     "task_died": "A background task died, and its client with it.",
     "task_hangs": "A background task does not end when it is cancelled.",
     "telemetry_died": "Metrics are no longer pushed, because of a bug. The client continues.",
@@ -83,6 +84,12 @@ EVENTS: Final = {
     "wire_request": "A request was written.",
     "wire_response": "A response was read.",
     "worker_failed": "A worker has ended with an error, and its process ends.",
+    "worker_few_lanes": "A worker has fewer lanes than it may call handlers at a time.",
+    "worker_handler_stuck": "A handler goes on although it was cancelled.",
+    "worker_partition_paused": "A partition is paused, because a record of it is retried for long.",
+    "worker_record_failed": "The handler of a record has failed.",
+    "worker_signalled": "A worker drains, or cancels its handlers, because of a signal.",
+    "worker_write_failed": "A retry record or a dead letter could not be written. It is repeated.",
 }
 """The names of all events, with their meanings."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import logging
 import signal
 import threading
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokclient.background import ended, new_task
 from aiokclient.errors import IllegalStateError
+from aiokclient.log.client_log import ClientLog
 from aiokclient.types import Headers, ProducerRecord, State, TopicPartition, public_in, seconds
 from aiokclient.worker.calls import current_run
 from aiokclient.worker.health import WorkerHealth
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from aiokclient.producer import Delivery, Producer
     from aiokclient.types import RecordMetadata
     from aiokclient.worker.dead_letters import DeadLetter
-
-log = logging.getLogger("aiokclient.worker")
 
 
 @public_in("aiokclient.worker")
@@ -225,6 +223,7 @@ class Worker:
     def on_signal(self, number: signal.Signals) -> None:
         """Drain on the first signal, and cancel the handlers on the second. Synchronous."""
         again, self._signalled = self._signalled, True
+        log = ClientLog.of("aiokclient.worker", self._consumer._config)
         log.warning(
             "The worker %s was signalled by %s and %s.",
             self.name,
