@@ -83,10 +83,10 @@ class _RecordMeta(type):
 
 @dataclass(eq=False)
 class ConsumerRecord(Generic[KT, VT], metaclass=_RecordMeta):
-    """A record, as a program makes it, for example for its tests.
+    """A record that `getone` or an iteration delivers, or that a program makes.
 
-    A consumer delivers `aiokclient.ConsumerRecord`, which has the same attributes but `checksum`,
-    is an instance of this class for isinstance, and equal to a record with the same fields.
+    `getmany` delivers `aiokclient.ConsumerRecord`, which has the same attributes but `checksum`, is
+    an instance of this class for isinstance, and equal to a record with the same fields.
     """
 
     topic: str

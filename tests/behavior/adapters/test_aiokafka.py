@@ -232,6 +232,8 @@ async def records(kafka: ModuleType, stage: Stage) -> list[Any]:
             seen.append((record.key, record.value, list(record.headers)))
             seen.append((record.serialized_key_size, record.serialized_value_size))
             assert isinstance(record, kafka.ConsumerRecord)
+            record.consumer = consumer  # As FastStream does.
+            seen.append(record.checksum)
             fields = (record.topic, record.partition, record.offset, record.timestamp, 0)
             sizes = (record.serialized_key_size, record.serialized_value_size)
             parts = (record.key, record.value, None, *sizes, record.headers)

@@ -60,6 +60,23 @@ UNCHANGED_IN_GROUP: Final = (
 Record: TypeAlias = ConsumerRecord[Any, Any]
 
 
+def convert_record(record: NativeRecord[Any, Any]) -> Record:
+    """Return aiokafka's record for a native one. Programs store attributes of their own in it."""
+    return ConsumerRecord(
+        record.topic,
+        record.partition,
+        record.offset,
+        record.timestamp,
+        record.timestamp_type,
+        record.key,
+        record.value,
+        None,
+        record.serialized_key_size,
+        record.serialized_value_size,
+        record.headers,  # type: ignore[arg-type]
+    )
+
+
 class AIOKafkaConsumer:
     """A consumer with aiokafka's arguments, defaults, and calls. `native` is aiokclient's.
 
@@ -286,7 +303,7 @@ class AIOKafkaConsumer:
             raise self._translate_reading(error) from error
         if record is None:
             raise ConsumerStoppedError()
-        return cast(Record, record)
+        return convert_record(record)
 
     async def getmany(
         self,
