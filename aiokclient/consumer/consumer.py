@@ -94,6 +94,8 @@ if TYPE_CHECKING:
     from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
     from aiokclient.consumer.records import Records
     from aiokclient.consumer.transactional import TransactionalReads
+    from aiokclient.types import Handle
+    from aiokclient.worker import Worker
 
     K = TypeVarWithDefault("K", default=bytes)
     V = TypeVarWithDefault("V", default=bytes)
@@ -634,7 +636,7 @@ class Consumer(Lifecycle, Generic[K, V]):
             raise
         return records[0] if records else None
 
-    async def run(self, handle: Any, **options: Any) -> None:
+    async def run(self, handle: Handle[K, V, Worker], **options: Any) -> None:
         """Call `handle(record)` for each record, until this is stopped.
 
             await consumer.run(handle, concurrency=50, dead_letter="orders.dlq")
@@ -642,7 +644,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         It is `aiokclient.worker.Worker(consumer, handle, **options).run()`, which describes the
         options, the errors, and what follows a cancellation.
         """
-        from aiokclient.worker import Worker  # The only import of a layer above this one.
+        # The only layer above that this one imports.
+        from aiokclient.worker import Worker
 
         await Worker(self, handle, **options).run()
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import cached_property
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal
 
 from aiokclient.errors import ConfigError, SerializationError
 from aiokclient.schema.columns import Column, avro_column
-from aiokclient.schema.deserializer import DeserializerOptions, Read, SchemaDeserializer, T_co
+from aiokclient.schema.deserializer import Read, SchemaDeserializer, T_co
 from aiokclient.schema.schema_text import to_schema
 from aiokclient.schema.serializer import (
-    ConversionOptions,
     Refuse,
     SchemaSerializer,
+    SubjectStrategy,
     V_contra,
     Write,
     describe_error,
@@ -39,15 +39,16 @@ class AvroSerializer(SchemaSerializer[V_contra]):
     `schema` is a Schema, its text, or the object of its JSON. None means the latest schema of the
     subject, with `use_latest_version=True`. Values are those of fastavro: dicts for records,
     Decimal, datetime, and UUID for logical types, and tuples of a name and a value to choose the
-    branch of a union. `to_dict(value)` converts an object of the application to such a value.
+    branch of a union.
 
     `subject` is a strategy (TOPIC, RECORD, TOPIC_RECORD, or ASSOCIATED), or a function of the
     topic, the part ("key" or "value"), and the name of the record. With `auto_register`, the schema
-    is registered; otherwise, it must be in the registry. It is True, unless `use_latest_version`
-    is, with which values are written with the subject's latest schema. `normalize` is what the
-    registry does before it compares schemas. `schema_id_in="header"` writes the GUID of the schema
-    to a record header instead of the id before the payload. `strict` refuses dicts with a field
-    that the schema lacks, or without a field that has no default.
+    is registered; otherwise, it must be in the registry. None, the default, is True, unless
+    `use_latest_version` is True, with which values are written with the subject's latest schema.
+    `normalize` is what the registry does before it compares schemas. `schema_id_in="header"` writes
+    the GUID of the schema to a record header instead of the id before the payload. `strict` refuses
+    dicts with a field that the schema lacks, or without a field that has no default.
+    `to_dict(value)` converts an object of the application to a value of fastavro.
 
     Raises ConfigError for wrong arguments or a schema that is not valid, and ImportError if
     fastavro is not installed.
@@ -59,16 +60,28 @@ class AvroSerializer(SchemaSerializer[V_contra]):
         self,
         registry: SchemaRegistry,
         schema: Schema | str | Mapping[str, Any] | None = None,
-        **options: Unpack[ConversionOptions[V_contra]],
+        *,
+        subject: SubjectStrategy = "TOPIC",
+        auto_register: bool | None = None,
+        use_latest_version: bool = False,
+        normalize: bool = False,
+        schema_id_in: Literal["prefix", "header"] = "prefix",
+        strict: bool = True,
+        to_dict: Callable[[V_contra], Any] | None = None,
     ) -> None:
         require_fastavro("AvroSerializer")
-        self._to_dict = options.pop("to_dict", None)
+        self._to_dict = to_dict
         given = to_schema(schema, self.schema_type)
         super().__init__(
             registry,
             given,
-            options,
             record_name=None if given is None else check_schema(given),
+            subject=subject,
+            auto_register=auto_register,
+            use_latest_version=use_latest_version,
+            normalize=normalize,
+            schema_id_in=schema_id_in,
+            strict=strict,
         )
 
     def _make_writer(
@@ -119,13 +132,15 @@ class AvroDeserializer(SchemaDeserializer[T_co]):
         self,
         registry: SchemaRegistry,
         schema: Schema | str | Mapping[str, Any] | None = None,
-        **options: Unpack[DeserializerOptions[T_co]],
+        *,
+        from_dict: Callable[[Any], T_co] | None = None,
     ) -> None:
         require_fastavro("AvroDeserializer")
         given = to_schema(schema, self.schema_type)
         if given is not None:
             check_schema(given)
-        super().__init__(registry, given, options)
+        super().__init__(registry, given)
+        self._from_dict = from_dict
 
     def arrow_column(self, values: Sequence[Any]) -> pyarrow.Array:
         """Return an array of deserialized values, as `arrow_batches(value_schema=)` needs it.

@@ -1,62 +1,107 @@
 """Arrow types for Avro schemas and Protobuf messages, and the conversion of values to them.
 
-A column is a type, and a function that converts values which pyarrow does not take as they are, or
-None. Enums and UUIDs become strings, and unions of null and one other type that type.
+A column has a type, and converts values which pyarrow does not take as they are. Enums and UUIDs
+become strings, and unions of null and one other type that type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
+    from google.protobuf.message import Message
 
 
-class Column(NamedTuple):
-    """The type of a column, and the function that its values need."""
+class Column:
+    """A column of values that pyarrow takes as they are."""
 
-    type: Any
-    convert: Callable[[Any], Any] | None = None
+    is_plain = True
+    """Whether pyarrow takes the values as they are. Then `convert_value` need not be called."""
+
+    def __init__(self, type: Any) -> None:
+        self.type = type
 
     def build(self, values: Sequence[Any]) -> pyarrow.Array:
         """Return the array of values, of which None is null."""
         import pyarrow
 
-        convert = self.convert
-        if convert is not None:
-            values = [None if value is None else convert(value) for value in values]
-        return pyarrow.array(values, self.type)
+        return pyarrow.array(self.convert_all(values), self.type)
+
+    def convert_value(self, value: Any) -> Any:
+        """Return a value, which is not None, as pyarrow takes it."""
+        return value
+
+    def convert_all(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Return values, of which some may be None, as pyarrow takes them."""
+        if self.is_plain:
+            return values
+        convert = self.convert_value
+        return [None if value is None else convert(value) for value in values]
 
 
-def _list_column(item: Column) -> Column:
-    import pyarrow
+class _TextColumn(Column):
+    """A column of values that become their texts."""
 
-    convert = item.convert
-    if convert is None:
-        return Column(pyarrow.list_(item.type))
-    return Column(
-        pyarrow.list_(item.type),
-        lambda values: [None if each is None else convert(each) for each in values],
-    )
+    is_plain = False
+
+    def convert_value(self, value: Any) -> str:
+        return str(value)
 
 
-def _map_column(key: Any, item: Column) -> Column:
-    import pyarrow
+class _ListColumn(Column):
+    """A column of lists."""
 
-    convert = item.convert or (lambda value: value)
-    return Column(
-        pyarrow.map_(key, item.type),
-        lambda values: [
-            (name, None if each is None else convert(each)) for name, each in values.items()
-        ],
-    )
+    def __init__(self, item: Column) -> None:
+        import pyarrow
+
+        super().__init__(pyarrow.list_(item.type))
+        self._item = item
+        self.is_plain = item.is_plain
+
+    def convert_value(self, value: Sequence[Any]) -> Sequence[Any]:
+        return self._item.convert_all(value)
+
+
+class _MapColumn(Column):
+    """A column of maps."""
+
+    is_plain = False
+
+    def __init__(self, key: Any, item: Column) -> None:
+        import pyarrow
+
+        super().__init__(pyarrow.map_(key, item.type))
+        self._item = item
+
+    def convert_value(self, value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+        convert = self._item.convert_value
+        return [(name, None if each is None else convert(each)) for name, each in value.items()]
 
 
 # Avro
+
+
+class _RecordColumn(Column):
+    """A column of dicts, of which some fields are converted."""
+
+    is_plain = False
+
+    def __init__(self, type: Any, converted: Mapping[str, Column]) -> None:
+        super().__init__(type)
+        self._converted = converted
+
+    def convert_value(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        found = dict(value)
+        for field, column in self._converted.items():
+            if found.get(field) is not None:
+                found[field] = column.convert_value(found[field])
+        return found
+
 
 _AVRO: Final = {
     "null": "null",
@@ -110,9 +155,9 @@ def _avro_column(schema: Any, named: dict[str, Any], scope: tuple[str, ...]) -> 
     if kind == "fixed":
         return Column(pyarrow.binary(schema["size"]))
     if kind == "array":
-        return _list_column(_avro_column(schema["items"], named, scope))
+        return _ListColumn(_avro_column(schema["items"], named, scope))
     if kind == "map":
-        return _map_column(pyarrow.string(), _avro_column(schema["values"], named, scope))
+        return _MapColumn(pyarrow.string(), _avro_column(schema["values"], named, scope))
     return _avro_column(kind, named, scope)
 
 
@@ -129,18 +174,8 @@ def _record_column(
         for field in schema["fields"]
     }
     kind = pyarrow.struct([(field, column.type) for field, column in columns.items()])
-    converted = {field: each.convert for field, each in columns.items() if each.convert is not None}
-    if not converted:
-        return Column(kind)
-
-    def convert(value: Mapping[str, Any]) -> dict[str, Any]:
-        found = dict(value)
-        for field, function in converted.items():
-            if found.get(field) is not None:
-                found[field] = function(found[field])
-        return found
-
-    return Column(kind, convert)
+    converted = {field: column for field, column in columns.items() if not column.is_plain}
+    return _RecordColumn(kind, converted) if converted else Column(kind)
 
 
 def _logical_column(kind: Any, schema: Mapping[str, Any]) -> Column | None:
@@ -154,7 +189,7 @@ def _logical_column(kind: Any, schema: Mapping[str, Any]) -> Column | None:
         make = pyarrow.decimal128 if schema["precision"] <= 38 else pyarrow.decimal256
         return Column(make(schema["precision"], schema.get("scale", 0)))
     if logical == "uuid":
-        return Column(pyarrow.string(), str)
+        return _TextColumn(pyarrow.string())
     start, _, unit = logical.rpartition("-")
     if start in ("timestamp", "local-timestamp") and unit in _TIMESTAMPS:
         zone = "UTC" if start == "timestamp" else None
@@ -171,6 +206,82 @@ def _refuse_recursion(name: str, scope: tuple[str, ...]) -> None:
 
 
 # Protobuf
+
+
+class _MessageColumn(Column):
+    """A column of messages."""
+
+    is_plain = False
+
+    def __init__(self, fields: Sequence[tuple[str, bool, Column]]) -> None:
+        """`fields` are their names, whether they have presence, and their columns."""
+        import pyarrow
+
+        super().__init__(pyarrow.struct([(field, column.type) for field, _, column in fields]))
+        self._fields = fields
+
+    def convert_value(self, value: Message) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for field, has_presence, column in self._fields:
+            if has_presence and not value.HasField(field):
+                found[field] = None
+            else:
+                found[field] = column.convert_value(getattr(value, field))
+        return found
+
+
+class _RepeatedColumn(_ListColumn):
+    """A column of repeated fields, of which pyarrow takes none as it is."""
+
+    def __init__(self, item: Column) -> None:
+        super().__init__(item)
+        self.is_plain = False
+
+    def convert_value(self, value: Sequence[Any]) -> list[Any]:
+        return list(super().convert_value(value))
+
+
+class _EnumColumn(Column):
+    """A column of enums, which become their names. A number without a name becomes a text."""
+
+    is_plain = False
+
+    def __init__(self, type: Any, names: Mapping[int, str]) -> None:
+        super().__init__(type)
+        self._names = names
+
+    def convert_value(self, value: int) -> str:
+        return self._names.get(value, str(value))
+
+
+class _NanosecondColumn(Column):
+    """A column of messages for times and durations."""
+
+    is_plain = False
+
+    def convert_value(self, value: Any) -> Any:
+        return value.ToNanoseconds()
+
+
+class _WrappedColumn(Column):
+    """A column of messages with one field, `value`."""
+
+    is_plain = False
+
+    def convert_value(self, value: Any) -> Any:
+        return value.value
+
+
+class _JsonColumn(Column):
+    """A column of messages for values of JSON, which become texts."""
+
+    is_plain = False
+
+    def convert_value(self, value: Message) -> str:
+        from google.protobuf.json_format import MessageToJson
+
+        return str(MessageToJson(value, indent=None))
+
 
 _PROTOBUF: Final = {
     1: "float64",
@@ -204,45 +315,31 @@ def _message_column(descriptor: Descriptor, scope: tuple[str, ...]) -> Column:
 
     name = descriptor.full_name
     if name == "google.protobuf.Timestamp":
-        return Column(pyarrow.timestamp("ns", tz="UTC"), lambda value: value.ToNanoseconds())
+        return _NanosecondColumn(pyarrow.timestamp("ns", tz="UTC"))
     if name == "google.protobuf.Duration":
-        return Column(pyarrow.duration("ns"), lambda value: value.ToNanoseconds())
+        return _NanosecondColumn(pyarrow.duration("ns"))
     if name in _JSON:
-        return Column(pyarrow.string(), _to_json)
+        return _JsonColumn(pyarrow.string())
     if descriptor.file.name == "google/protobuf/wrappers.proto":
-        return Column(_scalar_type(descriptor.fields_by_name["value"]), lambda value: value.value)
+        return _WrappedColumn(_scalar_type(descriptor.fields_by_name["value"]))
     _refuse_recursion(name, scope)
-    columns = [
-        (field.name, field.has_presence, _field_column(field, (*scope, name)))
-        for field in descriptor.fields
-    ]
-
-    def convert(message: Any) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for field, has_presence, column in columns:
-            if has_presence and not message.HasField(field):
-                found[field] = None
-            else:
-                value = getattr(message, field)
-                found[field] = value if column.convert is None else column.convert(value)
-        return found
-
-    return Column(pyarrow.struct([(field, each.type) for field, _, each in columns]), convert)
+    return _MessageColumn(
+        [
+            (field.name, field.has_presence, _field_column(field, (*scope, name)))
+            for field in descriptor.fields
+        ]
+    )
 
 
 def _field_column(field: FieldDescriptor, scope: tuple[str, ...]) -> Column:
     message = field.message_type
     if message is not None and message.GetOptions().map_entry:
         key, value = message.fields_by_name["key"], message.fields_by_name["value"]
-        return _map_column(_scalar_type(key), _single_column(value, scope))
+        return _MapColumn(_scalar_type(key), _single_column(value, scope))
     column = _single_column(field, scope)
     # The property is new in Protobuf 6, and the older one is gone in 7.
     repeated = field.is_repeated if hasattr(field, "is_repeated") else field.label == 3
-    if not repeated:
-        return column
-    listed = _list_column(column)
-    # pyarrow takes no repeated fields of Protobuf.
-    return listed if listed.convert is not None else Column(listed.type, list)
+    return _RepeatedColumn(column) if repeated else column
 
 
 def _single_column(field: FieldDescriptor, scope: tuple[str, ...]) -> Column:
@@ -250,7 +347,7 @@ def _single_column(field: FieldDescriptor, scope: tuple[str, ...]) -> Column:
         return _message_column(field.message_type, scope)
     if field.type == _ENUM:
         names = {each.number: each.name for each in field.enum_type.values}
-        return Column(_scalar_type(field), lambda number: names.get(number, str(number)))
+        return _EnumColumn(_scalar_type(field), names)
     return Column(_scalar_type(field))
 
 
@@ -258,9 +355,3 @@ def _scalar_type(field: FieldDescriptor) -> Any:
     import pyarrow
 
     return pyarrow.type_for_alias(_PROTOBUF.get(field.type, "string"))
-
-
-def _to_json(message: Any) -> str:
-    from google.protobuf.json_format import MessageToJson
-
-    return str(MessageToJson(message, indent=None))

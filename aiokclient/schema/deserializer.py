@@ -16,8 +16,8 @@ from typing import (
     Generic,
     NoReturn,
     TypeAlias,
-    TypedDict,
     TypeVar,
+    overload,
 )
 from uuid import UUID
 
@@ -27,7 +27,6 @@ from aiokclient.schema.serializer import (
     Refuse,
     describe_error,
     name_registry,
-    require_options,
     require_part,
     require_type,
 )
@@ -35,22 +34,20 @@ from aiokclient.schema.wire_format import PREFIX_SIZE, decode_key, header_name, 
 from aiokclient.types import Headers
 
 if TYPE_CHECKING:
+    # Only type checkers need this package. Without `from_dict`, nothing tells the type of values.
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
     from aiokclient.schema.registry import SchemaRegistry
     from aiokclient.schema.schema import RegisteredSchema, Schema
 
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
+    T_co = TypeVarWithDefault("T_co", covariant=True, default=Any)
+else:
+    T_co = TypeVar("T_co", covariant=True)
 
 Read: TypeAlias = Callable[[bytes, bytes | None], Any]
 """A function of the bytes of a key or value, and of the header with its id, if it has one."""
 
 _MAX_SCHEMAS: Final = 1000
-
-
-class DeserializerOptions(TypedDict, Generic[T], total=False):
-    """The options of deserializers that convert values to objects of the application."""
-
-    from_dict: Callable[[Any], T] | None
 
 
 class SchemaDeserializer(Generic[T_co]):
@@ -59,14 +56,7 @@ class SchemaDeserializer(Generic[T_co]):
     schema_type: ClassVar[str]
     """The registry's name of the format."""
 
-    def __init__(
-        self,
-        registry: SchemaRegistry,
-        schema: Schema | None,
-        options: DeserializerOptions[T_co],
-    ) -> None:
-        require_options(self, options, DeserializerOptions)
-        self._from_dict = options.get("from_dict")
+    def __init__(self, registry: SchemaRegistry, schema: Schema | None) -> None:
         self._registry = registry
         self._schema = schema
         self._part: str | None = None
@@ -117,6 +107,12 @@ class SchemaDeserializer(Generic[T_co]):
                 surplus = [key for key in known if key not in needed]
                 for key in surplus[: len(known) - _MAX_SCHEMAS]:
                     known.pop(key, None)
+
+    @overload
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> T_co: ...
+
+    @overload
+    def deserialize(self, topic: str, data: None, headers: Headers = ()) -> None: ...
 
     def deserialize(self, topic: str, data: bytes | None, headers: Headers = ()) -> T_co | None:
         """Return the value of the bytes, or None for None.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 from aiokclient.errors import ConfigError, SerializationError
-from aiokclient.schema.deserializer import DeserializerOptions, Read, SchemaDeserializer, T_co
+from aiokclient.schema.deserializer import Read, SchemaDeserializer, T_co
 from aiokclient.schema.schema_text import to_schema
 from aiokclient.schema.serializer import (
-    ConversionOptions,
     Refuse,
     SchemaSerializer,
+    SubjectStrategy,
     V_contra,
     Write,
     describe_error,
@@ -65,16 +65,28 @@ class JsonSchemaSerializer(SchemaSerializer[V_contra]):
         self,
         registry: SchemaRegistry,
         schema: Schema | str | Mapping[str, Any] | None = None,
-        **options: Unpack[ConversionOptions[V_contra]],
+        *,
+        subject: SubjectStrategy = "TOPIC",
+        auto_register: bool | None = None,
+        use_latest_version: bool = False,
+        normalize: bool = False,
+        schema_id_in: Literal["prefix", "header"] = "prefix",
+        strict: bool = True,
+        to_dict: Callable[[V_contra], Any] | None = None,
     ) -> None:
         require_jsonschema("JsonSchemaSerializer")
-        self._to_dict = options.pop("to_dict", None)
+        self._to_dict = to_dict
         given = to_schema(schema, self.schema_type)
         super().__init__(
             registry,
             given,
-            options,
             record_name=None if given is None else check_schema(given),
+            subject=subject,
+            auto_register=auto_register,
+            use_latest_version=use_latest_version,
+            normalize=normalize,
+            schema_id_in=schema_id_in,
+            strict=strict,
         )
 
     def _make_writer(
@@ -116,13 +128,15 @@ class JsonSchemaDeserializer(SchemaDeserializer[T_co]):
         self,
         registry: SchemaRegistry,
         schema: Schema | str | Mapping[str, Any] | None = None,
-        **options: Unpack[DeserializerOptions[T_co]],
+        *,
+        from_dict: Callable[[Any], T_co] | None = None,
     ) -> None:
         require_jsonschema("JsonSchemaDeserializer")
         given = to_schema(schema, self.schema_type)
         if given is not None:
             check_schema(given)
-        super().__init__(registry, given, options)
+        super().__init__(registry, given)
+        self._from_dict = from_dict
 
     async def _make_reader(self, schema: Schema, where: str, refuse: Refuse) -> Read:
         wanted = self._schema or schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from aiokclient.errors import ConfigError, SerializationError
 from aiokclient.schema.columns import Column, protobuf_column
@@ -16,7 +16,7 @@ from aiokclient.schema.schema import Schema, SchemaReference
 from aiokclient.schema.serializer import (
     Refuse,
     SchemaSerializer,
-    SerializerOptions,
+    SubjectStrategy,
     Write,
     needed_extra,
 )
@@ -29,16 +29,21 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import Message
 
+    # Only type checkers need this package. Without `message_type`, messages are of any type.
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
     from aiokclient.schema.registry import SchemaRegistry
 
-MessageT = TypeVar("MessageT", bound="Message")
+    MessageT = TypeVarWithDefault("MessageT", bound=Message, default=Any)
+else:
+    MessageT = TypeVar("MessageT", bound="Message")
 
 _BUILT_IN: Final = ("google/protobuf/", "google/type/", "confluent/")
 """Imports of files that every client has. They are no references in a registry."""
 
 
 @public_in("aiokclient.schema")
-class ProtobufSerializer(SchemaSerializer[MessageT]):
+class ProtobufSerializer(SchemaSerializer[MessageT | Mapping[str, Any]], Generic[MessageT]):
     """A serializer for keys or values that are Protobuf messages.
 
     `message_type` is a class that protoc has generated. Values are its messages, or dicts in
@@ -59,7 +64,13 @@ class ProtobufSerializer(SchemaSerializer[MessageT]):
         self,
         registry: SchemaRegistry,
         message_type: type[MessageT] | str | None = None,
-        **options: Unpack[SerializerOptions],
+        *,
+        subject: SubjectStrategy = "TOPIC",
+        auto_register: bool | None = None,
+        use_latest_version: bool = False,
+        normalize: bool = False,
+        schema_id_in: Literal["prefix", "header"] = "prefix",
+        strict: bool = True,
     ) -> None:
         own, self._name = None, None
         if isinstance(message_type, str) or message_type is None:
@@ -71,7 +82,17 @@ class ProtobufSerializer(SchemaSerializer[MessageT]):
             self._message_type = message_type
             self._name = message_type.DESCRIPTOR.full_name
             own = Schema(_encode_file(message_type.DESCRIPTOR.file), self.schema_type)
-        super().__init__(registry, own, options, record_name=self._name)
+        super().__init__(
+            registry,
+            own,
+            record_name=self._name,
+            subject=subject,
+            auto_register=auto_register,
+            use_latest_version=use_latest_version,
+            normalize=normalize,
+            schema_id_in=schema_id_in,
+            strict=strict,
+        )
 
     async def _complete_schema(self) -> Schema:
         assert self._message_type is not None  # The constructor has checked it.
@@ -157,7 +178,7 @@ class ProtobufDeserializer(SchemaDeserializer[MessageT]):
         self, registry: SchemaRegistry, message_type: type[MessageT] | None = None
     ) -> None:
         require_message_type("ProtobufDeserializer", message_type)
-        super().__init__(registry, None, {})
+        super().__init__(registry, None)
         self._message_type = message_type
 
     def arrow_column(self, values: Sequence[Any]) -> pyarrow.Array:

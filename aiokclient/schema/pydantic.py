@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from aiokclient.errors import ConfigError
 from aiokclient.schema.deserializer import Read, SchemaDeserializer
@@ -17,7 +17,7 @@ from aiokclient.schema.json_schema import (
 from aiokclient.schema.serializer import (
     Refuse,
     SchemaSerializer,
-    SerializerOptions,
+    SubjectStrategy,
     Write,
     needed_extra,
 )
@@ -56,14 +56,25 @@ class PydanticSerializer(SchemaSerializer[ModelT]):
         self,
         registry: SchemaRegistry,
         model: type[ModelT],
-        **options: Unpack[SerializerOptions],
+        *,
+        subject: SubjectStrategy = "TOPIC",
+        auto_register: bool | None = None,
+        use_latest_version: bool = False,
+        normalize: bool = False,
+        schema_id_in: Literal["prefix", "header"] = "prefix",
+        strict: bool = True,
     ) -> None:
         require_model("PydanticSerializer", model)
         super().__init__(
             registry,
             generate_schema(model),
-            options,
             record_name=model.__name__,
+            subject=subject,
+            auto_register=auto_register,
+            use_latest_version=use_latest_version,
+            normalize=normalize,
+            schema_id_in=schema_id_in,
+            strict=strict,
         )
         self._model = model
 
@@ -107,7 +118,7 @@ class PydanticDeserializer(SchemaDeserializer[ModelT]):
 
     def __init__(self, registry: SchemaRegistry, model: type[ModelT]) -> None:
         require_model("PydanticDeserializer", model)
-        super().__init__(registry, None, {})
+        super().__init__(registry, None)
         self._model = model
 
     async def _make_reader(self, schema: Schema, where: str, refuse: Refuse) -> Read:

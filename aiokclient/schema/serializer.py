@@ -16,8 +16,8 @@ from typing import (
     Generic,
     Literal,
     TypeAlias,
-    TypedDict,
     TypeVar,
+    overload,
 )
 
 from aiokclient.errors import ConfigError, SerializationError
@@ -27,10 +27,14 @@ from aiokclient.schema.wire_format import encode_guid, encode_id, header_name
 from aiokclient.types import Headers, Serialized
 
 if TYPE_CHECKING:
+    # Only type checkers need this package. Without `to_dict`, nothing tells the type of values.
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
     from aiokclient.schema.registry import SchemaRegistry
 
-V = TypeVar("V")
-V_contra = TypeVar("V_contra", contravariant=True)
+    V_contra = TypeVarWithDefault("V_contra", contravariant=True, default=Any)
+else:
+    V_contra = TypeVar("V_contra", contravariant=True)
 
 Write: TypeAlias = Callable[[Any], bytes]
 """A function that returns the bytes of a value, after a prefix that it knows."""
@@ -48,23 +52,6 @@ _STRATEGIES: Final = ("TOPIC", "RECORD", "TOPIC_RECORD", "ASSOCIATED")
 _MAX_TOPICS: Final = 10_000
 
 
-class SerializerOptions(TypedDict, total=False):
-    """The options that the serializers of all formats have."""
-
-    subject: SubjectStrategy
-    auto_register: bool | None
-    use_latest_version: bool
-    normalize: bool
-    schema_id_in: Literal["prefix", "header"]
-    strict: bool
-
-
-class ConversionOptions(SerializerOptions, Generic[V], total=False):
-    """The options of serializers that convert objects of the application."""
-
-    to_dict: Callable[[V], Any] | None
-
-
 class SchemaSerializer(Generic[V_contra]):
     """A serializer for values of a schema that a registry knows.
 
@@ -78,31 +65,32 @@ class SchemaSerializer(Generic[V_contra]):
         self,
         registry: SchemaRegistry,
         schema: Schema | None,
-        options: SerializerOptions,
         *,
         record_name: str | None,
+        subject: SubjectStrategy,
+        auto_register: bool | None,
+        use_latest_version: bool,
+        normalize: bool,
+        schema_id_in: Literal["prefix", "header"],
+        strict: bool,
     ) -> None:
-        require_options(self, options, SerializerOptions)
-        uses_latest = options.get("use_latest_version", False)
-        registers = options.get("auto_register")
-        if schema is None and (registers or not uses_latest):
+        if schema is None and (auto_register or not use_latest_version):
             raise ConfigError(
                 f"{type(self).__name__} needs a schema. Give one, or set use_latest_version=True "
                 "to use the latest one of the subject."
             )
-        place = options.get("schema_id_in", "prefix")
-        if place not in ("prefix", "header"):
-            raise ConfigError(f'schema_id_in={place!r}: use "prefix" or "header".')
-        self._subject: SubjectStrategy = options.get("subject", "TOPIC")
-        require_strategy(self._subject, record_name, has_schema=schema is not None)
+        if schema_id_in not in ("prefix", "header"):
+            raise ConfigError(f'schema_id_in={schema_id_in!r}: use "prefix" or "header".')
+        require_strategy(subject, record_name, has_schema=schema is not None)
+        self._subject: SubjectStrategy = subject
         self._registry = registry
         self._schema = schema
         self._record_name = record_name
-        self._auto_register = not uses_latest if registers is None else registers
-        self._use_latest_version = uses_latest
-        self._normalize = options.get("normalize", False)
-        self._in_header = place == "header"
-        self._strict = options.get("strict", True)
+        self._auto_register = not use_latest_version if auto_register is None else auto_register
+        self._use_latest_version = use_latest_version
+        self._normalize = normalize
+        self._in_header = schema_id_in == "header"
+        self._strict = strict
         self._part: str | None = None
         self._writers: dict[str, Callable[[Any], bytes | Serialized]] = {}
 
@@ -143,8 +131,16 @@ class SchemaSerializer(Generic[V_contra]):
             self._writers.pop(next(iter(self._writers)))
         self._writers[topic] = writer
 
+    @overload
     def serialize(
         self, topic: str, value: V_contra, headers: Headers = ()
+    ) -> bytes | Serialized: ...
+
+    @overload
+    def serialize(self, topic: str, value: None, headers: Headers = ()) -> None: ...
+
+    def serialize(
+        self, topic: str, value: V_contra | None, headers: Headers = ()
     ) -> bytes | Serialized | None:
         """Return the bytes of a value, or None for None, which is a tombstone.
 
@@ -270,16 +266,6 @@ def name_subject(strategy: SubjectStrategy, topic: str, part: str, record_name: 
 def name_registry(registry: SchemaRegistry) -> str:
     """Return the URLs of a registry for an error message."""
     return ", ".join(registry.urls)
-
-
-def require_options(owner: object, given: Mapping[str, Any], known: Any) -> None:
-    """Raise ConfigError for an option that is not in a TypedDict or one of those of its bases."""
-    names = sorted(known.__optional_keys__)
-    unknown = sorted(given.keys() - set(names) - {"to_dict"})
-    if unknown:
-        raise ConfigError(
-            f"{type(owner).__name__} has no option {', '.join(unknown)}. It has {', '.join(names)}."
-        )
 
 
 def require_part(owner: object, earlier: str | None, part: str) -> str:

@@ -30,6 +30,7 @@ C = TypeVar("C", bound=type)
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
+W = TypeVar("W")
 T_contra = TypeVar("T_contra", contravariant=True)
 T_co = TypeVar("T_co", covariant=True)
 
@@ -488,3 +489,14 @@ class State(Enum):
     DEGRADED = "degraded"
     FAILED = "failed"
     CLOSED = "closed"
+
+
+Handle: TypeAlias = (
+    Callable[[ConsumerRecord[K, V]], object]
+    | Callable[[ConsumerRecord[K, V], W], object]
+    | Callable[[list[ConsumerRecord[K, V]]], object]
+    | Callable[[list[ConsumerRecord[K, V]], W], object]
+)
+"""A handler of a worker: a function or coroutine function of a record, or of a list of records with
+`batch`. It may also take the worker.
+"""

@@ -7,7 +7,7 @@ import concurrent.futures
 import signal
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokclient.background import ended, new_task
 from aiokclient.errors import IllegalStateError
@@ -26,8 +26,11 @@ from aiokclient.worker.transactions import TransactionalRun
 if TYPE_CHECKING:
     from aiokclient.consumer import Consumer
     from aiokclient.producer import Delivery, Producer
-    from aiokclient.types import RecordMetadata
+    from aiokclient.types import Handle, RecordMetadata
     from aiokclient.worker.dead_letters import DeadLetter
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @public_in("aiokclient.worker")
@@ -75,8 +78,8 @@ class Worker:
 
     def __init__(
         self,
-        consumer: Consumer[Any, Any],
-        handle: Any,
+        consumer: Consumer[K, V],
+        handle: Handle[K, V, Worker],
         *,
         concurrency: int = 50,
         order: Order = "partition",

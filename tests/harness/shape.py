@@ -216,12 +216,41 @@ def public_members(packages: Iterable[str]) -> set[str]:
     return names
 
 
+def exported_classes(modules: Iterable[Module], public: Iterable[str]) -> set[str]:
+    """Return the classes that public packages export, as their path, a colon, and their name.
+
+    They have the decorator `public_in`, or stand in the type-only imports of a public package.
+    """
+    modules = list(modules)
+    paths = {module.name: module.path for module in modules}
+    found = {
+        f"{module.path}:{node.name}"
+        for module in modules
+        for node in module.classes()
+        if any("public_in" in words_of(each) for each in node.decorator_list)
+    }
+    for module in modules:
+        if module.name in public:
+            for node in module.nodes:
+                if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                    found |= {
+                        f"{paths[statement.module]}:{alias.name}"
+                        for statement in node.body
+                        if isinstance(statement, ast.ImportFrom) and statement.module in paths
+                        for alias in statement.names
+                    }
+    return found
+
+
 @dataclass
 class Shape:
     """The figures of the library. Code of the embedded cluster and for Spark is not counted."""
 
     callables: list[str]
-    """Functions that constructors and fields take, with the class that takes them."""
+    """Functions that constructors and fields of internal classes take, with the class.
+
+    Those of public classes are functions that the application gives.
+    """
     methods: set[str]
     """The distinct names of methods that are not public and that nothing prescribes."""
     ambiguous: dict[str, list[str]]
@@ -261,7 +290,7 @@ class Shape:
         most, owner = self.most_attributes
         return "\n".join(
             (
-                f"constructor parameters and fields that are functions  {len(self.callables)}",
+                f"functions that internal constructors and fields take   {len(self.callables)}",
                 f"words per name of a method                            {self.words:.2f}",
                 f"names of methods that are also the name of a value    {self.ambiguous_share:.1%}",
                 f"modules under {SMALL} lines of code                       {self.small_share:.1%}",
@@ -283,6 +312,7 @@ def measure(root: Path, public: Iterable[str]) -> Shape:
         for module in judged
         for node in module.classes()
     }
+    exported = exported_classes(everything, set(public))
     exempt = public_members(public) | PRESCRIBED
     methods = {name for _, shape in shapes.values() for name in shape.methods} - exempt
     values = {name for _, shape in shapes.values() for name in shape.values}
@@ -297,6 +327,7 @@ def measure(root: Path, public: Iterable[str]) -> Shape:
         callables=[
             f"{owner.partition(':')[0]}: {each}"
             for owner, (_, shape) in shapes.items()
+            if owner not in exported
             for each in shape.callables
         ],
         methods=methods,

@@ -26,7 +26,9 @@ from aiokclient import (
 )
 from aiokclient.errors import KafkaError
 from aiokclient.protocol import messages
+from aiokclient.schema import AvroDeserializer, AvroSerializer, JsonSchemaSerializer, SchemaRegistry
 from aiokclient.types import Headers
+from aiokclient.worker import Batch, Worker
 
 
 @dataclass
@@ -298,3 +300,86 @@ async def share(servers: str) -> None:
     async for items in work_pool("crawlers", {"a": 1, "b": 2.5}, bootstrap_servers=servers):
         async with items as names:
             assert_type(names, tuple[str, ...])
+
+
+async def handle_order(record: ConsumerRecord[bytes, Order]) -> None: ...
+
+
+async def answer_order(record: ConsumerRecord[bytes, Order], worker: Worker) -> None:
+    worker.send("answers", record.key)
+
+
+async def handle_orders(records: list[ConsumerRecord[bytes, Order]]) -> None: ...
+
+
+async def answer_orders(records: Sequence[ConsumerRecord[bytes, Order]], worker: Worker) -> int:
+    return len(records)
+
+
+def handle_in_thread(record: ConsumerRecord[bytes, Order]) -> str:
+    return record.topic
+
+
+def answer_in_thread(record: ConsumerRecord[bytes, Order], worker: Worker) -> None: ...
+
+
+async def handle_any(record: ConsumerRecord[Any, Any]) -> None: ...
+
+
+async def handle_with(table: dict[str, int], record: ConsumerRecord[bytes, Order]) -> None: ...
+
+
+class Shop:
+    async def take(self, record: ConsumerRecord[bytes, Order]) -> None: ...
+
+    async def __call__(self, record: ConsumerRecord[bytes, Order], worker: Worker) -> None: ...
+
+
+async def work(consumer: Consumer[bytes, Order], given: Any, seen: list[Any]) -> None:
+    await consumer.run(handle_order, concurrency=50, dead_letter="orders.dead")
+    await consumer.run(answer_order)
+    await consumer.run(handle_orders, batch=Batch(500, max_wait=0.1))
+    await consumer.run(answer_orders, batch=Batch(500))
+    await consumer.run(handle_in_thread)
+    await consumer.run(handle_any)
+    await consumer.run(given)
+    await consumer.run(Shop().take)
+    await consumer.run(Shop())
+    await consumer.run(partial(handle_with, {}))
+    await consumer.run(lambda record: seen.append(record.value))
+    worker = Worker(consumer, answer_in_thread, order="key")
+    assert_type(worker, Worker)
+    Worker(consumer, handle_order)
+    Worker(consumer, answer_orders, batch=Batch(500))
+    Worker(consumer, lambda record, worker: worker.send("answers", record.key))
+    Worker(consumer, Shop().take)
+    Worker(consumer, Shop())
+    Worker(consumer, partial(handle_with, {}))
+    Worker(consumer, given)
+    Worker(Consumer("orders", value_deserializer=load), handle_order)
+    Worker(Consumer("orders", group_id="billing"), handle_any)
+
+
+async def with_schemas(registry: SchemaRegistry, schema: str) -> None:
+    plain = AvroSerializer(registry, schema)
+    assert_type(plain, AvroSerializer[Any])
+    converting = AvroSerializer(
+        registry, schema, subject="RECORD", schema_id_in="header", to_dict=dump_fields
+    )
+    assert_type(converting, AvroSerializer[Order])
+    latest = JsonSchemaSerializer[Order](registry, use_latest_version=True, to_dict=asdict)
+    named = AvroSerializer(registry, schema, subject=lambda topic, part, name: f"{topic}.{part}")
+    assert_type(named, AvroSerializer[Any])
+    async with Producer(key_serializer=latest, value_serializer=converting) as producer:
+        assert_type(producer, Producer[Order, Order])
+        await producer.prepare("orders")
+        await producer.send("orders", Order("tea"))
+    reading = AvroDeserializer(registry, schema, from_dict=lambda fields: Order(**fields))
+    assert_type(reading, AvroDeserializer[Order])
+    assert_type(AvroDeserializer(registry), AvroDeserializer[Any])
+    async with Consumer("orders", value_deserializer=reading) as consumer:
+        assert_type(consumer, Consumer[bytes, Order])
+
+
+def dump_fields(order: Order) -> dict[str, str]:
+    return {"item": order.item}

@@ -4,6 +4,8 @@ import aiokclient
 import aiokclient.admin
 from aiokclient import AnyBroker, Client, Consumer, Producer
 from aiokclient.protocol import messages
+from aiokclient.schema import AvroSerializer, SchemaRegistry
+from aiokclient.worker import Worker
 
 
 async def refused(servers: str) -> None:
@@ -46,3 +48,18 @@ async def refused(servers: str) -> None:
     answer.groups  # refused: attr-defined
     await client.request(messages.MetadataResponse(), AnyBroker())  # refused: arg-type
     await client.request(messages.MetadataRequest(topicz=None), AnyBroker())  # refused: call-arg
+
+
+async def handle_number(record: int) -> None: ...
+
+
+async def handle_three(record: object, worker: Worker, third: int) -> None: ...
+
+
+async def refused_handlers(consumer: Consumer[bytes, str], registry: SchemaRegistry) -> None:
+    Worker(consumer, "handle")  # refused: arg-type
+    Worker(consumer, handle_number)  # refused: arg-type
+    await consumer.run(handle_three)  # refused: arg-type
+    AvroSerializer(registry, "{}", "TOPIC")  # refused: call-arg
+    AvroSerializer(registry, "{}", register=False)  # refused: call-arg
+    AvroSerializer(registry, "{}", schema_id_in="nowhere")  # refused: arg-type
