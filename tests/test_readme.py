@@ -174,7 +174,7 @@ def test_the_variables_are_read() -> None:
 def test_the_first_paragraph_names_what_is_missing() -> None:
     first = README.split("\n\n")[1].replace("\n", " ")
     rows = re.findall(r"^\| ([^|]+?)(?: \(KIP-\d+\))? \| not yet \|", README, re.M)
-    assert rows == ["share groups", "schema registry"]
+    assert rows == ["consumer of share groups"]
     assert [row for row in rows if row not in first] == []
 
 

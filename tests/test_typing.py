@@ -95,7 +95,7 @@ def test_the_programs_of_the_pages_have_no_errors_of_types(
     findings: dict[str, set[Finding]],
 ) -> None:
     pages = {name: found for name, found in findings.items() if name.startswith("page_")}
-    assert pages == {}, "The lines are those of the page."
+    assert pages == {}, f"The lines are those of the page: {pages}"
 
 
 def test_nothing_else_is_complained_of(findings: dict[str, set[Finding]]) -> None:

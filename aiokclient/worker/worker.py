@@ -62,8 +62,8 @@ class Worker:
       thread cannot be cancelled, so that its lane stays closed until it returns.
     - `batch` is a `Batch`. An exception of the handler fails all records of a list, and
       `BatchError` only those that it names.
-    - `max_ahead` is the largest number of offsets by which a record that is handed out may be ahead
-      of the lowest record of its partition that is not done.
+    - `max_ahead` is the largest number of offsets by which a record that a handler gets may be
+      above the lowest record of its partition that is not done.
     - `producer` is the producer of `send`. Without it, one is made on the consumer's client when
       it is needed.
     - `drain_timeout` is the longest time, in seconds, for which a stop waits for handlers.

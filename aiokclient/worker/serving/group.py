@@ -84,7 +84,7 @@ class WorkerGroup:
             await asyncio.wait(self._runs.values())
 
     def stop_workers(self) -> None:
-        """Let each worker finish the records in hand, within its bound. Synchronous."""
+        """Let each worker finish its current records, within its bound. Synchronous."""
         for worker, run in self._runs.items():
             if not run.done():
                 worker.stop()

@@ -15,7 +15,11 @@ from aiokclient.cli.program import NOUNS, load_commands
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = (ROOT / "docs" / "operators-day.md", ROOT / "docs" / "command-line.md")
-FILES = {"plan.json": '{"version": 1, "partitions": []}', "plan.csv": "orders,0,0\n"}
+FILES = {
+    "plan.json": '{"version": 1, "partitions": []}',
+    "plan.csv": "orders,0,0\n",
+    "order.avsc": '"string"',
+}
 
 
 def commands_of(page: Path) -> Iterator[list[str]]:
