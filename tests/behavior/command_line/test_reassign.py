@@ -36,7 +36,11 @@ class Stage:
 
     def create_topic(self, *replicas: str) -> str:
         name = f"moved-{time.time_ns()}"
+        deadline = time.monotonic() + 30
         code, _, err = self.run("topics", "create", name, "--assign", ",".join(replicas))
+        # On a loaded machine, the controller may have no heartbeats of a broker for a moment.
+        while code and "fenced" in err and time.monotonic() < deadline:
+            code, _, err = self.run("topics", "create", name, "--assign", ",".join(replicas))
         assert (code, err) == (0, "")
         self.await_all_brokers()
         return name
