@@ -103,8 +103,8 @@ class TestRequest:
         assert response.topics[0].error_code == UnknownTopicOrPartitionError.code
 
     async def test_an_api_that_the_broker_does_not_have_is_refused(self, client: Client) -> None:
-        with pytest.raises(UnsupportedVersionError, match="ShareGroupDescribe"):
-            await client.request(messages.ShareGroupDescribeRequest(), to=AnyBroker())
+        with pytest.raises(UnsupportedVersionError, match="StreamsGroupDescribe"):
+            await client.request(messages.StreamsGroupDescribeRequest(), to=AnyBroker())
 
     async def test_requests_end_by_their_timeouts(
         self, client: Client, cluster: EmbeddedCluster
