@@ -27,7 +27,7 @@ from aiokclient.metrics import OwnMetrics
 from aiokclient.network.event_hub import EventHub
 from aiokclient.network.login import Sasl
 from aiokclient.protocol.messages import SaslAuthenticateRequest
-from aiokclient.telemetry import prometheus
+from aiokclient.telemetry import exposition
 from aiokclient.telemetry.otel import consuming
 
 __all__ = ["LEAKS", "MET_BY", "chosen", "leaking"]
@@ -153,7 +153,7 @@ LEAKS: dict[str, Callable[[], Leak]] = {
     "notebook": lambda: patch.object(Client, "_repr_html_", _html, create=True),
     "output": lambda: _warn(lambda text: print(text)),  # noqa: T201
     "pickle": lambda: patch.object(Secret, "__reduce_ex__", _reduce),
-    "prometheus": lambda: _knowing(patch.object(prometheus, "_labels", _last_labels)),
+    "prometheus": lambda: _knowing(patch.object(exposition, "_labels", _last_labels)),
     "pushed": lambda: _knowing(patch.object(OwnMetrics, "resource", property(_last_labels))),
     "repr": lambda: patch.object(Secret, "__repr__", _revealed),
     "requests": lambda: patch.object(
