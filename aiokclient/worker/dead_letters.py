@@ -145,7 +145,7 @@ def as_dead_letter(given: Any) -> DeadLetter:
 
 @public_in("aiokclient.worker")
 class DeadLetterInfo(typing.NamedTuple):
-    """What the headers of a dead letter, or of a record in a retry topic, say about it.
+    """The contents of the headers of a dead letter, or of a record in a retry topic.
 
     `origin_topic` and the fields after it say where the record was read first. `attempts` counts
     runs, and `replays` how often the record was put back. Times are in milliseconds since the
@@ -188,7 +188,7 @@ class DeadLetterInfo(typing.NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where a record was read first. The timestamp is None if the record had none."""
+    """The place where a record was read first. The timestamp is None if the record had none."""
 
     topic: str
     partition: int

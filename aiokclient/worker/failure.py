@@ -1,4 +1,4 @@
-"""What a worker knows of a record that failed for good."""
+"""The last failure of a record that is not run again in place."""
 
 from __future__ import annotations
 

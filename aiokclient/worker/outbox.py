@@ -1,4 +1,4 @@
-"""What a worker writes: the records that handlers send, retry records, and dead letters.
+"""The writes of a worker: the records that handlers send, retry records, and dead letters.
 
 Handlers send through the producer that the program gave, with its serializers. Retry records and
 dead letters are bytes, so they are written by a producer without serializers. A producer that is
@@ -106,7 +106,7 @@ class LetterWrite:
 Sent: TypeAlias = (
     "Delivery | asyncio.Future[RecordMetadata] | concurrent.futures.Future[RecordMetadata]"
 )
-"""What a handler gets for a record that it sends."""
+"""The awaitable that a handler gets for a record that it sends."""
 
 
 def ignore_failures(deliveries: Iterable[Any]) -> None:

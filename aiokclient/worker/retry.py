@@ -1,4 +1,4 @@
-"""What happens to a record whose handler failed: the options of the program, and one table.
+"""The outcome for a record whose handler failed: the options of the program, and one table.
 
 `choose_outcome` is the table. It decides by the exception of a run, and by how often the record has
 run already:
@@ -71,7 +71,7 @@ class Exponential:
 
 @public_in("aiokclient.worker")
 class Retry:
-    """How a worker repeats records whose handler failed.
+    """The rules by which a worker repeats records whose handler failed.
 
         Retry(attempts=5, backoff=Exponential(1, max=60), never=(ValueError,))
 
@@ -236,7 +236,7 @@ def join_errors(
 
 
 class Outcome(Enum):
-    """What happens to a record whose run failed."""
+    """The next step for a record whose run failed."""
 
     AGAIN = auto()
     """It runs again after a delay, in its lane."""

@@ -62,9 +62,9 @@ class Pending:
         self.error: BaseException | None = None
         self.failed_at_ms = 0
         self.verdict: Verdict | None = None
-        """How to give it up; None if it is to run."""
+        """The decision that gives it up; None if it is to run."""
         self.letter: ProducerRecord | None = None
-        """What to write for it, if the first one was refused."""
+        """The record to write for it, if the first one was refused."""
 
     def note_failure(self, error: BaseException, now_ms: int, *, is_outage: bool) -> None:
         """Count a run that failed."""

@@ -61,7 +61,7 @@ class WorkerFleet:
         self.total = 0
         self.ends = {("dead", partition): 0 for partition in range(PARTITIONS)}
         self.ends["out", 0] = 0
-        """How far the logs were read that say what is done."""
+        """The offsets up to which the logs of finished records were read."""
         self.violations: list[str] = []
 
     # -- records

@@ -1,4 +1,4 @@
-"""What is known of the cluster: brokers, topics, and the leaders of partitions."""
+"""The known state of the cluster: brokers, topics, and the leaders of partitions."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ _REPEATED: Final = _LABELS["repeated"]
 _MESSAGE: Final = 11
 _OPENING: Final = {"{": "}", "[": "]", "(": ")", "<": ">"}
 _MAX_DEPTH: Final = 32
-"""How deep messages may be nested, as in Protobuf's own compiler."""
+"""The greatest depth of nested messages, as in Protobuf's own compiler."""
 
 
 def parse_file(schema: Schema, where: str = "", name: str = "schema.proto") -> FileDescriptorProto:

@@ -34,7 +34,7 @@ DRAIN_S: Final = 20.0
 """Seconds that clients without a worker may take for their work, beyond `close_timeout_ms`."""
 
 Resource: TypeAlias = AbstractAsyncContextManager[Any]
-"""What workers need besides clients, such as a registry of schemas."""
+"""Other things that workers need, besides clients, such as a registry of schemas."""
 
 
 class WorkerGroup:

@@ -1,4 +1,4 @@
-"""What a client of a registry is made from: URLs, credentials, and properties."""
+"""The arguments of a client of a registry: URLs, credentials, and properties."""
 
 from __future__ import annotations
 

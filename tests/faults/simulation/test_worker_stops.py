@@ -20,7 +20,7 @@ T0 = TopicPartition("t", 0)
 
 
 class Stop:
-    """A worker with one record in hand, and the seconds that its stop and the close take."""
+    """A worker whose handler has one record, and the seconds that its stop and the close take."""
 
     def __init__(self, world: World, handle: Any, **options: Any) -> None:
         world.cluster.produce("t", [b"0", b"1", b"2"])

@@ -40,7 +40,7 @@ class ShareMemberChange(NamedTuple):
 
 
 class ShareSnapshot(NamedTuple):
-    """What a share coordinator stores for a share partition."""
+    """The record in which a share coordinator stores a share partition."""
 
     snapshot_epoch: int
     state_epoch: int

@@ -1,4 +1,4 @@
-"""What one broker has of share groups: the sessions, and the share partitions that it leads."""
+"""The share groups on one broker: their sessions, and the share partitions that it leads."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class ShareMember:
 
 
 class ShareGroupJournal:
-    """What was written about a group last, to write the changes."""
+    """The state of a group that was written last, so that only changes are written."""
 
     def __init__(self, group: ShareGroup) -> None:
         self._group = group

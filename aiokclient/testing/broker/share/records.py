@@ -57,7 +57,7 @@ _FINISHED = (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
 
 
 class AckType(IntEnum):
-    """What a member says about a record that it acquired."""
+    """The answer of a member about a record that it acquired."""
 
     GAP = 0
     ACCEPT = 1

@@ -1,4 +1,4 @@
-"""What a share coordinator stores for each share partition: the start offset and finished records.
+"""The state that a share coordinator stores for each share partition: start offset and records.
 
 As with the other coordinators here, the states are kept in one object, which survives the stop of
 any broker. What is written to `__share_group_state` is for readers. `state_epoch` is the epoch of
