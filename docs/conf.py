@@ -41,8 +41,11 @@ myst_fence_as_directive = ["mermaid"]
 myst_heading_anchors = 4
 
 nitpicky = True
-# Sphinx refers to this class by its private module, which Python's inventory does not list.
-nitpick_ignore = [("py:class", "concurrent.futures._base.Future")]
+# Sphinx refers to these classes by their private modules, which Python's inventory does not list.
+nitpick_ignore = [
+    ("py:class", "asyncio.events.AbstractEventLoop"),
+    ("py:class", "concurrent.futures._base.Future"),
+]
 nitpick_ignore_regex = [
     # Signatures contain names that the site does not document: internal modules, type variables,
     # and names that are imported for type checkers only.
@@ -51,7 +54,7 @@ nitpick_ignore_regex = [
     # prometheus_client publishes no inventory for intersphinx.
     (r"py:.*", r"prometheus_client\..*"),
     # Strings that autodoc could not evaluate are cut at their brackets.
-    (r"py:.*", r"collections\.abc\.Mapping\[\w+"),
+    (r"py:.*", r"(.*[.~])?(Mapping|Sequence)\[.*"),
 ]
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
