@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from aiokclient.background import Wakeup
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.lifecycle.ownership import Anchor, for_background
 from aiokclient.cluster.lifecycle.supervisor import Supervisor
@@ -45,7 +46,6 @@ from aiokclient.consumer.meters import ConsumerGauges
 from aiokclient.consumer.state.offset_reset import LATEST_TIMESTAMP
 from aiokclient.consumer.state.partition import PartitionState, Phase, Withheld
 from aiokclient.consumer.state.subscription import PartitionSource, Reports, SubscriptionState
-from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.consumer.topics import TopicFollower
 from aiokclient.errors import ApiTimeoutError, ClosedError
 from aiokclient.metrics import Labels, OwnMetrics

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from aiokclient.background import Wakeup
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.metadata.snapshot import ClusterMetadata
 from aiokclient.config.consumer import ConsumerConfig
@@ -25,7 +26,6 @@ from aiokclient.consumer.membership.listener import tell
 from aiokclient.consumer.state.offset_reset import EARLIEST, Reset
 from aiokclient.consumer.state.partition import Withheld
 from aiokclient.consumer.state.subscription import Reports, Subscription
-from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import KafkaError, error_for
 from aiokclient.policy import Attempts, Backoff, Scope, classify
 from aiokclient.types import TopicPartition, shortened

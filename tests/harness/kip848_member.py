@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, cast
 
 from aiokclient import TopicPartition
+from aiokclient.background import Wakeup
 from aiokclient.cluster.client import ClusterClient
 from aiokclient.cluster.targets import AnyBroker, Broker
 from aiokclient.config.client import ClientConfig
@@ -12,7 +13,6 @@ from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.membership.kip848.membership import Kip848Membership
 from aiokclient.consumer.state.offset_reset import EARLIEST
 from aiokclient.consumer.state.subscription import Reports, Subscription, SubscriptionState
-from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.consumer.topics import SubscribedTopics
 from aiokclient.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

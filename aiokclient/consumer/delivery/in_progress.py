@@ -44,8 +44,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from aiokclient.background import Wakeup
 from aiokclient.consumer.state.partition import PartitionState
-from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.types import ConsumerRecord
 
 

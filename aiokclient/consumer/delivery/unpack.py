@@ -23,13 +23,13 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Final
 
 from aiokclient._native import chosen
+from aiokclient.background import Wakeup
 from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.cluster.lifecycle.supervisor import Callbacks
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.delivery.deserialize import Deserializers, RawRecord
 from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch
 from aiokclient.consumer.state.partition import PartitionState
-from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import CorruptRecordError, RecordError
 from aiokclient.record.batch import HEADER_SIZE, Compression, ContentLimitError, RecordBatch
 from aiokclient.record.compression import MANY_BLOCKS, has_many_blocks

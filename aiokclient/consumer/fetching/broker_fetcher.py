@@ -27,11 +27,11 @@ import math
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from aiokclient.background import Wakeup
 from aiokclient.clock import Clock
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.fetching.responses import BrokerResponses, PartitionResponses
 from aiokclient.consumer.fetching.session import FetchOptions, FetchSession, SessionState, Wanted
-from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import KafkaError, ResponseTooLargeError, error_for
 from aiokclient.network.connection import BrokerConnection
 from aiokclient.network.pool import Purpose

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from aiokclient.background import Wakeup
 from aiokclient.cluster.requests.per_item import ItemResults, group_by_leader
 from aiokclient.consumer.fetching.list_offsets import (
     EpochEnd,
@@ -20,7 +21,6 @@ from aiokclient.consumer.fetching.list_offsets import (
 )
 from aiokclient.consumer.state.offset_reset import EARLIEST, LATEST, LATEST_TIMESTAMP
 from aiokclient.consumer.state.partition import PartitionState, Phase
-from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import KafkaError, LeaderNotAvailableError
 from aiokclient.policy import Decision, Scope
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 
+from aiokclient.background import Wakeup
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.consumer.membership.classic import ClassicMembership
 from aiokclient.consumer.membership.health import MembershipHealth
@@ -38,7 +39,6 @@ from aiokclient.consumer.membership.offsets.released import ReleasedPartitions
 from aiokclient.consumer.membership.reconciler import PartitionReconciler
 from aiokclient.consumer.membership.rewind.requests import plain
 from aiokclient.consumer.membership.rewind.rewind import GroupRewinder
-from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.consumer.topics import SubscribedTopics
 from aiokclient.errors import IllegalStateError, KafkaError, UnsupportedVersionError
 from aiokclient.types import OffsetAndMetadata, TopicPartition

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
+from aiokclient.background import Wakeup
 from aiokclient.clock import Clock, SystemClock
 from aiokclient.cluster.lifecycle.ownership import Weakly
 from aiokclient.cluster.lifecycle.shown import some
@@ -30,7 +31,6 @@ from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.arguments import as_partitions
 from aiokclient.consumer.state.offset_reset import EARLIEST, NONE, Reset
 from aiokclient.consumer.state.partition import NO_EPOCH, PartitionState, Withheld
-from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import IllegalStateError, KafkaError, NoOffsetError
 from aiokclient.log.client_log import ClientLog
 from aiokclient.log.limited_log import LimitedLog

@@ -1,11 +1,14 @@
 """Membership in a group of the newer consumer protocol (KIP-848), in which brokers assign.
 
 `states` has the table of states with its theory of operation, and the present state. `heartbeat`
-has the contents and the times of heartbeats. Heartbeats and commits share a connection that no
-other requests use, so that nothing delays them; one heartbeat is sent at a time. A failed heartbeat
-is not repeated unchanged: the next one contains the whole state of the member. This module executes
-the effects of the table in three tasks: `run` sends heartbeats, `Reconciliation` revokes and takes
-partitions, and `_watch_session` looks up the session timeout.
+has the contents of heartbeats, and `aiokclient.group.heartbeats` their times and their connection.
+Heartbeats and commits share that connection, which no other requests use, so that nothing delays
+them. This module executes the effects of the table in three tasks: `run` sends heartbeats,
+`Reconciliation` revokes and takes partitions, and `_watch_session` looks up the session timeout.
+
+A member has to know the session timeout, because it stops reading when it has received no response
+for that time. A consumer without permission to read the configs of the group uses its own
+`session_timeout_ms`.
 
 The brokers evaluate a pattern with RE2, against the whole name, as Python's `fullmatch` does. In
 two cases the client itself matches the pattern against the topics in the metadata: if the brokers
@@ -27,24 +30,15 @@ import logging
 import math
 from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING
-from uuid import UUID
 
-from aiokclient.cluster.requests.attempts import CallProgress
-from aiokclient.cluster.targets import Coordinator
+from aiokclient.background import Wakeup
 from aiokclient.consumer.membership.kip848.heartbeat import (
     REGEX_FROM,
     HeartbeatBuilder,
-    HeartbeatSchedule,
     HeartbeatSubscription,
-    TopicIdPartition,
-    TopicIdPartitions,
     expression,
-    partitions_of,
-    session_timeout_ms,
 )
 from aiokclient.consumer.membership.kip848.states import (
-    CODES,
-    PERMISSION_CODES,
     Kip848Effect,
     Kip848Event,
     Kip848Member,
@@ -52,13 +46,22 @@ from aiokclient.consumer.membership.kip848.states import (
     event_of,
 )
 from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
-from aiokclient.consumer.state.wakeup import Wakeup
-from aiokclient.errors import KafkaError, UnsupportedVersionError, error_for
+from aiokclient.errors import KafkaError
+from aiokclient.group.heartbeats import (
+    PERMISSION_CODES,
+    HeartbeatApi,
+    HeartbeatConnection,
+    HeartbeatSchedule,
+    MemberHeartbeats,
+    TopicIdPartition,
+    TopicIdPartitions,
+    find_session_timeout_ms,
+    make_member_id,
+    partitions_of,
+)
 from aiokclient.group.meters import GroupMeters
 from aiokclient.log.limited_log import LimitedLog
-from aiokclient.network.pool import Purpose
-from aiokclient.policy import Action, Attempts, Backoff, Decision, Scope, classify
-from aiokclient.protocol.api import ApiKey
+from aiokclient.policy import Backoff, Decision, Scope
 from aiokclient.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -69,7 +72,6 @@ if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.metadata.snapshot import ClusterMetadata
     from aiokclient.consumer.membership.coordinator import ConsumerCoordinator
-    from aiokclient.network.connection import BrokerConnection
 
 UNRELEASED_SESSIONS = 1.2
 """The number of session timeouts for which an earlier membership may keep the instance id."""
@@ -79,19 +81,17 @@ UNRELEASED = (
     "Joining again until its session has ended, for at most %.0f s."
 )
 
-API = "ConsumerGroupHeartbeat"
-
-SWITCHED_OFF = (UnsupportedVersionError.code,)
-"""Error codes of a broker that knows the request but has the protocol disabled."""
-
-LEAVE_ATTEMPTS = 3
-"""Number of attempts to tell the coordinator that the member leaves."""
-
-ADVICE = (
-    "The coordinator does not support the newer consumer protocol (KIP-848). Kafka 4.0 and later "
-    "support it unless it is switched off. Use group_protocol='classic'."
+CONSUMER_HEARTBEAT = HeartbeatApi(
+    ConsumerGroupHeartbeatRequest,
+    "ConsumerGroupHeartbeat",
+    Scope.GROUP,
+    log_part="consumer",
+    advice="The coordinator does not support the newer consumer protocol (KIP-848). Kafka 4.0 and "
+    "later support it unless it is switched off. Use group_protocol='classic'.",
 )
 
+SESSION_TIMEOUT = "consumer.session.timeout.ms"
+"""The config of a consumer group that contains its session timeout."""
 
 OWNING = (Kip848State.STABLE, Kip848State.RECONCILING, Kip848State.ACKNOWLEDGING)
 """The states in which the member keeps its partitions. In LEAVING it revokes them."""
@@ -232,15 +232,14 @@ class Kip848Membership:
         self._plain_log = cluster.make_log("consumer", group_id)
         self._log = LimitedLog(self._plain_log, self._clock)
         self._rebalances = cluster.metrics.counter("consumer.rebalances", group=group_id)
-        # From ConsumerGroupHeartbeat 1 on, the member makes its own id, so that a lost response to
-        # the first heartbeat leaves no second member (KIP-1082).
-        member_id = str(UUID(int=self._clock.rng.getrandbits(128), version=4))
-        self.member = Kip848Member(group_id, member_id, config.group_instance_id)
+        self.member = Kip848Member(group_id, make_member_id(self._clock), config.group_instance_id)
         self.assignment = PartitionAssignment(
             cluster, subscription, hide=config.exclude_internal_topics
         )
         self._builder = HeartbeatBuilder(config)
-        self._connection = HeartbeatConnection(cluster, group_id, coordinator)
+        self._connection: HeartbeatConnection[ConsumerGroupHeartbeatResponse] = HeartbeatConnection(
+            cluster, group_id, coordinator, CONSUMER_HEARTBEAT
+        )
         usual_s, session_s = config.heartbeat_interval_ms / 1000, config.session_timeout_ms / 1000
         self._schedule = HeartbeatSchedule(usual_s, session_s, Backoff.of(config), self._clock)
         self._version = REGEX_FROM
@@ -248,8 +247,6 @@ class Kip848Membership:
         """The time until which the coordinator may keep an earlier membership, on the clock."""
         self._subscription = Subscription()
         """The subscription in heartbeats. A member that is about to leave keeps its old one."""
-        self._is_unanswered = False
-        """Whether the coordinator may have executed a heartbeat of which no response has come."""
         self._has_ended = False
         self._leaving = asyncio.Lock()
         self.heartbeat_due = Wakeup()
@@ -258,6 +255,14 @@ class Kip848Membership:
         """Set when a membership has ended, so that the session timeout is looked up again."""
         self._reconciliation = Reconciliation(self)
         self._meters = GroupMeters(subscription.own_metrics, self._clock)
+        self._heartbeats = MemberHeartbeats(
+            self._connection,
+            self._schedule,
+            self._meters,
+            self._clock,
+            self._log,
+            config.request_timeout_ms / 1000,
+        )
 
     # -- what it is
 
@@ -271,7 +276,7 @@ class Kip848Membership:
 
     @property
     def can_be_outdated(self) -> bool:
-        return self._is_unanswered
+        return self._heartbeats.is_unanswered
 
     @property
     def confirmed_until(self) -> float:
@@ -397,7 +402,7 @@ class Kip848Membership:
         """
         cluster, config = self.coordinator.cluster, self.coordinator.config
         while not self._has_ended:
-            found_ms = await session_timeout_ms(cluster, self._group_id)
+            found_ms = await find_session_timeout_ms(cluster, self._group_id, SESSION_TIMEOUT)
             self._schedule.set_session(None if found_ms is None else found_ms / 1000)
             self.coordinator.on_identity_changed()
             age_s = math.inf if found_ms is None else config.metadata_max_age_ms / 1000
@@ -445,22 +450,15 @@ class Kip848Membership:
     async def _send_heartbeat(self) -> None:
         member = self.member
         membership = member.memberships
-        request_s = self.coordinator.config.request_timeout_ms / 1000
         try:
             self._version = await self._connection.find_version()
             if membership != member.memberships or not member.sends_heartbeats:
                 return
             self._schedule.on_send(has_news=self._has_news())
-            name = GroupMetadata(self._group_id, member.epoch, member.member_id)
             request = self._builder.build_next(
-                name, self._make_subscription(), self.assignment.report_owned(), self._version
+                member, self._make_subscription(), self.assignment.report_owned(), self._version
             )
-            sent_at = self._clock.monotonic()
-            self._meters.on_heartbeat_sent(sent_at)
-            timeout_s = self._schedule.find_timeout_s(request_s)
-            self._is_unanswered = True
-            answer = await self._connection.send_heartbeat(request, timeout_s)
-            self._meters.on_heartbeat_answered(sent_at)
+            answer, sent_at = await self._heartbeats.send(request)
             self._extend_known_until()
         except KafkaError as error:
             self._builder.forget_sent()
@@ -473,15 +471,8 @@ class Kip848Membership:
             self._on_response(answer, sent_at)
 
     def _on_response(self, answer: ConsumerGroupHeartbeatResponse, sent_at: float) -> None:
-        self._is_unanswered = False
-        if self.member.has_epoch:
-            self._connection.reset_failures()
+        self._heartbeats.on_response(answer, sent_at, joined=not self.member.has_epoch)
         self.member.set_epoch(answer.member_epoch)
-        self._schedule.on_response(sent_at, answer.heartbeat_interval_ms)
-        if answer.heartbeat_interval_ms <= 0:
-            text = "The coordinator asks for a heartbeat every %d ms. Using heartbeat_interval_ms."
-            wanted, extra = answer.heartbeat_interval_ms, {"event": "group_interval_refused"}
-            self._log.write(logging.WARNING, "interval", text, wanted, extra=extra)
         if answer.assignment is not None:
             target = partitions_of(answer.assignment.topic_partitions)
             if self.assignment.set_target(target, sent_at):
@@ -493,8 +484,7 @@ class Kip848Membership:
         self.coordinator.on_identity_changed()
 
     def _handle_error(self, error: KafkaError) -> None:
-        action = self._connection.handle_failure(error)
-        self._schedule.delay_next_until(self._clock.monotonic() + action.delay_s)
+        action = self._heartbeats.on_failure(error)
         event = event_of(self.member.state, error.code)
         if event is None and action.decision is Decision.RECOVER:
             event = Kip848Event.FENCED
@@ -634,109 +624,3 @@ class Reconciliation:
         self._moved = True
         await self._reconciler.revoke_partitions(list(gone.values()), deadline=deadline)
         self._assignment.remove_partitions(gone)
-
-
-class HeartbeatConnection:
-    """The heartbeats to the coordinator of `group_id`. `owner` owns and closes the connection."""
-
-    def __init__(self, cluster: ClusterClient, group_id: str, owner: Hashable) -> None:
-        self._cluster = cluster
-        self._group_id = group_id
-        self._owner = owner
-        config = cluster.config
-        backoff = Backoff.of(config)
-        self._retry = Attempts(math.inf, backoff, cluster.clock)
-        self._log = cluster.make_log("consumer", group_id)
-        target = Coordinator("group", group_id)
-        self.progress = CallProgress(target, ApiKey.CONSUMER_GROUP_HEARTBEAT)
-        self.was_answered = True
-        """Whether the last call of `send_heartbeat` has sent nothing, or got a response."""
-
-    async def find_version(self) -> int:
-        """Return the version of the heartbeat that the coordinator supports.
-
-        Raises UnsupportedVersionError if it supports none, and the errors of connecting.
-        """
-        connection = await self._connect_to_coordinator()
-        try:
-            return connection.broker.version_of(ConsumerGroupHeartbeatRequest)
-        except UnsupportedVersionError as error:
-            broker = connection.broker.node_id
-            raise UnsupportedVersionError(ADVICE, api=API, broker=broker) from error
-
-    async def send_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, timeout_s: float
-    ) -> ConsumerGroupHeartbeatResponse:
-        """Send a heartbeat and return the response.
-
-        Raises the error in the response, or the error of the connection.
-        """
-        connection = await self._connect_to_coordinator()
-        self.was_answered = False
-        self.progress.note_request(connection.broker.node_id, self._cluster.clock.monotonic())
-        response: ConsumerGroupHeartbeatResponse = await connection.send(
-            request, timeout_s=timeout_s
-        )
-        self.was_answered = True
-        off = response.error_code in SWITCHED_OFF
-        message = ADVICE if off else response.error_message
-        error = error_for(
-            response.error_code,
-            message,
-            api=API,
-            broker=connection.broker.node_id,
-            resource=f"group {request.group_id}",
-        )
-        if error is not None:
-            raise error
-        self.progress.note_success()
-        return response
-
-    def reset_failures(self) -> None:
-        """Reset the count of failures after a response to a member. Synchronous.
-
-        It is not called after a response to a join, because a member that is fenced after each
-        join must back off.
-        """
-        self._retry.start_over()
-
-    def handle_failure(self, error: KafkaError) -> Action:
-        """Return the action for a failed attempt, and forget a coordinator that has moved.
-
-        Synchronous.
-        """
-        self.progress.note_failure(error)
-        decision = classify(error, Scope.GROUP)
-        if decision is Decision.REFRESH_AND_RETRY:
-            self._cluster.coordinators.forget_coordinator("group", self._group_id)
-        action = Action(decision, self._retry.take_pause_after_s(error, Scope.GROUP))
-        if decision.again:
-            self._cluster.refusals.log_refusal(error, self._retry.attempt)
-        return action
-
-    async def leave_group(
-        self, request: ConsumerGroupHeartbeatRequest, timeout_s: float
-    ) -> KafkaError | None:
-        """Send the heartbeat that leaves the group, in at most LEAVE_ATTEMPTS attempts.
-
-        A failure is only logged. Return the last one if no attempt has succeeded.
-        """
-        failure: KafkaError | None = None
-        for _ in range(LEAVE_ATTEMPTS):
-            try:
-                await self.send_heartbeat(request, timeout_s)
-                return None
-            except KafkaError as error:
-                failure = error
-                action = self.handle_failure(error)
-                if error.code in CODES or not action.again:
-                    # The coordinator removes the member anyway when its session times out.
-                    extra = {"event": "group_leave_failed"}
-                    self._log.info("Could not leave the group: %s", error, extra=extra)
-                    break
-                await asyncio.sleep(action.delay_s)
-        return failure
-
-    async def _connect_to_coordinator(self) -> BrokerConnection:
-        node_id = await self._cluster.coordinators.locate_coordinator("group", self._group_id)
-        return await self._cluster.connect(node_id, Purpose.GROUP, self._owner)

@@ -45,15 +45,13 @@ from enum import Enum
 from types import MappingProxyType
 
 from aiokclient.errors import (
-    ClusterAuthorizationError,
     FencedInstanceIdError,
     FencedMemberEpochError,
-    GroupAuthorizationError,
     GroupIdNotFoundError,
-    TopicAuthorizationError,
     UnknownMemberIdError,
     UnreleasedInstanceIdError,
 )
+from aiokclient.group.heartbeats import JOIN_EPOCH
 from aiokclient.types import GroupMetadata
 from aiokclient.types.named_tuple import NamedTuple
 
@@ -210,24 +208,12 @@ JOIN_CODES: Mapping[int | None, Kip848Event] = MappingProxyType(
 group uses the classic protocol, which a later attempt would not change. UNRELEASED is a refusal
 unless the instance id may still belong to an earlier membership of this member."""
 
-PERMISSION_CODES: frozenset[int | None] = frozenset(
-    {
-        TopicAuthorizationError.code,
-        GroupAuthorizationError.code,
-        ClusterAuthorizationError.code,
-    }
-)
-"""Error codes of a missing permission. The member tries again, because it may be granted later."""
-
 
 def event_of(state: Kip848State, code: int | None) -> Kip848Event | None:
     """Return the event for an error code in a state, or None if the policy decides about it."""
     own = JOIN_CODES.get(code) if state is Kip848State.JOINING else None
     return own or CODES.get(code)
 
-
-JOIN_EPOCH = 0
-"""The epoch of heartbeats that join."""
 
 WAITING = (Kip848State.JOINING, Kip848State.RECONCILING, Kip848State.FENCED)
 """The states in which the member waits for its group, or for partitions to be revoked or taken."""

@@ -30,11 +30,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from aiokclient.background import Wakeup
 from aiokclient.cluster.metadata.snapshot import differ
 from aiokclient.cluster.requests.per_item import ItemResults, PerItem, ask_within
 from aiokclient.consumer.membership.offsets import messages
 from aiokclient.consumer.membership.rewind import requests as rewind_requests
-from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import (
     ApiTimeoutError,
     CommitFailedError,

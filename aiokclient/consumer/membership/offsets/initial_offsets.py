@@ -27,11 +27,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from aiokclient.background import Wakeup
 from aiokclient.consumer.membership.rewind.requests import OWN, note_in
 from aiokclient.consumer.state.offset_reset import EARLIEST, NONE
 from aiokclient.consumer.state.partition import PartitionState, Phase, Withheld
 from aiokclient.consumer.state.subscription import PartitionBackoff
-from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.policy import Decision, Scope
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokclient import TopicPartition
+from aiokclient.background import Wakeup
 from aiokclient.cluster.lifecycle.supervisor import Callbacks, Supervisor
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.delivery.deserialize import Deserializers
@@ -15,7 +16,6 @@ from aiokclient.consumer.delivery.unpack import CONTENT, GROUP_RECORDS, RECORDS,
 from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch
 from aiokclient.consumer.fetching.responses import Slot
 from aiokclient.consumer.state.partition import PartitionState
-from aiokclient.consumer.state.wakeup import Wakeup
 from aiokclient.errors import CorruptRecordError
 from aiokclient.record.batch import Compression, RecordBatchBuilder, walk, with_offset
 

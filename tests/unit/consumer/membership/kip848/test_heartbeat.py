@@ -9,11 +9,10 @@ from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.consumer.membership.kip848.heartbeat import (
     HeartbeatBuilder,
     HeartbeatSubscription,
-    TopicIdPartition,
     expression,
-    partitions_of,
 )
-from aiokclient.types import GroupMetadata
+from aiokclient.consumer.membership.kip848.states import Kip848Member
+from aiokclient.group.heartbeats import TopicIdPartition, partitions_of
 
 T, U = sorted(uuid.UUID(int=each) for each in (1, 2))
 NAMES = HeartbeatSubscription(("t", "u"))
@@ -29,7 +28,9 @@ OWNED = frozenset({TopicIdPartition(T, 1), TopicIdPartition(T, 0), TopicIdPartit
 
 
 def member(epoch):
-    return GroupMetadata("g", epoch, "m")
+    joined = Kip848Member("g", "m", None)
+    joined.set_epoch(epoch)
+    return joined
 
 
 def said(request):

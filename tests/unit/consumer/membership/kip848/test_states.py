@@ -1,12 +1,9 @@
-"""Tests of the state table of a member under KIP-848, and of the objects without IO that use it."""
+"""Tests of the state table of a member under KIP-848."""
 
 import itertools
-import math
 
 import pytest
 
-from aiokclient.clock import SystemClock
-from aiokclient.consumer.membership.kip848.heartbeat import FREE, HeartbeatSchedule
 from aiokclient.consumer.membership.kip848.states import (
     CODES,
     HEARTBEAT_STATES,
@@ -174,54 +171,3 @@ def test_a_member_waits_for_its_group_from_joining_to_stable():
     member.apply_event(Kip848Event.FENCED, 4.0)
     assert member.metadata == ("g", -1, "", "i")
     assert member.rebalancing_since == 4.0
-
-
-class Linear:
-    """A backoff whose delays are the numbers of the attempts."""
-
-    def compute_delay_s(self, attempt, rng):
-        return float(attempt)
-
-
-LINEAR, CLOCK = Linear(), SystemClock()
-
-
-def test_heartbeats_are_sent_at_the_interval_or_at_once_with_news():
-    schedule = HeartbeatSchedule(3.0, 10.0, LINEAR, CLOCK)
-    assert schedule.find_next_time(has_news=False) == -math.inf
-    schedule.on_send(has_news=True)
-    schedule.on_response(100.0, 2000)
-    assert schedule.find_next_time(has_news=False) == 102.0
-    assert schedule.find_next_time(has_news=True) == -math.inf
-    schedule.delay_next_until(101.0)
-    assert schedule.find_next_time(has_news=True) == 101.0
-
-
-@pytest.mark.parametrize(("wanted", "interval"), [(0, 3.0), (-1, 3.0), (1, 0.1), (60_000, 5.0)])
-def test_an_interval_that_no_coordinator_should_ask_for_is_bounded(wanted, interval):
-    schedule = HeartbeatSchedule(3.0, 10.0, LINEAR, CLOCK)
-    schedule.on_response(100.0, wanted)
-    assert schedule.find_next_time(has_news=False) == 100.0 + interval
-
-
-def test_a_coordinator_that_always_asks_for_something_is_answered_ever_more_slowly():
-    schedule = HeartbeatSchedule(3.0, 10.0, LINEAR, CLOCK)
-    due = []
-    for _ in range(FREE + 2):
-        schedule.on_send(has_news=True)
-        schedule.on_response(0.0, 1000)
-        due.append(schedule.find_next_time(has_news=True))
-    assert due == [-math.inf] * FREE + [1.0, 2.0]
-    schedule.on_send(has_news=False)
-    schedule.on_response(0.0, 1000)
-    assert schedule.find_next_time(has_news=True) == -math.inf
-
-
-def test_the_session_timeout_of_the_group_replaces_the_configured_one():
-    schedule = HeartbeatSchedule(3.0, 10.0, LINEAR, CLOCK)
-    assert not schedule.knows_session
-    schedule.set_session(None)
-    assert (schedule.knows_session, schedule.session_s) == (True, 10.0)
-    schedule.set_session(6.0)
-    assert schedule.session_s == 6.0
-    assert schedule.find_timeout_s(30.0) == 3.0

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from aiokclient.consumer.state.wakeup import Wakeup
+from aiokclient.background import Wakeup
 
 
 async def test_a_flag_set_before_the_wait_wakes_it() -> None:
