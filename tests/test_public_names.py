@@ -80,6 +80,7 @@ COROUTINES: dict[type, str] = {
     "describe_replica_log_dirs alter_replica_log_dirs list_offsets list_config_resources "
     "check_cluster describe_features update_features describe_metadata_quorum add_raft_voter "
     "list_share_group_offsets alter_share_group_offsets delete_share_group_offsets "
+    "create_share_group "
     "describe_streams_groups remove_raft_voter unregister_broker unregister_controller "
     "create_delegation_token renew_delegation_token expire_delegation_token "
     "describe_delegation_token describe_client_quotas alter_client_quotas",

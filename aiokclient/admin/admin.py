@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from aiokclient.admin.hanging_transactions import HangingTransaction
     from aiokclient.admin.plans.offset_changes import OffsetChange
     from aiokclient.admin.plans.offset_resets import OffsetTarget
+    from aiokclient.admin.plans.share_creation import GroupStart
     from aiokclient.admin.plans.topic_checks import EnsuredTopic
     from aiokclient.admin.replicas.plan import ReassignmentPlan, ReassignmentProgress
     from aiokclient.admin.results import Results
@@ -185,6 +186,54 @@ class Admin(KafkaCalls):
         from aiokclient.admin.plans.offset_changes import copy_offsets  # a late module
 
         return await copy_offsets(self._requests, source, target, topics, dry_run, timeout)
+
+    async def create_share_group(
+        self,
+        group: str,
+        topics: Iterable[str],
+        start: GroupStart,
+        *,
+        dry_run: bool = False,
+        check: bool = True,
+        timeout: float | None = None,
+    ) -> Results[TopicPartition, OffsetChange]:
+        """Create a share group whose starts are stored before its first member joins (KIP-932).
+
+            created = await admin.create_share_group("billing", ["orders"], "latest")
+            created.raise_for_errors()
+
+        Otherwise, a group that begins with `share.auto.offset.reset=latest`, the default, finds its
+        start when a member first fetches, and stores it when a member first settles a record. If
+        the leader moves or the members reconnect before, it is found again, later in the log, and
+        the records between are skipped without a trace.
+
+        `start` is "earliest", "latest" (the end at the time of this call), an aware datetime (the
+        first record that is not older, or the end if there is none), or a mapping with the offset
+        of each partition of the topics. In the result, `after` is the start of a partition.
+
+        Call it for all topics of the group, as often as you like: a partition that has a start
+        keeps it, so that `before` is `after`. If one has none, the group must not have members:
+        otherwise the call raises GroupNotEmptyError, and nothing is changed. With `dry_run`, the
+        result is the plan, and nothing is changed. Start no members unless all partitions succeed.
+
+        An offset outside of the log is not sent: its error is OffsetOutOfRangeError. With
+        `check=False`, it is sent as it is, and the brokers accept it. The error of a topic that
+        cannot be described has the key `TopicPartition(topic, -1)`. Needs brokers of version 4.1 or
+        later.
+
+        Raises InconsistentGroupProtocolError if the group is not a share group, ConfigError for a
+        datetime that has no time zone or is before 1970, and the error of the group, such as
+        GroupAuthorizationError. Usual errors of partitions: UnknownTopicOrPartitionError,
+        NoOffsetError (a mapping lacks the partition), LeaderNotAvailableError (the partition had no
+        leader; half of the timeout is for looking up offsets), TopicAuthorizationError,
+        UnsupportedVersionError (share groups are disabled: `share.version` is 0). After a
+        cancellation, some or all starts may have been stored; repeating the call does no harm.
+        """
+        from aiokclient.admin.plans.share_creation import create_share_group  # a late module
+
+        return await create_share_group(
+            self._requests, group, topics, start, dry_run, check, timeout
+        )
 
     async def ensure_topics(
         self, topics: Iterable[NewTopic], *, dry_run: bool = False, timeout: float | None = None

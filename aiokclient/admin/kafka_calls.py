@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         ScramCredentialInfo,
         UserScramCredentialAlteration,
     )
-    from aiokclient.admin.share_groups import SharePartitionOffset
+    from aiokclient.admin.share_groups import SharePartitionOffset, ShareStart
     from aiokclient.admin.streams_groups import StreamsGroupDescription
     from aiokclient.admin.topics import (
         CreatedTopic,
@@ -621,12 +621,15 @@ class KafkaCalls(Lifecycle):
         """Return the start offsets of share groups and their lags (KIP-932, KIP-1226).
 
         A mapping selects the partitions that are returned for each group; its value None means all
-        that the group knows. The offset is None if no member has read the partition yet. Needs
-        brokers of version 4.1 or later.
+        that the group knows. The offset is None if no start is stored for the partition: no member
+        has settled a record yet, and `Admin.create_share_group` has not set it. Once all records
+        are finished, the start may still be that of older ones, but the lag is 0. Topics that the
+        user may not describe are left out, unless they are selected. Needs brokers of version 4.1
+        or later.
 
         A group or a partition that does not exist is not sent, because brokers answer such requests
-        late or without an error; with `check=False` they are sent as they are. Usual errors:
-        GroupIdNotFoundError, UnknownTopicOrPartitionError, GroupAuthorizationError.
+        late (after 27 seconds) or without an error; with `check=False` they are sent as they are.
+        Usual errors: GroupIdNotFoundError, UnknownTopicOrPartitionError, GroupAuthorizationError.
         """
         return await subjects.share_groups.list_share_group_offsets(
             self._requests, groups, check, timeout
@@ -635,19 +638,27 @@ class KafkaCalls(Lifecycle):
     async def alter_share_group_offsets(
         self,
         group: str,
-        offsets: Mapping[TopicPartition, int],
+        offsets: Mapping[TopicPartition, ShareStart],
         *,
         check: bool = True,
         timeout: float | None = None,
     ) -> Results[TopicPartition, None]:
         """Set the start offsets of a share group that has no members (KIP-932).
 
-        A group that does not exist is created. Needs brokers of version 4.1 or later. A negative
-        offset raises ArgumentValueError, and one outside of its partition is not sent: its error is
-        OffsetOutOfRangeError. With `check=False`, offsets are sent as they are, and the brokers
-        accept them. Usual errors: GroupNotEmptyError, UnknownTopicOrPartitionError,
-        GroupAuthorizationError, TopicAuthorizationError. After a cancellation, it is unknown which
-        offsets were set; repeating the call does no harm.
+        Each one is an offset; "earliest" or "latest", for the start or the end of the partition; or
+        an aware datetime, for the first record that is not older, or the end if there is none. A
+        group that does not exist is created; `Admin.create_share_group` creates one for whole
+        topics. Former members whose sessions with brokers are still open lose their locks. Needs
+        brokers of version 4.1 or later.
+
+        A negative offset raises ArgumentValueError, and one outside of its partition is not sent:
+        its error is OffsetOutOfRangeError. With `check=False`, offsets are sent as they are, and
+        the brokers accept them. Raises ConfigError for a datetime that has no time zone or is
+        before 1970. Usual errors: GroupNotEmptyError, UnknownTopicOrPartitionError,
+        GroupIdNotFoundError (the group is not a share group), GroupAuthorizationError,
+        TopicAuthorizationError, LeaderNotAvailableError (the partition of a time or a bound had no
+        leader; half of the timeout is for looking them up). After a cancellation, it is unknown
+        which offsets were set; repeating the call does no harm.
         """
         return await subjects.share_groups.alter_share_group_offsets(
             self._requests, group, offsets, check, timeout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from aiokclient.admin.requests import (
 from aiokclient.admin.results import Results
 from aiokclient.cluster.targets import Leader
 from aiokclient.errors import (
+    ConfigError,
     KafkaError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
@@ -38,6 +40,8 @@ CLIENT_REPLICA_ID: Final = -1
 """The replica id of a client that is no broker."""
 ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 """The isolation levels, in the order of their numbers in the protocol."""
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 @public_in("aiokclient.admin")
@@ -97,6 +101,26 @@ async def list_offsets(
         }
 
     return await requests.ask_leaders(wanted, ask, LIST_OFFSETS, timeout)
+
+
+async def find_offsets(
+    requests: AdminRequests, specs: Mapping[TopicPartition, int], timeout: float
+) -> Answers[TopicPartition, int]:
+    """Return the offset of each spec: a bound of the log, or a time in milliseconds.
+
+    If all records are older than the time, it is the end of the partition.
+    """
+    deadline = requests.compute_deadline(timeout)
+    level = ISOLATION_LEVELS[0]
+    listed = await list_offsets(requests, specs, level, True, timeout)
+    found: dict[TopicPartition, int | KafkaError] = dict(listed.errors)
+    found.update((tp, each.offset) for tp, each in listed.succeeded.items() if each is not None)
+    late = {tp: OffsetSpec.LATEST for tp in specs if tp not in found}
+    remaining = requests.compute_remaining_s(deadline)
+    ends = await list_offsets(requests, late, level, True, remaining)
+    found.update(ends.errors)
+    found.update((tp, 0 if each is None else each.offset) for tp, each in ends.succeeded.items())
+    return found
 
 
 async def find_out_of_range(
@@ -165,6 +189,23 @@ async def ask_leader(
         tp: _read_error(result.error_code, tp, timestamps) or result
         for tp, result in by_partition(response.topics)
     }
+
+
+def as_time_ms(given: datetime, name: str) -> int:
+    """Return an aware datetime in milliseconds since the epoch.
+
+    `name` is that of the argument. Raises ConfigError for a datetime that has no time zone or is
+    before 1970.
+    """
+    if given.utcoffset() is None:
+        raise ConfigError(
+            f"{name}: {given.isoformat()} has no time zone. Pass an aware datetime, such as "
+            "datetime(2026, 1, 1, tzinfo=timezone.utc), or local.astimezone() for a local time."
+        )
+    since = given - EPOCH
+    if since < timedelta():
+        raise ConfigError(f"{name}: {given.isoformat()} is before 1970, and no record is that old.")
+    return since // MILLISECOND
 
 
 def isolation_number(given: Any) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias
 
 from aiokclient.admin.arguments import (
     as_mapping,
@@ -11,10 +12,9 @@ from aiokclient.admin.arguments import (
     as_names,
     as_partition,
     as_partitions,
-    require_integer,
     require_offset,
 )
-from aiokclient.admin.offsets import find_out_of_range
+from aiokclient.admin.offsets import OffsetSpec, as_time_ms, find_offsets, find_out_of_range
 from aiokclient.admin.requests import (
     AdminRequests,
     Answers,
@@ -25,7 +25,8 @@ from aiokclient.admin.requests import (
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.cluster.targets import Broker, Coordinator
-from aiokclient.errors import KafkaError
+from aiokclient.errors import KafkaError, TopicAuthorizationError
+from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
 from aiokclient.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -42,12 +43,14 @@ from aiokclient.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponseGroup,
 )
 from aiokclient.protocol.messages.share_group_describe import ShareGroupDescribeRequest
-from aiokclient.types import TopicPartition, public_in
+from aiokclient.types import TopicPartition, is_integer, public_in
 from aiokclient.types.named_tuple import NamedTuple
 
 DESCRIBE: Final = "DescribeShareGroupOffsets"
 ALTER: Final = "AlterShareGroupOffsets"
 DELETE: Final = "DeleteShareGroupOffsets"
+SPECS: Final = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST}
+"""The bounds of the log at which a share group can start, by name."""
 
 
 @public_in("aiokclient.admin")
@@ -62,6 +65,9 @@ class SharePartitionOffset(NamedTuple):
     leader_epoch: int | None = None
     lag: int | None = None
 
+
+ShareStart: TypeAlias = int | Literal["earliest", "latest"] | datetime
+"""The start of a share group in a partition: an offset, a bound of the log, or a time."""
 
 ChosenPartitions = Mapping[TopicPartition, None] | None
 ShareOffsets = dict[TopicPartition, SharePartitionOffset | None]
@@ -113,13 +119,16 @@ async def _find_problems(
     """Return errors for groups and partitions that do not exist.
 
     Brokers return no error for these. A request about all partitions of an unknown group fails with
-    NOT_COORDINATOR until the timeout, and one about an unknown partition takes half a minute.
+    NOT_COORDINATOR until the timeout, and one about an unknown partition takes half a minute. The
+    description of a group may be forbidden because of one of its topics. Its offsets in the others
+    are not.
     """
     request = ShareGroupDescribeRequest(group_ids=list(groups))
     response = await requests.send_request(request, Broker(to.node_id), remaining)
     answers: dict[str, Any] = {}
     for group in response.groups:
-        if error := read_failure(group, "ShareGroupDescribe", f"group {group.group_id}"):
+        error = read_failure(group, "ShareGroupDescribe", f"group {group.group_id}")
+        if error is not None and error.code != TopicAuthorizationError.code:
             answers[group.group_id] = error
     topics = list(dict.fromkeys(tp.topic for tps in groups.values() for tp in tps or ()))
     if topics:
@@ -165,22 +174,20 @@ def _read_group(group: DescribeShareGroupOffsetsResponseGroup) -> ShareOffsets |
 async def alter_share_group_offsets(
     requests: AdminRequests,
     group: str,
-    offsets: Mapping[TopicPartition, int],
+    offsets: Mapping[TopicPartition, ShareStart],
     check: bool,
     timeout: float | None,
 ) -> Results[TopicPartition, None]:
     """See `Admin.alter_share_group_offsets`."""
     as_name(group, "group")
-    wanted = {as_partition(tp): o for tp, o in as_mapping(offsets, "partitions").items()}
-    for offset in wanted.values():
-        require_integer(offset, "an offset")
-        if check:
-            require_offset(offset)
+    given = as_mapping(offsets, "partitions")
+    starts = {as_partition(tp): as_start(each, "offsets", check) for tp, each in given.items()}
     requests.require_open()
     deadline = requests.compute_deadline(timeout)
-    refused: dict[TopicPartition, KafkaError] = {}
-    if check:
-        refused = await find_out_of_range(requests, wanted, requests.compute_remaining_s(deadline))
+    remaining = requests.compute_remaining_s(deadline)
+    found = await find_starts(requests, starts, check, remaining)
+    wanted = {tp: each for tp, each in found.items() if not isinstance(each, KafkaError)}
+    refused = {tp: each for tp, each in found.items() if isinstance(each, KafkaError)}
 
     async def ask(
         items: dict[TopicPartition, int], remaining: float
@@ -207,9 +214,65 @@ async def alter_share_group_offsets(
             for part in topic.partitions
         }
 
-    left = {tp: offset for tp, offset in wanted.items() if tp not in refused}
-    results = await requests.ask_items(left, ask, requests.compute_remaining_s(deadline))
-    return requests.join_results(wanted, results, refused)
+    results = await requests.ask_items(wanted, ask, requests.compute_remaining_s(deadline))
+    return requests.join_results(starts, results, refused)
+
+
+def as_start(given: Any, name: str, check: bool) -> int | OffsetSpec | datetime:
+    """Return the start of a group in a partition.
+
+    `name` is that of the argument. Raises ArgumentTypeError for a wrong type, ArgumentValueError
+    for another name of an offset and, with `check`, for a negative offset, and ConfigError for a
+    time that is unclear.
+    """
+    if isinstance(given, str | OffsetSpec):
+        spec = SPECS.get(given, given) if isinstance(given, str) else given
+        if isinstance(spec, OffsetSpec) and spec in SPECS.values():
+            return spec
+        raise ArgumentValueError(
+            f"{given!r} is not the start of a share group. Pass {' or '.join(map(repr, SPECS))}, "
+            "an offset, or an aware datetime."
+        )
+    if isinstance(given, datetime):
+        as_time_ms(given, name)
+        return given
+    if not is_integer(given):
+        raise ArgumentTypeError(
+            f"{given!r} is not the start of a share group. Pass {' or '.join(map(repr, SPECS))}, "
+            "an offset, or an aware datetime."
+        )
+    if check:
+        require_offset(given)
+    return int(given)
+
+
+async def find_starts(
+    requests: AdminRequests,
+    starts: Mapping[TopicPartition, int | OffsetSpec | datetime],
+    check: bool,
+    timeout: float,
+) -> dict[TopicPartition, int | KafkaError]:
+    """Return the offset of each start, or the error of its partition, in order.
+
+    With `check`, an offset outside of the log has an error. This takes at most half of the timeout.
+    """
+    deadline = requests.compute_deadline(timeout / 2)
+    offsets: dict[TopicPartition, int] = {}
+    specs: dict[TopicPartition, int] = {}
+    for tp, start in starts.items():
+        if isinstance(start, datetime):
+            specs[tp] = as_time_ms(start, "offsets")
+        elif isinstance(start, OffsetSpec):
+            specs[tp] = start
+        else:
+            offsets[tp] = start
+    found: dict[TopicPartition, int | KafkaError] = dict(offsets)
+    if specs:
+        found.update(await find_offsets(requests, specs, requests.compute_remaining_s(deadline)))
+    if check and offsets:
+        remaining = requests.compute_remaining_s(deadline)
+        found.update(await find_out_of_range(requests, offsets, remaining))
+    return {tp: found[tp] for tp in starts}
 
 
 async def delete_share_group_offsets(

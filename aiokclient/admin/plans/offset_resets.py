@@ -7,7 +7,7 @@ brokers are asked for the offset of the target and for the bounds of the log.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
 from aiokclient.admin.arguments import (
@@ -17,7 +17,13 @@ from aiokclient.admin.arguments import (
     require_integer,
     require_offset,
 )
-from aiokclient.admin.offsets import LIST_OFFSETS, OffsetSpec, ask_leader
+from aiokclient.admin.offsets import (
+    LIST_OFFSETS,
+    MILLISECOND,
+    OffsetSpec,
+    as_time_ms,
+    ask_leader,
+)
 from aiokclient.admin.plans.offset_changes import (
     NO_PARTITION,
     KnownGroup,
@@ -42,8 +48,6 @@ from aiokclient.types.named_tuple import NamedTuple
 
 RESET: Final = "reset_offsets"
 CURRENT: Final = "current"
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND: Final = timedelta(milliseconds=1)
 BOUNDS: Final = (int(OffsetSpec.EARLIEST), int(OffsetSpec.LATEST))
 WITHOUT_END: Final = frozenset(
     {OffsetSpec.EARLIEST_LOCAL, OffsetSpec.LATEST_TIERED, OffsetSpec.EARLIEST_PENDING_UPLOAD}
@@ -145,7 +149,7 @@ def _as_target(to: Any, check: bool) -> Target | timedelta:
     if is_integer(to):
         return _as_offset(to, check).offset
     if isinstance(to, datetime):
-        return _as_time(to)
+        return Time(as_time_ms(to, "to"))
     if isinstance(to, timedelta):
         if to < timedelta():
             raise ConfigError(
@@ -177,18 +181,6 @@ def _as_offset(offset: Any, check: bool) -> OffsetAndMetadata:
     if check:
         require_offset(made.offset)
     return made
-
-
-def _as_time(to: datetime) -> Time:
-    if to.utcoffset() is None:
-        raise ConfigError(
-            f"to: {to.isoformat()} has no time zone. Pass an aware datetime, such as "
-            "datetime(2026, 1, 1, tzinfo=timezone.utc), or local.astimezone() for a local time."
-        )
-    since = to - EPOCH
-    if since < timedelta():
-        raise ConfigError(f"to: {to.isoformat()} is before 1970, and no record is that old.")
-    return Time(since // MILLISECOND)
 
 
 async def _plan_changes(

@@ -53,6 +53,9 @@ CALLS: dict[str, Callable[[Admin], Awaitable[Any]]] = {
     "delete_share_group_offsets": lambda admin: admin.delete_share_group_offsets(
         "g", [], timeout=TIMEOUT_S
     ),
+    "create_share_group": lambda admin: admin.create_share_group(
+        "g", [], "latest", timeout=TIMEOUT_S
+    ),
     "describe_streams_groups": lambda admin: admin.describe_streams_groups([], timeout=TIMEOUT_S),
     "list_config_resources": lambda admin: admin.list_config_resources([], timeout=TIMEOUT_S),
     "update_features": lambda admin: admin.update_features({}, timeout=TIMEOUT_S),

@@ -12,8 +12,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from share_member import SharingMember
 
-from aiokclient import SaslScram
+from aiokclient import Client, SaslScram
 from aiokclient.admin import (
     AclBinding,
     AclBindingFilter,
@@ -248,6 +249,31 @@ async def test_an_acl_allows_what_it_names_until_it_is_deleted(
     await becomes(True, creates)
     (await admin.delete_acls([allowed.to_filter()])).raise_for_errors()
     await becomes(False, creates)
+
+
+async def test_the_offsets_of_a_share_group_leave_out_topics_that_are_forbidden(
+    secured: Secured, admin: Admin, alice: tuple[str, Admin], name: str
+) -> None:
+    principal, own = alice
+    topics = [f"{name}-allowed", f"{name}-forbidden"]
+    (await admin.ensure_topics(NewTopic(each, 1, 1) for each in topics)).raise_for_errors()
+    (await admin.create_share_group(name, topics, "earliest")).raise_for_errors()
+    allowed = [
+        AclBinding(ResourcePattern.group(name), principal, AclOperation.DESCRIBE),
+        AclBinding(ResourcePattern.topic(topics[0]), principal, AclOperation.DESCRIBE),
+    ]
+    (await admin.create_acls(allowed)).raise_for_errors()
+    async with Client(bootstrap_servers=secured.bootstrap) as client:
+        # A group whose members have subscribed to a forbidden topic cannot be described.
+        for topic in topics:
+            await SharingMember(client, name, topic).join()
+
+        async def list_topics() -> object:
+            offsets = (await own.list_share_group_offsets([name]))[name]
+            return offsets if isinstance(offsets, KafkaError) else [tp.topic for tp in offsets]
+
+        await becomes([topics[0]], list_topics)
+        assert only(await own.describe_groups([name]), TopicAuthorizationError)
 
 
 async def test_a_user_without_permission_is_refused_by_each_call(

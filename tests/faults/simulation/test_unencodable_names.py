@@ -125,6 +125,8 @@ ADMIN: Mapping[str, Callable[[Admin, str], Any]] = {
     "delete_share_group_offsets of a group": lambda a, bad: a.delete_share_group_offsets(
         bad, ["t"]
     ),
+    "create_share_group": lambda a, bad: a.create_share_group("g", [bad], "latest"),
+    "create_share_group of a group": lambda a, bad: a.create_share_group(bad, ["t"], "latest"),
     "describe_streams_groups": lambda a, bad: a.describe_streams_groups([bad]),
     "update_features": lambda a, bad: a.update_features({bad: 1}),
     "list_groups by state": lambda a, bad: a.list_groups(states=[bad]),

@@ -45,6 +45,7 @@ WRONG: dict[str, Callable[[Admin], Any]] = {
     "list_share_group_offsets": lambda admin: admin.list_share_group_offsets("g"),
     "alter_share_group_offsets": lambda admin: admin.alter_share_group_offsets("g", []),  # type: ignore[arg-type]
     "delete_share_group_offsets": lambda admin: admin.delete_share_group_offsets("g", "orders"),
+    "create_share_group": lambda admin: admin.create_share_group("g", "orders", "earliest"),
     "describe_streams_groups": lambda admin: admin.describe_streams_groups("g"),
     "update_features": lambda admin: admin.update_features([]),  # type: ignore[arg-type]
     "describe_features of a name": lambda admin: admin.describe_features(node_id="1"),  # type: ignore[arg-type]
