@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from aiokclient.producer.transaction.transaction import Transaction
     from aiokclient.record.murmur2 import murmur2
     from aiokclient.types import (
+        REJECT,
+        RELEASE,
         SKIP,
         ConsumerRecord,
         GroupMetadata,
@@ -124,6 +126,8 @@ __all__ = [
     "Plaintext",
     "Producer",
     "ProducerRecord",
+    "REJECT",
+    "RELEASE",
     "RecordMetadata",
     "Records",
     "Redundant",
@@ -200,6 +204,8 @@ _MODULES = {
     "Plaintext": "config.security",
     "Producer": "producer",
     "ProducerRecord": "types",
+    "REJECT": "types",
+    "RELEASE": "types",
     "RecordMetadata": "types",
     "Records": "consumer",
     "Redundant": "consumer.assignors.redundant",

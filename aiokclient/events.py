@@ -13,10 +13,12 @@ an exception or None.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from aiokclient.types import TopicPartition
+from aiokclient.types import ConsumerRecord, TopicPartition
 
 __all__ = [
+    "Assigned",
     "Authenticated",
     "ClusterChanged",
     "Connected",
@@ -24,8 +26,11 @@ __all__ = [
     "Event",
     "Failed",
     "LeaderMoved",
+    "LockExpiring",
+    "LockLost",
     "Rebalanced",
     "Rebootstrapped",
+    "SessionReset",
     "Throttled",
     "TokenRefreshed",
 ]
@@ -125,6 +130,38 @@ class Rebalanced(Event):
     """The partitions that were taken away after the application could commit."""
     lost: frozenset[TopicPartition] = frozenset()
     """The partitions that were taken away without a commit. Other members may own them already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned(Event):
+    """The partitions of a share consumer have changed. The records that it holds stay locked."""
+
+    added: frozenset[TopicPartition]
+    removed: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockLost(Event):
+    """A share consumer has lost the lock of a record, which may be delivered to another member."""
+
+    record: ConsumerRecord[Any, Any]
+    reason: str
+    """The reason, as in `LockLostError.reason`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockExpiring(Event):
+    """A quarter of the lock of a record is left, and the share consumer does not renew it."""
+
+    record: ConsumerRecord[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionReset(Event):
+    """A share consumer opens a new share session with a broker in place of the one before."""
+
+    reason: str
+    """The reason: the name of the broker's error, or "disconnected"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

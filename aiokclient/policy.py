@@ -40,6 +40,7 @@ from aiokclient.errors import (
     DuplicateSequenceError,
     ElectionNotNeededError,
     EligibleLeadersNotAvailableError,
+    FencedLeaderEpochError,
     GroupMaxSizeReachedError,
     InconsistentGroupProtocolError,
     InvalidCommitOffsetSizeError,
@@ -54,6 +55,7 @@ from aiokclient.errors import (
     KafkaError,
     KafkaTimeoutError,
     NotControllerError,
+    NotLeaderOrFollowerError,
     OffsetMetadataTooLargeError,
     OffsetNotAvailableError,
     OperationNotAttemptedError,
@@ -71,6 +73,7 @@ from aiokclient.errors import (
     RetriableError,
     SaslAuthenticationError,
     SerializationError,
+    ShareSessionNotFoundError,
     StaleMemberEpochError,
     TokenRefusedError,
     TransactionAbortableError,
@@ -141,6 +144,12 @@ class Scope(Enum):
     """Joining, syncing, heartbeats and leaving, in the classic protocol and in KIP-848's."""
     OFFSET_COMMIT = "offset_commit"
     OFFSET_FETCH = "offset_fetch"
+    SHARE = "share"
+    """Settling records of a share group, by ShareAcknowledge or with a ShareFetch (KIP-932).
+
+    RECOVER means that the locks of the records are lost. FAIL means that the broker refuses the
+    request, and leaves the locks as they are.
+    """
     TRANSACTION = "transaction"
     """Adding partitions or offsets to a transaction, and ending it."""
     TXN_OFFSET_COMMIT = "txn_offset_commit"
@@ -237,6 +246,18 @@ OVERRIDES: Mapping[Scope, Mapping[type[KafkaError], Decision]] = {
         StaleMemberEpochError: RETRY,
     },
     Scope.OFFSET_FETCH: {InvalidGroupIdError: FAIL, StaleMemberEpochError: RETRY},
+    Scope.SHARE: {
+        # The partition, its leader, or the session has changed, which ends the locks. The new
+        # leader may deliver the records to another member.
+        NotLeaderOrFollowerError: RECOVER,
+        FencedLeaderEpochError: RECOVER,
+        UnknownTopicOrPartitionError: RECOVER,
+        UnknownTopicIdError: RECOVER,
+        ShareSessionNotFoundError: RECOVER,
+        # Another request may have been the reason, so that the locks are as they were.
+        UnknownServerError: FAIL,
+        InvalidRequestError: FAIL,
+    },
     Scope.ADMIN: {
         # These codes are the answer to the request, so repeating it would not help.
         UnknownTopicOrPartitionError: FAIL,

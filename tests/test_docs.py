@@ -22,6 +22,7 @@ from option_reference import describe
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.config.producer import ProducerConfig
+from aiokclient.config.share import ShareConsumerConfig
 from aiokclient.group.options import GroupMemberConfig
 from aiokclient.testing import EmbeddedCluster
 
@@ -262,8 +263,15 @@ def test_the_modules_that_pages_run_exist() -> None:
 
 def test_the_table_of_options_lists_every_option_once() -> None:
     text = text_of(ROOT / "docs" / "reference" / "options.md")
-    rows = re.findall(r"^\|[^|]+\| (all|producer|consumer) \| ([^|]+) \|$", text, re.M)
-    own = {"all": ClientConfig, "producer": ProducerConfig, "consumer": ConsumerConfig}
+    rows = re.findall(
+        r"^\|[^|]+\| (all|producer|consumer|share consumer) \| ([^|]+) \|$", text, re.M
+    )
+    own = {
+        "all": ClientConfig,
+        "producer": ProducerConfig,
+        "consumer": ConsumerConfig,
+        "share consumer": ShareConsumerConfig,
+    }
     listed = {
         client: re.findall(r"`(\w+)`", " ".join(cell for of, cell in rows if of == client))
         for client in own

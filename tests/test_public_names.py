@@ -120,6 +120,9 @@ TOGETHER: dict[type, tuple[type, ...]] = {
     errors.WrongLoopError: (errors.UsageError,),
     errors.ConcurrentReadError: (errors.UsageError,),
     errors.DeliveryErrors: (ExceptionGroup,),
+    errors.LockLostError: (errors.InvalidRecordStateError,),
+    errors.AcknowledgeError: (errors.KafkaError,),
+    errors.AcknowledgeErrors: (ExceptionGroup,),
 }
 
 

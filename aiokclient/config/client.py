@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from aiokclient.clock import Clock
 from aiokclient.config.kinds import (
@@ -377,6 +377,12 @@ class ClientConfig(LoginConfig):
         java=ABSENT,
     )
 
+    refused: ClassVar[Mapping[str, str]] = {}
+    """Options that other kinds of clients have, and that these clients refuse, with the reasons.
+
+    They are also refused in properties, where options of other kinds are ignored otherwise.
+    """
+
     @property
     def initial_servers(self) -> tuple[tuple[str, int], ...]:
         """The addresses from which the client learns of all others."""
@@ -411,7 +417,9 @@ class ClientConfig(LoginConfig):
         problems = Problems()
         good: dict[str, Any] = {}
         for name, value in options.items():
-            if name not in known:
+            if name in cls.refused:
+                problems.add_problem(f"{name}: {cls.refused[name]}")
+            elif name not in known:
                 problems.add_unknown(name, known, cls.kind())
             elif name in shared and not known[name].per_child:
                 problems.add_problem(
@@ -442,6 +450,9 @@ class ClientConfig(LoginConfig):
         dotted = {name.replace("_", "."): each for name, each in known.items()}
         ignored: list[str] = []
         for name, value in options.items():
+            if name in cls.refused:
+                problems.add_problem(f"{name}: {cls.refused[name]}")
+                continue
             if name not in known:
                 problems.add_unknown(name, known, cls.kind())
                 continue
@@ -450,7 +461,9 @@ class ClientConfig(LoginConfig):
         for name, text in source.items():
             declaration = dotted.get(name)
             if declaration is None:
-                if is_of_another_kind(name, cls.kind()):
+                if reason := "_" not in name and cls.refused.get(name.replace(".", "_")):
+                    problems.add_problem(f"{name}: {reason}")
+                elif is_of_another_kind(name, cls.kind()):
                     ignored.append(name)
                 else:
                     problems.add_unknown(name, dotted, cls.kind())

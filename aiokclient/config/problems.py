@@ -95,7 +95,7 @@ def is_of_another_kind(name: str, kind: str) -> bool:
     """
     from aiokclient.log.hints.java import OWNERS
 
-    for module in ("admin", "consumer", "producer"):
+    for module in ("admin", "consumer", "producer", "share"):
         # The program may not have imported these clients, whose modules import this one.
         import_module(f"aiokclient.config.{module}")
 

@@ -35,6 +35,9 @@ that reaches the program says what the program can do about it (KIP-1050):
     │   └── UnknownProducerIdError (59)
     ├──                                   all other codes: no category
     ├── CommitFailedError                 the consumer does not own the partitions
+    ├── InvalidRecordStateError (121)
+    │   └── LockLostError                 a share consumer has lost the lock of a record
+    ├── AcknowledgeError                  a broker refuses what a share consumer has settled
     ├── ConfigError                       also a ValueError
     ├── SchemaRegistryError               a schema registry refuses; see its status and error_code
     │   └── SchemaNotFoundError
@@ -47,6 +50,7 @@ that reaches the program says what the program can do about it (KIP-1050):
             HandlerStuckError
 
     DeliveryErrors                        an ExceptionGroup of any of them
+    AcknowledgeErrors                     an ExceptionGroup of LockLostError and AcknowledgeError
 
 Cancellation is never among them: `asyncio.CancelledError` passes through unchanged.
 """

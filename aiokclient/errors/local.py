@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, NoReturn, Self
+from typing import Any, Final, NoReturn, Self
 
 from aiokclient.errors.base import (
     ApplicationRecoverableError,
@@ -17,10 +17,12 @@ from aiokclient.errors.base import (
 from aiokclient.errors.configuration import InvalidTopicError
 from aiokclient.errors.refresh_retriable import NetworkError
 from aiokclient.errors.retriable import KafkaTimeoutError
-from aiokclient.errors.uncategorized import OffsetOutOfRangeError
-from aiokclient.types import Headers, TopicPartition
+from aiokclient.errors.uncategorized import InvalidRecordStateError, OffsetOutOfRangeError
+from aiokclient.types import ConsumerRecord, Headers, TopicPartition
 
 __all__ = [
+    "AcknowledgeError",
+    "AcknowledgeErrors",
     "ApiTimeoutError",
     "AssignmentFailedError",
     "BootstrapError",
@@ -38,6 +40,7 @@ __all__ = [
     "DisconnectedError",
     "HandlerStuckError",
     "IllegalStateError",
+    "LockLostError",
     "LogTruncationError",
     "NoOffsetError",
     "NotWriterError",
@@ -388,6 +391,98 @@ class LogTruncationError(OffsetOutOfRangeError):
         self.diverging_offset = diverging_offset
 
 
+def _describe_offset(place: str, offset: int) -> str:
+    """Return where an error of a record occurred: the place of its partition, and the offset."""
+    return f"{place.removeprefix(' for ')} offset {offset}"
+
+
+class LockLostError(InvalidRecordStateError):
+    """An error raised when a share consumer has lost the lock of a record (KIP-932).
+
+    `record` is the record. `reason` is "expired", "moved" (to another leader), "disconnected",
+    "session" (the broker has dropped it), "refused" (by the broker, for the record), or "fenced"
+    (the offsets of the group were altered, or the group was deleted).
+
+    `confirmed` says whether the settlement took effect: True if the broker has confirmed it, too
+    late to know that no other member has the record; False if nothing was sent, or the broker has
+    refused it; None if it is unknown, because the connection was lost.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        record: ConsumerRecord[Any, Any],
+        reason: str,
+        confirmed: bool | None = False,
+        api: str | None = None,
+        broker: int | str | None = None,
+    ) -> None:
+        if confirmed is None:
+            message = f"{message} The broker may have applied what was settled.".strip()
+        elif confirmed:
+            late = "The broker has confirmed the settlement too late: the record is finished."
+            message = f"{message} {late}".strip()
+        tp = TopicPartition(record.topic, record.partition)
+        super().__init__(message, api=api, broker=broker, topic_partition=tp)
+        self.record = record
+        self.reason = reason
+        self.confirmed = confirmed
+        self.what, self.hint = _LOSSES[reason]
+
+    def _describe_place(self) -> str:
+        return _describe_offset(super()._describe_place(), self.record.offset)
+
+
+_MOVED: Final = "No action is needed: the record is delivered again, to any member of the group."
+_LOSSES: Final = {
+    "expired": (
+        "The lock of the record expired before the record was settled.",
+        "The record is delivered again. Process records faster, leave renew_locks=True, or raise "
+        "max_processing_ms, or share.record.lock.duration.ms of the group.",
+    ),
+    "moved": ("The partition has moved to another leader, which ended the lock.", _MOVED),
+    "disconnected": (
+        "The connection to the partition's leader was lost, which ended the lock.",
+        _MOVED,
+    ),
+    "session": ("The broker has dropped the share session, which ended the lock.", _MOVED),
+    "refused": ("The broker no longer regards the record as locked by this consumer.", _MOVED),
+    "fenced": (
+        "The offsets of the share group were altered, or the group was deleted, which ended the "
+        "lock.",
+        "Alter offsets only while no member of the group is running.",
+    ),
+}
+"""What happened and what to do, for each reason of a `LockLostError`."""
+
+
+class AcknowledgeError(KafkaError):
+    """An error raised when a broker refuses what a share consumer has settled.
+
+    `record` is the record. `__cause__` is the broker's error. The lock of the record stays until
+    its deadline, and then the record is delivered again.
+    """
+
+    what = "The broker has refused to settle the record."
+    hint = "The cause of this error says why. The record is delivered again when its lock ends."
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        record: ConsumerRecord[Any, Any],
+        api: str | None = None,
+        broker: int | str | None = None,
+    ) -> None:
+        tp = TopicPartition(record.topic, record.partition)
+        super().__init__(message, api=api, broker=broker, topic_partition=tp)
+        self.record = record
+
+    def _describe_place(self) -> str:
+        return _describe_offset(super()._describe_place(), self.record.offset)
+
+
 class ProtocolError(KafkaError):
     """An error raised for bytes that violate Kafka's protocol. Their connection is closed."""
 
@@ -483,6 +578,16 @@ class ConcurrentReadError(UsageError):
 
     what = "Another task is reading from this consumer."
     hint = "Read in one task and pass the records on, or use one consumer per task."
+
+
+class AcknowledgeErrors(ExceptionGroup[Exception]):
+    """A group of errors of records that were settled: LockLostError and AcknowledgeError.
+
+    `commit()` of a share consumer raises it. The records of all other settlements are settled.
+    """
+
+    def derive(self, excs: Sequence[Exception], /) -> AcknowledgeErrors:  # type: ignore[override]
+        return AcknowledgeErrors(self.message, excs)
 
 
 class DeliveryErrors(ExceptionGroup[Exception]):

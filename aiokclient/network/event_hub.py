@@ -24,14 +24,18 @@ if TYPE_CHECKING:
     from aiokclient.events import Event
 
 EventKind: TypeAlias = Literal[
+    "Assigned",
     "Authenticated",
     "ClusterChanged",
     "Connected",
     "Disconnected",
     "Failed",
     "LeaderMoved",
+    "LockExpiring",
+    "LockLost",
     "Rebalanced",
     "Rebootstrapped",
+    "SessionReset",
     "Throttled",
     "TokenRefreshed",
 ]

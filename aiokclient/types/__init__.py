@@ -480,6 +480,25 @@ SKIP: Final = Skip.SKIP
 """The value that `on_record_error` returns to skip a record."""
 
 
+class RecordChoice(Enum):
+    """The type of `RELEASE` and `REJECT`."""
+
+    RELEASE = "RELEASE"
+    REJECT = "REJECT"
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+RELEASE: Final = RecordChoice.RELEASE
+"""The value that `on_record_error` of a share consumer returns to have a record delivered again."""
+REJECT: Final = RecordChoice.REJECT
+"""The value that `on_record_error` of a share consumer returns to never see a record again.
+
+It goes to the dead letter topic of the group, if there is one (KIP-1191).
+"""
+
+
 class State(Enum):
     """The state of a client. A DEGRADED client works only in part. A FAILED one never recovers."""
 

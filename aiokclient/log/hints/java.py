@@ -18,7 +18,10 @@ _TICKET = (
     "The Kerberos library gets a new ticket when a login needs one. Pass "
     "security=SaslGssapi(keytab=...), or renew the ticket cache outside the program."
 )
-_SHARE = "Share consumers are not available in this version."
+_TRACKED = (
+    "ShareConsumer.tracked() delivers records that are settled one by one. All other reads accept "
+    "a record when the next one is requested."
+)
 
 ABSENT: Final = {
     "retries": "Retries continue until delivery_timeout_ms (producer) or the timeout of the call.",
@@ -38,8 +41,7 @@ ABSENT: Final = {
     "security_providers": _JVM,
     "config_providers": "Read secrets in the program and pass them as options.",
     "transaction_two_phase_commit_enable": "Two-phase commit (KIP-939) is not available.",
-    "share_acknowledgement_mode": _SHARE,
-    "share_acquire_mode": _SHARE,
+    "share_acknowledgement_mode": _TRACKED,
     "internal_leave_group_on_close": (
         "A member leaves when it is closed, unless it is static (group_instance_id)."
     ),
@@ -85,8 +87,7 @@ OWNERS: Final = {
     "metadata_max_idle_ms": ("Producer",),
     "partitioner_class": ("Producer",),
     "retries": ("Producer", "Admin"),
-    "share_acknowledgement_mode": ("Consumer",),
-    "share_acquire_mode": ("Consumer",),
+    "share_acknowledgement_mode": ("ShareConsumer",),
     "transaction_two_phase_commit_enable": ("Producer",),
 }
 """The kinds of clients that have an option of `ABSENT` in Java, if not all have it."""

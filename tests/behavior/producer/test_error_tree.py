@@ -33,8 +33,13 @@ LOCAL = {
     "InvalidMetadataError": ("RefreshRetriableError", Exception),
     "AuthorizationError": ("InvalidConfigurationError", Exception),
     "AuthenticationError": ("InvalidConfigurationError", Exception),
+    "LockLostError": ("InvalidRecordStateError", Exception),
+    "AcknowledgeError": ("KafkaError", Exception),
     "DeliveryErrors": (None, ExceptionGroup),
+    "AcknowledgeErrors": (None, ExceptionGroup),
 }
+BROKERS = ("RequestTimedOutError", "RecordTooLargeError", "LockLostError")
+"""Errors of the table that brokers send, or that derive from one of those."""
 CATEGORIES = (
     errors.RetriableError,
     errors.AbortableError,
@@ -88,5 +93,5 @@ def test_unknown_codes_get_a_generic_error() -> None:
 def test_local_errors_have_no_code() -> None:
     for name in LOCAL:
         kind = getattr(errors, name)
-        if name not in ("RequestTimedOutError", "RecordTooLargeError", "DeliveryErrors"):
+        if name not in BROKERS and not issubclass(kind, ExceptionGroup):
             assert kind.code is None

@@ -16,12 +16,13 @@ from aiokclient.config.client import ClientConfig, ClientOptions
 from aiokclient.config.consumer import ConsumerConfig, ConsumerOptions
 from aiokclient.config.producer import ProducerConfig, ProducerOptions
 from aiokclient.config.security import Plaintext, Tls
+from aiokclient.config.share import GROUP_CONFIGS, ShareConsumerConfig, ShareConsumerOptions
 from aiokclient.errors import ConfigError
 from aiokclient.log import hints
 
 HERE = {"bootstrap_servers": "localhost:9092"}
-CONFIGS = (ClientConfig, ProducerConfig, ConsumerConfig, AdminConfig)
-OPTIONS = (ClientOptions, ProducerOptions, ConsumerOptions, AdminOptions)
+CONFIGS = (ClientConfig, ProducerConfig, ConsumerConfig, ShareConsumerConfig, AdminConfig)
+OPTIONS = (ClientOptions, ProducerOptions, ConsumerOptions, ShareConsumerOptions, AdminOptions)
 
 
 def client(**options: Any) -> ClientConfig:
@@ -34,6 +35,10 @@ def producer(**options: Any) -> ProducerConfig:
 
 def consumer(**options: Any) -> ConsumerConfig:
     return ConsumerConfig.build({**HERE, **options})
+
+
+def share(**options: Any) -> ShareConsumerConfig:
+    return ShareConsumerConfig.build({**HERE, "group_id": "g", **options})
 
 
 def properties(kind: type[ClientConfig] = ClientConfig, **texts: str) -> Any:
@@ -50,8 +55,9 @@ def test_typed_options_are_those_of_the_class(kind: type[ClientConfig], options:
 
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_every_default_is_allowed(kind: type[ClientConfig]) -> None:
-    made = kind.build(HERE)
-    assert kind.build(HERE) == made
+    needed = {**HERE, "group_id": "g"} if kind is ShareConsumerConfig else HERE
+    made = kind.build(needed)
+    assert kind.build(needed) == made
     assert made.replace() == made
 
 
@@ -134,6 +140,16 @@ WRONG = [
     (consumer, {"auto_offset_reset": "smallest"}, "'earliest', 'latest', 'none'"),
     (consumer, {"heartbeat_interval_ms": 45_000}, r"not below session_timeout_ms \(45000\)"),
     (consumer, {"enable_auto_commit": "yes"}, "True or False"),
+    (share, {"group_id": None}, "group_id: None .* Name the group whose members share the records"),
+    (share, {"group_id": ""}, "group_id: '' .* Name the group whose members share the records"),
+    (share, {"share_acquire_mode": "x"}, "'auto', 'record_limit' and 'batch_optimized'"),
+    (share, {"fetch_max_bytes": 200 << 20}, "too large for receive_message_max_bytes"),
+    (share, {"share_acknowledgement_mode": "explicit"}, r"ShareConsumer.tracked\(\)"),
+    (share, {"enable_auto_commit": True}, r"ShareConsumer.tracked\(\)"),
+    (share, {"group_instance_id": "i"}, "A share group has no static members"),
+    (share, {"group_protocol": "consumer"}, "A share group has a protocol of its own"),
+    (share, {"group_remote_assignor": "range"}, "The brokers assign the partitions"),
+    (share, {"partition_assignment_strategy": "range"}, "The brokers assign the partitions"),
     (client, {"client_id": ""}, "client_id: '' .* not empty"),
     (client, {"security": "SSL"}, "security: "),
     (client, {"security": object()}, "Plaintext"),
@@ -160,6 +176,38 @@ def test_a_wrong_option_raises_an_error_with_its_name_and_range(
     with pytest.raises(ConfigError, match=text) as caught:
         make(**options)
     assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("name", GROUP_CONFIGS)
+def test_an_option_of_a_share_group_names_the_configuration_and_the_call(name: str) -> None:
+    config, value = GROUP_CONFIGS[name]
+    call = (
+        f"Set it with Admin.alter_configs({{ConfigResource.group(group_id): "
+        f"{{{config!r}: {value!r}}}}})."
+    )
+    with pytest.raises(ConfigError) as caught:
+        share(**{name: value})
+    assert str(caught.value).startswith(f"{name}: It is a configuration of the share group")
+    assert str(caught.value).endswith(call)
+    with pytest.raises(ConfigError) as caught:
+        properties(ShareConsumerConfig, group_id="g", **{name: value})
+    assert str(caught.value).startswith(f"{name.replace('_', '.')}: It is a configuration of")
+    assert str(caught.value).endswith(call)
+    with pytest.raises(ConfigError, match=f"{name}: It is"):
+        ShareConsumerConfig.from_properties({"group.id": "g"}, **HERE, **{name: value})
+
+
+def test_a_share_consumer_ignores_the_options_of_producers_in_a_file() -> None:
+    made = properties(
+        ShareConsumerConfig, group_id="g", share_acquire_mode="record_limit", acks="1"
+    )
+    assert (made.group_id, made.share_acquire_mode) == ("g", "record_limit")
+    assert properties(ConsumerConfig, share_acquire_mode="record_limit").group_id is None
+    assert properties(ConsumerConfig, share_acknowledgement_mode="explicit").group_id is None
+    with pytest.raises(ConfigError, match=r"group\.id: '' is not allowed. Name the group"):
+        properties(ShareConsumerConfig)
+    with pytest.raises(ConfigError, match=r"ShareConsumer.tracked\(\)"):
+        properties(ShareConsumerConfig, group_id="g", share_acknowledgement_mode="explicit")
 
 
 def test_idempotence_is_left_out_where_it_cannot_be() -> None:

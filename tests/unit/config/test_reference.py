@@ -14,10 +14,18 @@ from aiokclient.config.admin import AdminConfig
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.config.producer import ProducerConfig
+from aiokclient.config.share import ShareConsumerConfig
 from aiokclient.group.options import GroupMemberConfig
 
 ROOT = Path(__file__).resolve().parents[3]
-CONFIGS = (ClientConfig, ProducerConfig, ConsumerConfig, AdminConfig, GroupMemberConfig)
+CONFIGS = (
+    ClientConfig,
+    ProducerConfig,
+    ConsumerConfig,
+    ShareConsumerConfig,
+    AdminConfig,
+    GroupMemberConfig,
+)
 
 
 def entry(config: type[ClientConfig], name: str) -> OptionEntry:

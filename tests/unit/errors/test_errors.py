@@ -18,9 +18,18 @@ from aiokclient.errors import (
     error_for,
 )
 from aiokclient.errors.schema_registry import CODES
-from aiokclient.types import TopicPartition
+from aiokclient.types import ConsumerRecord, TimestampType, TopicPartition
 
 ORDERS_3 = TopicPartition("orders", 3)
+RECORD = ConsumerRecord(
+    topic="orders",
+    partition=3,
+    offset=5,
+    timestamp=0,
+    timestamp_type=TimestampType.CREATE_TIME,
+    key=None,
+    value=b"v",
+)
 CATEGORIES = {
     errors.RefreshRetriableError: [3, 5, 6, 9, 13, 15, 16, 56, 72, 74, 80, 83, 84, 100, 103],
     errors.InvalidMetadataError: [3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103],
@@ -182,6 +191,8 @@ SPECIAL = [
     errors.DecompressionLimitError(topic_partition=ORDERS_3, offset=5, last_offset=9),
     errors.LogTruncationError(topic_partition=ORDERS_3, offset=5, diverging_offset=3),
     errors.BootstrapError(attempts=[("a:1", "refused")]),
+    errors.LockLostError("m", record=RECORD, reason="disconnected", confirmed=None, broker=2),
+    errors.AcknowledgeError("m", record=RECORD, api="ShareAcknowledge"),
     errors.UnknownCodeError(4711, "m", api="Fetch"),
     errors.ClusterChangedError(old_cluster_id="one", new_cluster_id="two"),
     errors.TokenRefusedError("m", endpoint="https://idp", oauth_error="invalid_client"),
@@ -216,6 +227,43 @@ def test_delivery_errors_know_how_many_there_are() -> None:
     assert matching.exceptions == (first,)
     assert isinstance(rest, DeliveryErrors)
     assert DeliveryErrors("1", [first]).count == 1
+
+
+LOSSES = {
+    "expired": "The lock of the record expired before",
+    "moved": "The partition has moved to another leader",
+    "disconnected": "The connection to the partition's leader was lost",
+    "session": "The broker has dropped the share session",
+    "refused": "The broker no longer regards the record as locked",
+    "fenced": "The offsets of the share group were altered",
+}
+
+
+@pytest.mark.parametrize("reason", LOSSES)
+def test_a_lost_lock_says_why_and_what_became_of_the_settlement(reason: str) -> None:
+    error = errors.LockLostError(record=RECORD, reason=reason)
+    assert str(error).startswith(f"orders-3 offset 5: {LOSSES[reason]}")
+    assert (error.record, error.reason, error.confirmed) == (RECORD, reason, False)
+    assert isinstance(error, errors.InvalidRecordStateError)
+    late = errors.LockLostError(record=RECORD, reason=reason, confirmed=True)
+    assert "The broker has confirmed the settlement too late" in str(late)
+    unknown = errors.LockLostError(record=RECORD, reason=reason, confirmed=None)
+    assert "The broker may have applied what was settled." in str(unknown)
+    assert len({str(each) for each in (error, late, unknown)}) == 3
+
+
+def test_acknowledge_errors_stay_a_group_of_their_class() -> None:
+    lost = errors.LockLostError(record=RECORD, reason="moved")
+    refused = errors.AcknowledgeError(record=RECORD, api="ShareAcknowledge", broker=2)
+    assert str(refused).startswith("ShareAcknowledge to broker 2 for orders-3 offset 5: The broker")
+    group = errors.AcknowledgeErrors("2 records were not settled", [lost, refused])
+    matching, rest = group.split(errors.LockLostError)
+    assert isinstance(matching, errors.AcknowledgeErrors)
+    assert matching.exceptions == (lost,)
+    assert isinstance(rest, errors.AcknowledgeErrors)
+    copied = pickle.loads(pickle.dumps(group))
+    assert isinstance(copied, errors.AcknowledgeErrors)
+    assert [each.record for each in copied.exceptions] == [RECORD, RECORD]
 
 
 def test_every_code_of_a_registry_says_what_happened_and_what_to_do() -> None:
