@@ -120,6 +120,11 @@ class TransformStream(Generic[K, V]):
         self._error: KafkaError | None = None
         """The error from which the stream has not recovered yet."""
         self._must_restart = False
+        self._abort_limit_s: float | None = None
+        """The most seconds for the abort of an open transaction at the end of the block.
+
+        None means `close_timeout_ms`.
+        """
         config = producer._config
         backoff = Backoff.of(config)
         self._retry = Attempts(math.inf, backoff, producer._clock)
@@ -149,7 +154,7 @@ class TransformStream(Generic[K, V]):
         if transaction.outcome is TransactionOutcome.COMMITTED:
             transaction.on_committed()  # The call that committed the transaction was cancelled.
             return
-        worse = await transaction.abort_shielded()
+        worse = await transaction.abort_shielded(self._abort_limit_s)
         if worse is not None and error is None:
             raise worse
 

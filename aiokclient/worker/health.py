@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from aiokclient.worker.stacks import format_task
 
 if TYPE_CHECKING:
     from aiokclient.consumer.state.partition import PartitionState
+    from aiokclient.worker.lanes import Run
     from aiokclient.worker.run import WorkerRun
     from aiokclient.worker.transactions import TransactionalRun
 
@@ -108,12 +110,7 @@ def list_reasons(run: WorkerRun) -> list[str]:
         found.append("the partitions to read are not known yet")
     found += run.outbox.list_troubles()
     now = run.get_time()
-    for each in run.failing:
-        since = each.failing_since
-        is_paused = any(partition in run.paused for partition, _ in each.list_records())
-        if since is not None and (each.outages or is_paused):
-            error = each.find_error(each.record)
-            found.append(f"{each.place} has failed for {now - since:.0f} s: {error!r}")
+    found += list_failing(run, now)
     for each, began in run.calls.began.items():
         if now - began >= run.interval_s and each not in run.calls.stuck:
             found.append(
@@ -123,18 +120,39 @@ def list_reasons(run: WorkerRun) -> list[str]:
     return found
 
 
+def list_failing(run: WorkerRun, now: float) -> list[str]:
+    """Return what makes records fail for long or without limit: one text for each partition."""
+    longest: dict[PartitionState, Run] = {}
+    counts: Counter[PartitionState] = Counter()
+    for each, partitions in run.failing.runs.items():
+        if each.outages or any(partition in run.paused for partition in partitions):
+            longest.setdefault(each.partition, each)
+            counts[each.partition] += 1
+    texts = []
+    for partition, each in longest.items():
+        assert each.failing_since is not None
+        others = counts[partition] - 1
+        more = f", as {others} others of {partition.tp} do" if others else ""
+        failed_s = now - each.failing_since
+        texts.append(
+            f"{each.place} has failed for {failed_s:.0f} s{more}: {each.find_error(each.record)!r}"
+        )
+    return texts
+
+
 def find_oldest(run: WorkerRun) -> OldestRecord | None:
     """Return the record that has waited longest among the lowest ones not done."""
     lowest: tuple[float, PartitionState, Any] | None = None
     for partition in run.intake.list_partitions():
-        for record, taken_at in [*partition.outstanding.values()][:1]:
-            if lowest is None or taken_at < lowest[0]:
-                lowest = (taken_at, partition, record)
+        entry = partition.find_lowest_record()
+        if entry is not None and (lowest is None or entry[1] < lowest[0]):
+            lowest = (entry[1], partition, entry[0])
     if lowest is None:
         return None
     taken_at, partition, record = lowest
     stack = ""
-    for each in run.lanes.list_runs(partition):
-        if each.is_running and any(found is record for _, found in each.list_records()):
+    for each in run.calls.began:
+        if any(found is record for _, found in each.list_records()):
             stack = format_task(each.task, each.thread_id)
+            break
     return OldestRecord(partition.tp, record.offset, run.get_time() - taken_at, stack)

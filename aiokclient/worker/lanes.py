@@ -32,7 +32,7 @@ records; otherwise the records that can run at once, twice. `max_ahead` is not c
 from __future__ import annotations
 
 import zlib
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from types import MappingProxyType
@@ -500,3 +500,53 @@ class BatchLanes(Lanes):
 
     def has_records(self) -> bool:
         return bool(self._counts)
+
+
+class FailingRuns:
+    """The runs that have failed and will be called again, also by partition.
+
+    An outage makes as many of them as there are records in the lanes, so that nothing here looks at
+    all of them when one of them ends.
+    """
+
+    def __init__(self) -> None:
+        self.runs: dict[Run, tuple[Any, ...]] = {}
+        """All runs, in the order of their first failures, with the partitions of their records."""
+        self._by_partition: dict[Any, OrderedDict[Run, None]] = {}
+
+    def add_run(self, run: Run) -> None:
+        """Add a run. If it is here already, some of its records may be done."""
+        partitions = tuple(dict.fromkeys(partition for partition, _ in run.list_records()))
+        former = self.runs.get(run, ())
+        if partitions != former:
+            self.runs[run] = partitions
+            for partition in former:
+                if partition not in partitions:
+                    self._remove_from(partition, run)
+            for partition in partitions:
+                self._by_partition.setdefault(partition, OrderedDict())[run] = None
+
+    def remove_run(self, run: Run) -> None:
+        """Remove a run that has ended, if it is here."""
+        for partition in self.runs.pop(run, ()):
+            self._remove_from(partition, run)
+
+    def forget_dropped(self) -> None:
+        """Remove the runs whose records were dropped."""
+        for run in [run for run in self.runs if run.is_dropped]:
+            self.remove_run(run)
+
+    def list_partitions(self, until: float) -> list[Any]:
+        """Return the partitions with a record that has failed since `until`, or for longer."""
+        found = []
+        for partition, runs in self._by_partition.items():
+            since = next(iter(runs)).failing_since
+            if since is not None and since <= until:
+                found.append(partition)
+        return found
+
+    def _remove_from(self, partition: Any, run: Run) -> None:
+        runs = self._by_partition[partition]
+        del runs[run]
+        if not runs:
+            del self._by_partition[partition]

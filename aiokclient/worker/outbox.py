@@ -16,6 +16,7 @@ import concurrent.futures
 import threading
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from aiokclient.background import new_task
@@ -139,9 +140,11 @@ class Outbox:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._prepared: set[str] = set()
-        """The topics for which the serializers are prepared, and no earlier send waits for that."""
-        self._waiting: dict[str, int] = {}
-        """The sends of each topic that wait until the serializers are prepared."""
+        """The topics for which the serializers are prepared."""
+        self._waiting: dict[str, set[object]] = {}
+        """The sends of each topic that wait for a producer or for serializers, as tickets."""
+        self._waiting_lock = threading.Lock()
+        """The lock for changes of `_waiting`, which handlers in threads make, too."""
         self._turns: dict[str, asyncio.Lock] = {}
 
     async def open(self, *, sends: bool) -> None:
@@ -186,32 +189,50 @@ class Outbox:
         is_here = threading.get_ident() == self._thread
         if producer is not None and self._is_prepared(producer, record.topic):
             return producer.send(*record) if is_here else producer.send_threadsafe(*record)
-        sending = self._send_prepared(record)
+        # The ticket is taken here and not by the task, which begins later: a thread may send its
+        # next record before that.
+        ticket = object()
+        with self._waiting_lock:
+            self._waiting.setdefault(record.topic, set()).add(ticket)
+        sending = self._send_prepared(record, ticket)
+        sent: Sent
         if is_here:
-            return new_task(self._loop, sending)
-        return asyncio.run_coroutine_threadsafe(sending, self._loop)
+            sent = new_task(self._loop, sending)
+        else:
+            sent = asyncio.run_coroutine_threadsafe(sending, self._loop)
+        # A task that is cancelled before it begins returns no ticket.
+        sent.add_done_callback(partial(self._return_ticket, record.topic, ticket))
+        return sent
 
     def _is_prepared(self, producer: Producer[Any, Any], topic: str) -> bool:
         if topic in self._waiting:
             return False  # Earlier sends come first.
         return not producer._preparations or topic in self._prepared
 
-    async def _send_prepared(self, record: ProducerRecord) -> RecordMetadata:
+    def _return_ticket(self, topic: str, ticket: object, _: object = None) -> None:
+        """Let later sends to a topic no longer wait for this one. Synchronous, and idempotent."""
+        with self._waiting_lock:
+            tickets = self._waiting.get(topic)
+            if tickets is not None:
+                tickets.discard(ticket)
+                if not tickets:
+                    del self._waiting[topic]
+
+    async def _send_prepared(self, record: ProducerRecord, ticket: object) -> RecordMetadata:
         topic = record.topic
-        self._waiting[topic] = self._waiting.get(topic, 0) + 1
+        turn = self._turns.setdefault(topic, asyncio.Lock())
         try:
             # A lock lets the sends continue in the order in which they came.
-            async with self._turns.setdefault(topic, asyncio.Lock()):
+            async with turn:
                 given = self._given
                 producer = given if given is not None else await self.find_raw_producer()
                 await producer.prepare(topic)
                 delivery = producer.send(*record)
+                self._prepared.add(topic)
         finally:
-            self._waiting[topic] -= 1
-            if not self._waiting[topic]:
-                del self._waiting[topic], self._turns[topic]
-        if topic not in self._waiting:
-            self._prepared.add(topic)
+            self._return_ticket(topic, ticket)
+            if topic not in self._waiting:
+                self._turns.pop(topic, None)
         return await delivery
 
     @asynccontextmanager

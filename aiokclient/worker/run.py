@@ -36,7 +36,7 @@ from aiokclient.worker.calls import EAGER, HandlerCalls
 from aiokclient.worker.dead_letters import dead_letter_of, is_too_large, retry_record
 from aiokclient.worker.failure import Failure
 from aiokclient.worker.health import WorkerHealth, describe_health
-from aiokclient.worker.lanes import BatchLanes, Run
+from aiokclient.worker.lanes import BatchLanes, FailingRuns, Run
 from aiokclient.worker.metrics import WorkerMetrics, name_handler
 from aiokclient.worker.options import Handler, WorkerOptions
 from aiokclient.worker.retry import BatchError, Outcome, Verdict, choose_outcome
@@ -96,8 +96,8 @@ class WorkerRun:
         """For partitions that are to be revoked, the timers that cancel their handlers."""
         self.paused: dict[PartitionState, None] = {}
         """The partitions that take no more records, because a record has waited for too long."""
-        self.failing: dict[Run, None] = {}
-        """The runs that have failed and will be called again."""
+        self.failing = FailingRuns()
+        self._failing_runs = self.failing.runs
         self._timer = WakeTimer(self._loop, self._on_timer)
         self._look: asyncio.TimerHandle | None = None
         self._stop_requested: asyncio.Future[None] = self._loop.create_future()
@@ -307,7 +307,7 @@ class WorkerRun:
             self.on_failure(run, asyncio.CancelledError())
             return
         self.calls.end_call(run)
-        if run.records is not None or self.failing or self.paused or self.is_draining:
+        if run.records is not None or self._failing_runs or self.paused or self.is_draining:
             self._finish_run(run)
             return
         # This is `_finish_run` for almost all records, with as few calls as possible.
@@ -345,7 +345,8 @@ class WorkerRun:
         self._on_run_end(run)
 
     def _on_run_end(self, run: Run) -> None:
-        self.failing.pop(run, None)
+        if self._failing_runs:
+            self.failing.remove_run(run)
         if self.paused:
             self._update_paused()
         self._continue_after_run()
@@ -460,7 +461,7 @@ class WorkerRun:
         if self.is_draining or leaves:
             self._give_back(run)
             return
-        self.failing[run] = None
+        self.failing.add_run(run)
         self.lanes.hold_run(run, self._time() + delay_s)
         self._continue_after_run()
         due = self.lanes.find_next_due()
@@ -593,7 +594,7 @@ class WorkerRun:
             self._jumps[partition] = partition.jumps
         for partition in [each for each in self._jumps if not self.intake.is_assigned(each)]:
             del self._jumps[partition]
-        self.failing = {run: None for run in self.failing if not run.is_dropped}
+        self.failing.forget_dropped()
         self._update_paused()
         self._tell_lanes()
 
@@ -648,12 +649,7 @@ class WorkerRun:
 
     def _update_paused(self) -> None:
         late = self._time() - self.interval_s / 2
-        paused = {
-            partition: None
-            for run in self.failing
-            if run.failing_since is not None and run.failing_since <= late
-            for partition, _ in run.list_records()
-        }
+        paused = dict.fromkeys(self.failing.list_partitions(late))
         former, self.paused = self.paused, paused
         for partition in paused:
             if partition not in former and self.intake.is_assigned(partition):

@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 
 MOST_RECORDS: Final = 500
 """The records of one transaction, at most, unless batches are larger."""
+ENDING_S: Final = 2 * SHORTEST_UNWINDING_S
+"""The last seconds of a drain, in which what is in flight may end without its result being waited
+for."""
 GIVEN_UP: Final = (Outcome.TOPIC, Outcome.DEAD_LETTER, Outcome.SKIP)
 
 
@@ -221,6 +224,16 @@ class WorkerStream(TransformStream[Any, Any]):
         except KafkaError as error:
             await self._recover_from(error)
 
+    def end_soon(self, limit_s: float) -> None:
+        """Let a cancellation end the stream within `limit_s` seconds, whatever is in flight.
+
+        A transaction that has not ended by then is ended by the producer in the background, or, if
+        that is closed, by the coordinator at its timeout. Synchronous.
+        """
+        self._abort_limit_s = limit_s
+        if self._transaction is not None:
+            self._transaction.release_callers()
+
     async def commit_batch(self) -> None:
         """Commit the last transaction. If it fails, its records are handled by the next run."""
         try:
@@ -281,13 +294,14 @@ class TransactionalRun(WorkerRun):
             for run in list(self.calls.began):
                 self.calls.cancel_call(run)
             self.deadline = max(self.deadline, self._time() + SHORTEST_UNWINDING_S)
-            await self._wait_for_reading(0.0)
+            # The very last part is for the transaction and for the producer.
+            await self._wait_for_reading(min(ENDING_S, self._options.drain_timeout_s / 20))
             for run in list(self.calls.began):
                 self.calls.mark_stuck(run)
+            # The time is over, so that neither a commit nor an abort is waited for much longer.
+            self._stream.end_soon(SHORTEST_UNWINDING_S)
             self._reading.cancel()
-        close_s = self.consumer._config.close_timeout_ms / 1000
-        if self._reading is not None:
-            await asyncio.wait([self._reading], timeout=close_s)
+            await asyncio.wait([self._reading])
         self._timer.cancel()
         self.metrics.remove_values()
         for tp in list(self._waiting):
@@ -295,9 +309,7 @@ class TransactionalRun(WorkerRun):
         self._engine.reader.read_raw(False)
         self._topics.close()
         self.calls.close()
-        await self.outbox.close(close_s)
-        if self._reading is not None:
-            await asyncio.wait([self._reading])
+        await self.outbox.close(max(self.deadline - self._time(), SHORTEST_UNWINDING_S))
 
     async def _wait_for_reading(self, before_s: float) -> None:
         reading = self._reading

@@ -193,6 +193,7 @@ class InProgress:
         beginning of the oldest call of its handler counts instead.
         """
         if self._runs is not None:
-            return min(self._runs.values(), default=None)
+            # The worker adds each call when it begins, so that the first one is the oldest.
+            return next(iter(self._runs.values()), None)
         states = [state for state in self._worked_on if state.outstanding]
         return min((next(iter(s.outstanding.values()))[1] for s in states), default=None)

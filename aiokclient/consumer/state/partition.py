@@ -41,6 +41,7 @@ import random
 from collections import OrderedDict
 from collections.abc import Iterable
 from enum import Enum, IntFlag, auto
+from heapq import heappop, heappush
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
@@ -336,6 +337,7 @@ class PartitionState:
 
     __slots__ = (
         "_former",
+        "_offsets",
         "error",
         "fetch",
         "generation",
@@ -378,6 +380,9 @@ class PartitionState:
         # Whether the position went back to an outstanding record, so that later ones of
         # `outstanding` may have lower offsets.
         self.has_returned = False
+        # While `has_returned`, the outstanding offsets as a heap, and some that are outstanding no
+        # more.
+        self._offsets: list[int] = []
         self.leader_epoch = NO_EPOCH  # The epoch of the leader.
         self.reset: Reset | None = None  # The way to find an offset in RESETTING.
         self.error: KafkaError | None = (
@@ -406,8 +411,15 @@ class PartitionState:
     def consumed(self) -> int:
         """The offset that `commit()` commits; see the module's docstring."""
         if self.has_returned:
-            return min((*self.outstanding, self.position))
+            return self._find_lowest()
         return next(iter(self.outstanding), self.position)
+
+    def _find_lowest(self) -> int:
+        """Return the lowest of the position and the outstanding offsets, in any order of these."""
+        offsets = self._offsets
+        while offsets and offsets[0] not in self.outstanding:
+            heappop(offsets)
+        return min(offsets[0], self.position) if offsets else self.position
 
     @property
     def is_located(self) -> bool:
@@ -425,6 +437,16 @@ class PartitionState:
     def has_uncommitted(self) -> bool:
         """Whether records were delivered that may not be committed yet."""
         return self.is_located and self.position > max(self.group.committed, self.origin)
+
+    def find_lowest_record(self) -> tuple[Any, float] | None:
+        """Return the lowest outstanding record, and when it was delivered; None without any."""
+        outstanding = self.outstanding
+        if not outstanding:
+            return None
+        if self.has_returned:
+            self._find_lowest()
+            return outstanding[self._offsets[0]]
+        return next(iter(outstanding.values()))
 
     def make_commit(self, offset: int) -> OffsetAndMetadata:
         """Return the offset for a commit, with the leader epoch of the record before it.
@@ -521,6 +543,8 @@ class PartitionState:
     def track_record(self, record: Any, time: float) -> None:
         """Record that `tracked` has delivered a record."""
         self.outstanding[record.offset] = (record, time)
+        if self.has_returned:
+            heappush(self._offsets, record.offset)
 
     def finish_record(self, record: Any) -> bool:
         """Count a record as done; return False if this record object is not outstanding."""
@@ -530,7 +554,7 @@ class PartitionState:
         del self.outstanding[record.offset]
         # This is `mark_all_processed` without calls, because it runs for each record of `tracked`.
         if self.has_returned:
-            self.processed = self.consumed
+            self.processed = self._find_lowest()
         else:
             self.processed = next(iter(self.outstanding), self.position)
         if not self.outstanding:
@@ -555,6 +579,9 @@ class PartitionState:
         for record in returned:
             del outstanding[record.offset]
         first = min(returned, key=attrgetter("offset"))
+        if not self.has_returned:
+            # If records were returned before, the heap has all of them.
+            self._offsets = sorted(outstanding)
         self.has_returned = bool(outstanding)
         if first.offset < self.position:
             # The record itself stands for the one before it, as in `make_commit`.

@@ -90,16 +90,20 @@ _S, _E = TransactionState, TransactionEvent
 class Operation:
     """A commit or an abort in progress, which a background task or callbacks carry out."""
 
-    __slots__ = ("_done", "_scope", "_waiters", "abandoned")
+    __slots__ = ("_done", "_is_released", "_scope", "_shielded", "_waiters", "abandoned")
 
     def __init__(self) -> None:
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._scope: anyio.CancelScope | None = None
         self.abandoned = False
         """Whether a caller of `result` was cancelled and stopped waiting before the end."""
+        self._is_released = False
+        """Whether callers of `result` that were cancelled wait no longer."""
         self._waiters: dict[asyncio.Future[None], None] = {}
         """A future for each caller of `result`. With `asyncio.wait` instead, the caller would
         continue one iteration of the event loop later."""
+        self._shielded: list[asyncio.Future[None]] = []
+        """A future for each caller of `result` that was cancelled."""
 
     @property
     def over(self) -> bool:
@@ -143,7 +147,7 @@ class Operation:
         else:
             self._done.set_exception(error)
             self._done.exception()  # Marks the error as retrieved: maybe no caller waits any more.
-        for waiter in self._waiters:
+        for waiter in (*self._waiters, *self._shielded):
             if not waiter.done():
                 waiter.set_result(None)
 
@@ -168,19 +172,30 @@ class Operation:
         cancellation is raised.
         """
         if not self._done.done():
-            waiter: asyncio.Future[None] = self._done.get_loop().create_future()
+            loop = self._done.get_loop()
+            waiter: asyncio.Future[None] = loop.create_future()
             self._waiters[waiter] = None
             try:
                 await waiter
             except asyncio.CancelledError:
                 try:
-                    await ended(self._done, at_most=shielded_s)
+                    if not self._is_released:
+                        shielded: asyncio.Future[None] = loop.create_future()
+                        self._shielded.append(shielded)
+                        await ended(shielded, at_most=shielded_s)
                 finally:
                     self.abandoned = not self.over
                 raise
             finally:
                 del self._waiters[waiter]
         self._done.result()
+
+    def release_callers(self) -> None:
+        """Let callers of `result` that were cancelled, or will be, wait no longer. Synchronous."""
+        self._is_released = True
+        for shielded in self._shielded:
+            if not shielded.done():
+                shielded.set_result(None)
 
 
 class Commit:
@@ -657,6 +672,11 @@ class TransactionEnds:
         """The commit or abort that began last."""
         assert self._operation is not None
         return self._operation
+
+    def release_callers(self) -> None:
+        """Let cancelled calls wait no longer for the end of the commit in progress. Synchronous."""
+        if self._operation is not None:
+            self._operation.release_callers()
 
     def cancel_operation(self, error: KafkaError) -> None:
         """Stop the commit or abort in progress, if there is one. Its caller gets `error`."""

@@ -385,17 +385,27 @@ class Transaction:
             )
         self._manager.require_open(call)
 
-    async def abort_shielded(self) -> KafkaError | None:
-        """Abort the transaction unless it has ended, shielded and within `close_timeout_ms`.
+    def release_callers(self) -> None:
+        """Let a commit whose call is cancelled go on alone, at once. Synchronous.
 
-        Return the error that makes the producer unusable, if the abort met one.
+        If EndTxn was not sent, the commit becomes an abort.
+        """
+        if self._is_latest:
+            self._manager.ends.release_callers()
+
+    async def abort_shielded(self, limit_s: float | None = None) -> KafkaError | None:
+        """Abort the transaction unless it has ended, shielded and within `limit_s` seconds.
+
+        Without a limit, it is `close_timeout_ms`. An abort that has no response by then continues
+        in the background. Return the error that makes the producer unusable, if the abort met one.
         """
         if asyncio._get_running_loop() is None:
             return None  # No loop runs in a forked process, whose sys.exit() leaves the block.
         self._rewind_later_reads()
         if not self._is_latest:
             return None
-        limit_s = self._manager.ends.close_timeout_s
+        if limit_s is None:
+            limit_s = self._manager.ends.close_timeout_s
         task = new_task(asyncio.get_running_loop(), self._abort_within(limit_s))
         try:
             await asyncio.wait([task])

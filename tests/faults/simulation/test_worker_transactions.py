@@ -410,3 +410,55 @@ def test_a_consumer_that_commits_on_its_own_is_refused() -> None:
                 await Worker(reader, handle, producer=producer).run()
 
     simulate(scenario, topics=TOPICS)
+
+
+@pytest.mark.fault(5)
+@pytest.mark.parametrize("owned", [False, True], ids=["started before", "started by the worker"])
+@pytest.mark.parametrize("after_s", [0.01, 5.0])
+@pytest.mark.parametrize(
+    "silent", [ApiKey.PRODUCE, ApiKey.TXN_OFFSET_COMMIT, ApiKey.END_TXN, None], ids=str
+)
+def test_a_stop_while_a_transaction_cannot_end_keeps_its_bound(
+    silent: ApiKey | None, after_s: float, owned: bool
+) -> None:
+    drain_s, close_s, count = 4.0, 3.0, 80
+
+    async def scenario(world: World) -> None:
+        scene = Scene(world)
+        await scene.fill(count)
+
+        async def handle(record: Record, worker: Worker) -> None:
+            await asyncio.sleep(0.02)
+            worker.send("out", record.value)
+
+        more: dict[str, Any] = {"close_timeout_ms": int(close_s * 1000)}
+        reader = scene.consumer(session_timeout_ms=6000, **more)
+        producer = scene.producer(shutdown_timeout_ms=3000, **more)
+        worker = Worker(
+            reader, handle, order=None, concurrency=4, producer=producer, drain_timeout=drain_s
+        )
+        if not owned:
+            await reader.start()
+            await producer.start()
+        running = asyncio.create_task(worker.run())
+        await asyncio.sleep(0.5)
+        if silent is None:
+            world.cluster.stop(1)
+        else:
+            world.cluster.delay(silent, 10_000.0)
+        await asyncio.sleep(after_s)
+        began = world.now
+        worker.stop()
+        await running
+        await reader.close()
+        assert world.now - began <= drain_s + close_s + 0.5
+        await producer.close()
+        world.cluster.start(1)
+        world.cluster.reset()
+        async with scene.consumer() as reader, scene.producer() as producer:
+            worker = Worker(reader, handle, order=None, producer=producer)
+            await run_for(worker, 30)
+        values = sorted(int(record.value) for record in await scene.read("out"))
+        assert values == list(range(count))
+
+    simulate(scenario, topics=TOPICS)

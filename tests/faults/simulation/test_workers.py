@@ -211,6 +211,38 @@ def test_an_outage_is_retried_without_limit_and_its_partition_is_paused() -> Non
     simulate(scenario, topics={"t": 2})
 
 
+def test_an_outage_of_many_records_is_one_reason_for_each_partition() -> None:
+    async def scenario(world: World) -> None:
+        await fill(world, 600, partitions=2)
+        handled: set[tuple[int, int]] = set()
+
+        async def handle(record: Record) -> None:
+            if world.now < 60:
+                raise ConnectionError("the database is away")
+            handled.add((record.partition, record.offset))
+
+        async with consumer(world, max_poll_interval_ms=20_000) as reader:
+            retry = Retry(2, QUICK, always=ConnectionError)
+            worker = Worker(reader, handle, order=None, retry=retry)
+            running = asyncio.create_task(worker.run())
+            await asyncio.sleep(40)
+            health = worker.health()
+            assert health.retries_waiting == 600
+            assert len(health.reasons) == 2
+            assert "t-0 offset 0 has failed for" in health.reasons[0]
+            assert "as 299 others of t-0 do" in health.reasons[0]
+            assert len(reader.paused()) == 2
+            await asyncio.sleep(60)
+            assert worker.health().ready, worker.health()
+            assert reader.paused() == set()
+            await worker.drain()
+            await running
+        assert len(handled) == 600
+        assert await committed(world, 2) == [300, 300]
+
+    simulate(scenario, topics={"t": 2})
+
+
 def test_a_timeout_is_a_failure_and_a_handler_that_ignores_it_is_named() -> None:
     async def scenario(world: World) -> None:
         await fill(world, 2, partitions=2)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokclient import TopicPartition
-from aiokclient.worker.lanes import BatchLanes, Lanes, Order, Run
+from aiokclient.worker.lanes import BatchLanes, FailingRuns, Lanes, Order, Run
 
 
 @dataclass(frozen=True)
@@ -196,3 +196,27 @@ def test_a_retry_holds_back_its_key_alone() -> None:
     others = [lanes.take_next(0.0), lanes.take_next(0.0), lanes.take_next(0.0)]
     assert [run and run.record.offset for run in others] == [2, 3, None]
     assert lanes.held == 1
+
+
+def test_the_runs_that_have_failed_are_known_by_partition_until_they_end() -> None:
+    first, second = FakePartition(0), FakePartition(1)
+    failing = FailingRuns()
+    batch = Run(first, FakeRecord(0, None), None, 0.0)
+    batch.records = [(first, FakeRecord(0, None)), (second, FakeRecord(0, None))]
+    single = Run(first, FakeRecord(1, None), None, 0.0)
+    for run, at in ((batch, 10.0), (single, 20.0)):
+        run.count_failure({}, at)
+        failing.add_run(run)
+    assert failing.list_partitions(9.0) == []
+    assert failing.list_partitions(10.0) == [first, second]
+    batch.records = [(first, FakeRecord(0, None))]  # The other one is done.
+    failing.add_run(batch)
+    assert failing.list_partitions(10.0) == [first]
+    failing.remove_run(batch)
+    assert failing.list_partitions(10.0) == []
+    assert failing.list_partitions(20.0) == [first]
+    failing.remove_run(batch)
+    single.is_dropped = True
+    failing.forget_dropped()
+    assert failing.list_partitions(30.0) == []
+    assert not failing.runs

@@ -1,8 +1,13 @@
 """Tests of a partition's position: every phase with every event, and the effects of its jumps."""
 
 import itertools
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aiokclient import TopicPartition
 from aiokclient.consumer.state.offset_reset import EARLIEST
@@ -141,3 +146,63 @@ def test_a_return_to_the_committed_offset_is_neither_located_nor_flowing() -> No
     assert state.group.fallback == 3
     state.seek(4)
     assert state.group.fallback == -1
+
+
+@given(st.data())
+def test_consumed_is_the_lowest_record_not_done_when_records_were_returned(
+    data: st.DataObject,
+) -> None:
+    partition = PartitionState(TopicPartition("t", 0))
+    partition.seek(0)
+    for _ in range(data.draw(st.integers(0, 60))):
+        outstanding = [entry[0] for entry in partition.outstanding.values()]
+        step = data.draw(st.sampled_from(["deliver", "done", "return"]))
+        if step == "deliver":
+            offset = partition.position
+            partition.track_record(Delivered(offset), float(offset))
+            partition.move_position(offset + 1, 0)
+        elif outstanding and step == "done":
+            assert partition.finish_record(data.draw(st.sampled_from(outstanding)))
+        elif outstanding:
+            chosen = st.lists(st.sampled_from(outstanding), max_size=3, unique=True)
+            partition.return_records(data.draw(chosen))
+        lowest = min((*partition.outstanding, partition.position))
+        assert partition.consumed == lowest
+        entry = partition.find_lowest_record()
+        assert (entry is None) == (not partition.outstanding)
+        if entry is not None:
+            assert entry[0].offset == min(partition.outstanding)
+
+
+def test_the_lowest_record_is_found_without_a_look_at_all_others() -> None:
+    partition = PartitionState(TopicPartition("t", 0))
+    partition.seek(0)
+    records = [Delivered(offset) for offset in range(10_000)]
+    for record in records:
+        partition.track_record(record, 0.0)
+    partition.move_position(len(records), 0)
+    partition.return_records(records[:1])
+    looked = CountingOffsets(partition.outstanding)
+    partition.outstanding = looked
+    for record in reversed(records[1:]):
+        assert partition.finish_record(record)
+    assert looked.iterations == 0
+
+
+class Delivered:
+    """A record that was delivered."""
+
+    leader_epoch = 0
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+
+
+class CountingOffsets(OrderedDict[int, Any]):
+    """Outstanding records that count how often something looks at all of them."""
+
+    iterations = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.iterations += 1
+        return super().__iter__()
