@@ -55,6 +55,7 @@ class Surroundings:
     log_dirs: Mapping[int, Sequence[str]] = field(default_factory=dict)
     reuses_names: bool = True
     """Whether a topic may get the name of one that was deleted."""
+    deletes_credentials: bool = True
     lost_tokens: int = 0
     """Tokens that were perhaps created, although no client has received them."""
     must_remove_throttle: bool = False

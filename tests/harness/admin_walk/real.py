@@ -48,6 +48,9 @@ class RealSite:
     brokers: tuple[int, ...] = (1, 2, 3)
     # A broker of Kafka 4.4.0 that restarts gives a topic the options of a deleted one of its name.
     reuses_names = False
+    # A broker of Kafka 4.4.0 that reads the deletion of a SCRAM credential when it restarts may
+    # forget the credentials of all other users for this mechanism.
+    deletes_credentials = False
     # Brokers write the starts of logs to disk once a minute.
     forgets_deletions = True
 

@@ -148,7 +148,7 @@ class SecurityCalls(CallMaker):
         user = self.rng.choice(USERS)
         mechanism = self.rng.choice([ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512])
         iterations = self.rng.choice(ITERATIONS)
-        is_deletion = self.has_chance(0.4)
+        is_deletion = self.has_chance(0.4) and self.around.deletes_credentials
 
         def effect(state: State) -> list[Done | Refused]:
             credentials = dict(state or ())

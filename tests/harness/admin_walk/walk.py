@@ -36,6 +36,7 @@ class Site(Protocol):
     brokers: tuple[int, ...]
     log_dirs: dict[int, Sequence[str]]
     reuses_names: bool
+    deletes_credentials: bool
     forgets_deletions: bool
     """Whether a broker that is killed may have its deleted records again."""
 
@@ -83,7 +84,10 @@ class Walk:
         self.rng, self._site, self._clients, self._say = rng, site, clients, say
         self.model, self.report = Model(), WalkReport()
         self._around = Surroundings(
-            site.brokers, log_dirs=site.log_dirs, reuses_names=site.reuses_names
+            site.brokers,
+            log_dirs=site.log_dirs,
+            reuses_names=site.reuses_names,
+            deletes_credentials=site.deletes_credentials,
         )
         kinds: list[type[CallMaker]] = [TopicCalls, GroupCalls, SecurityCalls, ReplicaCalls]
         makers = [kind(rng, self.model, self._around) for kind in kinds]

@@ -190,6 +190,8 @@ class KafkaCluster(ExternalKafka):
         self._protocols, self._hosts = dict(listeners or {}), dict(hosts or {})
         self._further = {name: {i: ReservedPort() for i in self._ports} for name in self._protocols}
         self._former: list[ReservedPort] = []
+        self._was_paused = False
+        """Whether a node was suspended since the brokers' sessions were last known to be alive."""
         super().__init__(self._servers())
         self._telemetry = telemetry
         self._plugins = () if telemetry is None else (compiled_forwarder(distribution),)
@@ -268,6 +270,7 @@ class KafkaCluster(ExternalKafka):
     def pause(self, node: int) -> None:
         """Suspend a node with SIGSTOP. Its sockets stay open."""
         self.nodes[node].signal(signal.SIGSTOP)
+        self._was_paused = True
 
     def resume(self, node: int) -> None:
         self.nodes[node].signal(signal.SIGCONT)
@@ -279,6 +282,19 @@ class KafkaCluster(ExternalKafka):
             if not node.alive:
                 node.start()
         self._await_brokers(timeout)
+        if self._was_paused:
+            self._was_paused = False
+            self._await_sessions()
+
+    def _await_sessions(self) -> None:
+        """Wait until the controller counts all brokers as alive, after nodes were suspended.
+
+        When a suspended controller goes on, it may find that the sessions of all brokers have
+        ended. Until a broker has registered anew, it leads no partition that is created.
+        """
+        name = self.create_topic(replication=len(self._ports))
+        self.await_in_sync(name)
+        self._change_topic(lambda probe: probe.delete_topic(name))
 
     def await_leader(self, topic: str, partition: int = 0, *, other_than: int = -1) -> int:
         """Wait until the partition has a leader, other than ``other_than``, and return it."""
