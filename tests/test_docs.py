@@ -17,12 +17,14 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 import pytest
+from error_reference import CATEGORIES, CAUSES, causes, classes, errors_of
 from option_reference import describe
 
 from aiokclient.config.client import ClientConfig
 from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.config.producer import ProducerConfig
 from aiokclient.config.share import ShareConsumerConfig
+from aiokclient.errors import KafkaError
 from aiokclient.group.options import GroupMemberConfig
 from aiokclient.testing import EmbeddedCluster
 
@@ -37,6 +39,7 @@ PAGES = [
     ROOT / "tests" / "regressions.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
+CATALOG = ROOT / "docs" / "reference" / "errors.md"
 ADDRESS = "localhost:9092"
 FOLDERS = ("aiokclient", "benchmarks", "docs", "examples", "tests", ".ci")
 PROGRAM_S = 60
@@ -140,20 +143,26 @@ def anchors(page: Path) -> set[str]:
     """Return the anchors of a page's headings, as GitHub and MyST make them."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.M)
     plain = [re.sub(r"[^\w\- ]", "", heading.strip().lower()) for heading in headings]
-    return {heading.replace(" ", "-") for heading in plain}
+    generated = {kind.__name__.lower() for kind in classes()} if page == CATALOG else set()
+    return {heading.replace(" ", "-") for heading in plain} | generated
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_links_between_pages_lead_somewhere(page: Path) -> None:
+    assert broken_links(page, prose(page)) == []
+
+
+def broken_links(page: Path, text: str) -> list[str]:
+    """Return the links in a text of a page that lead to no page or to no heading."""
     broken = []
-    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if re.match(r"[a-z]+:", target):
             continue
         path, _, anchor = target.partition("#")
         to = (page.parent / path).resolve() if path else page
         if not to.exists() or (anchor and to.suffix == ".md" and anchor not in anchors(to)):
             broken.append(target)
-    assert broken == []
+    return broken
 
 
 @cache
@@ -284,7 +293,32 @@ def test_the_table_of_options_lists_every_option_once() -> None:
 
 
 def test_the_catalog_has_a_section_for_every_category() -> None:
-    text = text_of(ROOT / "docs" / "reference" / "errors.md")
-    source = (ROOT / "docs" / "_ext" / "generated.py").read_text()
-    (names,) = re.findall(r"^CATEGORIES = \((.*?)^\)", source, re.M | re.S)
-    assert set(re.findall(r"\{errors\} (\w+)", text)) == set(re.findall(r'"(\w+)"', names))
+    listed = re.findall(r"\{errors\} (\w+)", text_of(CATALOG))
+    assert sorted(listed) == sorted(CATEGORIES)
+
+
+def test_the_catalog_says_of_every_error_what_happened_why_and_what_to_do() -> None:
+    entries = [entry for category in CATEGORIES for entry in errors_of(category)]
+    assert sorted(entry.name for entry in entries) == sorted(kind.__name__ for kind in classes())
+    assert sorted(causes()) == sorted(entry.name for entry in entries)
+    lacking = [entry.name for entry in entries if not (entry.what and entry.why.endswith("."))]
+    assert lacking == []
+    # Categories, and local errors whose text depends on the case, say what to do in their section.
+    told = {entry.name for entry in entries if entry.hint or entry.steps}
+    with_code = {entry.name for entry in entries if entry.code is not None}
+    assert with_code <= told
+    assert len({entry.anchor for entry in entries}) == len(entries)
+
+
+def test_the_text_of_an_error_names_its_entry_exactly_if_that_has_steps() -> None:
+    expected = {
+        name: f"reference/errors.html#{name.lower()}" if "steps" in cause else ""
+        for name, cause in causes().items()
+    }
+    found = {kind.__name__: kind.help for kind in classes() if issubclass(kind, KafkaError)}
+    assert found == {name: expected[name] for name in found}
+    assert 20 < len([each for each in found.values() if each]) < 40
+
+
+def test_the_links_of_the_reasons_in_the_catalog_lead_somewhere() -> None:
+    assert broken_links(CATALOG, CAUSES.read_text()) == []

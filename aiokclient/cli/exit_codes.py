@@ -122,7 +122,10 @@ def in_words_of_commands(text: str) -> str:
 def one_line(error: BaseException) -> str | None:
     """Return the text of an error for the user, without line breaks; None for a bug."""
     if isinstance(error, WrongUseError | NotFoundError) or is_library_error(error, "KafkaError"):
-        text = in_words_of_commands(str(error))
+        text = str(error)
+        if page := getattr(error, "help", ""):
+            text = text.removesuffix(f" help: {page}")  # The next command is a shorter way.
+        text = in_words_of_commands(text)
     elif isinstance(error, OSError | OutputError):
         # Only the output can fail with an OSError: files and brokers have errors of the library.
         reason = getattr(error, "strerror", None) or str(error)

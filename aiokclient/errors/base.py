@@ -33,8 +33,9 @@ class KafkaError(Exception):
     """The base class of all errors of this library.
 
     The text of an error answers three questions: what happened (`what`, and `message` with the
-    details), where (`api`, `broker`, `topic_partition`, `resource`), and what to do (`hint`). The
-    attributes that say where may be set after the error was created.
+    details), where (`api`, `broker`, `topic_partition`, `resource`), and what to do (`hint`). If
+    that takes several steps, it ends with `help:` and the page that has them. The attributes that
+    say where may be set after the error was created.
     """
 
     code: int | None = None
@@ -45,6 +46,9 @@ class KafkaError(Exception):
     """The meaning of the error, as one sentence."""
     hint: str = ""
     """Advice to the application about the error."""
+    help: str = ""
+    """Path and anchor of the documentation's page with the steps that solve the error. It is empty
+    if the text says all that there is to do."""
     retriable: bool = False
     """Whether the same call may succeed later. The client retries on its own until the deadline."""
     _has_lines: ClassVar[bool] = False
@@ -85,6 +89,10 @@ class KafkaError(Exception):
         self.resource = resource
 
     def __str__(self) -> str:
+        text = self._compose_text()
+        return f"{text} help: {self.help}".lstrip() if self.help else text
+
+    def _compose_text(self) -> str:
         sentences = (self.what, self.message, self.hint)
         text = " ".join(_sentence(part) for part in sentences if part)
         head = f"{self._label_text()}{self._describe_place()}".strip().removeprefix("in ")

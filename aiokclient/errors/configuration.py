@@ -53,6 +53,7 @@ class TopicAuthorizationError(AuthorizationError, code=29, name="TOPIC_AUTHORIZA
         " Create, Delete, or Alter to administer the topic; DescribeConfigs or AlterConfigs for its"
         " configs."
     )
+    help = "reference/errors.html#topicauthorizationerror"
 
 
 class GroupAuthorizationError(AuthorizationError, code=30, name="GROUP_AUTHORIZATION_FAILED"):
@@ -61,6 +62,7 @@ class GroupAuthorizationError(AuthorizationError, code=30, name="GROUP_AUTHORIZA
         "Grant Read on the group to consume and commit (Describe is enough to list and describe "
         "it, and Delete is needed to delete it or its offsets), or use another group_id."
     )
+    help = "reference/errors.html#groupauthorizationerror"
 
 
 class ClusterAuthorizationError(AuthorizationError, code=31, name="CLUSTER_AUTHORIZATION_FAILED"):
@@ -77,6 +79,7 @@ class UnsupportedSaslMechanismError(
 ):
     what = "The broker's listener does not offer this SASL mechanism."
     hint = "Use one of the listener's sasl.enabled.mechanisms, or connect to another listener."
+    help = "reference/errors.html#unsupportedsaslmechanismerror"
 
 
 class IllegalSaslStateError(AuthenticationError, code=34, name="ILLEGAL_SASL_STATE"):
@@ -89,6 +92,7 @@ class UnsupportedVersionError(InvalidConfigurationError, code=35, name="UNSUPPOR
         "The broker does not support a version of this request with the options that the call uses."
     )
     hint = "Upgrade the broker, or remove the option that needs the newer version."
+    help = "reference/errors.html#unsupportedversionerror"
 
 
 class InvalidReplicationFactorError(
@@ -122,6 +126,7 @@ class SaslAuthenticationError(AuthenticationError, code=58, name="SASL_AUTHENTIC
     hint = (
         "Check the user name, the password or token, and that they were created for this mechanism."
     )
+    help = "reference/errors.html#saslauthenticationerror"
 
 
 class DelegationTokenAuthorizationError(

@@ -71,6 +71,7 @@ class DeliveryTimeoutError(KafkaTimeoutError):
         "The record may have been written, unless the text above says that it was never sent. "
         "Check that the partition has a leader, and that its broker responds."
     )
+    help = "reference/errors.html#deliverytimeouterror"
 
 
 class ApiTimeoutError(KafkaTimeoutError):
@@ -78,6 +79,7 @@ class ApiTimeoutError(KafkaTimeoutError):
 
     what = "The call did not finish before its timeout."
     hint = "The last error of an attempt, if any, is the cause of this error."
+    help = "reference/errors.html#apitimeouterror"
 
 
 class BootstrapError(KafkaTimeoutError):
@@ -89,6 +91,7 @@ class BootstrapError(KafkaTimeoutError):
 
     what = "No bootstrap server could be reached."
     hint = "Check bootstrap_servers and the network, and that the brokers are running."
+    help = "reference/errors.html#bootstraperror"
 
     def __init__(
         self,
@@ -117,13 +120,19 @@ class BootstrapError(KafkaTimeoutError):
 class DisconnectedError(NetworkError):
     """An error raised when a connection is lost. The broker may have processed the request."""
 
+    help = "reference/errors.html#disconnectederror"
+
 
 class ConnectionSetupError(InvalidConfigurationError):
     """An error raised when a connection cannot be set up with the configured protocol."""
 
+    help = "reference/errors.html#connectionsetuperror"
+
 
 class TlsError(ConnectionSetupError):
     """An error raised when a TLS handshake fails, for example because of a certificate."""
+
+    help = "reference/errors.html#tlserror"
 
 
 class ClusterChangedError(InvalidConfigurationError):
@@ -159,6 +168,7 @@ class TokenProviderError(RetriableError):
 
     what = "The client has no token with which to log in."
     hint = "Check the token provider and the server that it asks."
+    help = "reference/errors.html#tokenprovidererror"
 
 
 class TicketError(RetriableError):
@@ -166,6 +176,7 @@ class TicketError(RetriableError):
 
     what = "The client has no Kerberos ticket with which to log in."
     hint = "Check that a key distribution center (KDC) can be reached, and renew the ticket cache."
+    help = "reference/errors.html#ticketerror"
 
 
 class TokenRefusedError(AuthenticationError):
@@ -191,6 +202,7 @@ class TransactionFailedError(ApplicationRecoverableError):
 
     what = "The transactional producer is no longer usable."
     hint = "Await restart(), or close the producer and create a new one. Then repeat the work."
+    help = "reference/errors.html#transactionfailederror"
 
 
 class ConfigError(KafkaError, ValueError):
@@ -213,6 +225,7 @@ class CommitFailedError(KafkaError):
         "records to rejoin the group, and keep the time between two requests below "
         "max_poll_interval_ms."
     )
+    help = "reference/errors.html#commitfailederror"
 
     def __init__(
         self,
@@ -256,6 +269,7 @@ class RecordError(SerializationError):
     hint = (
         "The record counts as delivered. Read again to continue after it, or seek to it to retry."
     )
+    help = "reference/errors.html#recorderror"
 
     def __init__(
         self,
@@ -305,6 +319,7 @@ class CorruptBatchError(UnreadableBatchError):
 
     what = "A record batch is corrupt, and fetching it again did not help."
     hint = "Seek past last_offset to continue without it. Check the disk of the partition's leader."
+    help = "reference/errors.html#corruptbatcherror"
 
 
 class DecompressionLimitError(UnreadableBatchError):
@@ -315,6 +330,7 @@ class DecompressionLimitError(UnreadableBatchError):
 
     what = "A record batch is larger than max_decompressed_batch_bytes when decompressed."
     hint = "Raise max_decompressed_batch_bytes, or seek past last_offset to continue without it."
+    help = ""
 
 
 class ResponseTooLargeError(KafkaError):
@@ -377,6 +393,7 @@ class LogTruncationError(OffsetOutOfRangeError):
 
     what = "The log was truncated below the position: records that were read are no longer in it."
     hint = "Other records may have taken their offsets. Seek to diverging_offset to read those."
+    help = "reference/errors.html#logtruncationerror"
 
     def __init__(
         self,

@@ -20,6 +20,7 @@ class IllegalGenerationError(ApplicationRecoverableError, code=22, name="ILLEGAL
         "The partitions may have another owner: do not commit offsets for them. If the error is "
         "frequent, processing takes longer than max_poll_interval_ms."
     )
+    help = "reference/errors.html#illegalgenerationerror"
 
 
 class UnknownMemberIdError(ApplicationRecoverableError, code=25, name="UNKNOWN_MEMBER_ID"):
@@ -28,6 +29,7 @@ class UnknownMemberIdError(ApplicationRecoverableError, code=25, name="UNKNOWN_M
         "The member sent no heartbeat within session_timeout_ms, or processed records for longer "
         "than max_poll_interval_ms. Find what blocked the event loop, or raise the limit."
     )
+    help = "reference/errors.html#unknownmemberiderror"
 
 
 class InvalidProducerEpochError(
@@ -38,6 +40,7 @@ class InvalidProducerEpochError(
         "Await restart(), or close this producer and create a new one. Check that no two processes "
         "use the same transactional id, and that transactions end within transaction_timeout_ms."
     )
+    help = "reference/errors.html#invalidproducerepocherror"
 
 
 class InvalidPidMappingError(
@@ -53,6 +56,7 @@ class InvalidPidMappingError(
 class FencedInstanceIdError(ApplicationRecoverableError, code=82, name="FENCED_INSTANCE_ID"):
     what = "Another member has joined the group with the same group_instance_id."
     hint = "Give each process its own group_instance_id, and stop the duplicate."
+    help = "reference/errors.html#fencedinstanceiderror"
 
 
 class ProducerFencedError(ApplicationRecoverableError, code=90, name="PRODUCER_FENCED"):
@@ -61,3 +65,4 @@ class ProducerFencedError(ApplicationRecoverableError, code=90, name="PRODUCER_F
         "End this process, or give each process its own transactional id. Whatever this producer "
         "had not committed was aborted."
     )
+    help = "reference/errors.html#producerfencederror"

@@ -29,6 +29,7 @@ class UnknownTopicOrPartitionError(InvalidMetadataError, code=3, name="UNKNOWN_T
         "Check the spelling and the cluster, create the topic, or grant the user Describe on it. "
         "Shortly after a topic was created, the error goes away on its own."
     )
+    help = "reference/errors.html#unknowntopicorpartitionerror"
 
 
 class LeaderNotAvailableError(InvalidMetadataError, code=5, name="LEADER_NOT_AVAILABLE"):
@@ -69,6 +70,7 @@ class CoordinatorNotAvailableError(
         "a leader or could not be created. Check that enough brokers run for its replication "
         "factor."
     )
+    help = "reference/errors.html#coordinatornotavailableerror"
 
 
 class NotCoordinatorError(RefreshRetriableError, code=16, name="NOT_COORDINATOR"):

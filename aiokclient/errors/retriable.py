@@ -32,8 +32,8 @@ class KafkaTimeoutError(RetriableError, TimeoutError):
     If attempts have failed before, the error of the last one is the cause, and the text has it.
     """
 
-    def __str__(self) -> str:
-        text, cause = super().__str__(), self.__cause__
+    def _compose_text(self) -> str:
+        text, cause = super()._compose_text(), self.__cause__
         if not isinstance(cause, KafkaError) or cause.brief in text:
             return text
         if not cause._has_own_code or str(cause.name) in text:
@@ -71,6 +71,7 @@ class CoordinatorLoadInProgressError(RetriableError, code=14, name="COORDINATOR_
 class NotEnoughReplicasError(RetriableError, code=19, name="NOT_ENOUGH_REPLICAS"):
     what = "Fewer replicas are in sync than min.insync.replicas requires. Nothing was written."
     hint = "Restart the missing brokers, or lower min.insync.replicas of the topic."
+    help = "reference/errors.html#notenoughreplicaserror"
 
 
 class NotEnoughReplicasAfterAppendError(
@@ -135,6 +136,7 @@ class UnstableOffsetCommitError(RetriableError, code=88, name="UNSTABLE_OFFSET_C
         "transaction.timeout.ms. If the error persists, check __consumer_offsets for a hanging "
         "transaction."
     )
+    help = "reference/errors.html#unstableoffsetcommiterror"
 
 
 class ThrottlingQuotaExceededError(RetriableError, code=89, name="THROTTLING_QUOTA_EXCEEDED"):

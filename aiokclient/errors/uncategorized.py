@@ -69,6 +69,7 @@ class OffsetOutOfRangeError(InvalidOffsetError, code=1, name="OFFSET_OUT_OF_RANG
         "Seek to the beginning or the end, or set auto_offset_reset. If retention deletes records"
         " before the consumer reads them, raise retention.ms or read faster."
     )
+    help = "reference/errors.html#offsetoutofrangeerror"
 
 
 class InvalidFetchSizeError(KafkaError, code=4, name="INVALID_FETCH_SIZE"):
@@ -87,6 +88,7 @@ class RecordTooLargeError(KafkaError, code=10, name="MESSAGE_TOO_LARGE"):
         "Send smaller records, compress them, or raise the limits: max_request_size of the "
         "producer and max.message.bytes of the topic (message.max.bytes of the brokers)."
     )
+    help = "reference/errors.html#recordtoolargeerror"
 
 
 class OffsetMetadataTooLargeError(KafkaError, code=12, name="OFFSET_METADATA_TOO_LARGE"):
@@ -100,6 +102,7 @@ class InconsistentGroupProtocolError(KafkaError, code=23, name="INCONSISTENT_GRO
         "Configure a common partition_assignment_strategy for all members, and check that nothing"
         " else (Kafka Connect, another program) uses this group_id."
     )
+    help = "reference/errors.html#inconsistentgroupprotocolerror"
 
 
 class InvalidGroupIdError(KafkaError, code=24, name="INVALID_GROUP_ID"):
@@ -145,6 +148,7 @@ class OutOfOrderSequenceError(KafkaError, code=45, name="OUT_OF_ORDER_SEQUENCE_N
         "Acknowledged records may have been lost. Check for an unclean leader election, and for "
         "retention that deletes the records of the topic within minutes."
     )
+    help = "reference/errors.html#outofordersequenceerror"
 
 
 class DuplicateSequenceError(KafkaError, code=46, name="DUPLICATE_SEQUENCE_NUMBER"):
@@ -181,6 +185,7 @@ class UnknownProducerIdError(OutOfOrderSequenceError, code=59, name="UNKNOWN_PRO
         "The producer restarts its sequence. If the error is frequent, raise the retention of the"
         " topic, or producer.id.expiration.ms of the brokers."
     )
+    help = ""
 
 
 class GroupIdNotFoundError(KafkaError, code=69, name="GROUP_ID_NOT_FOUND"):

@@ -14,24 +14,10 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
+from error_reference import ErrorEntry, errors_of
 from option_reference import OptionEntry, describe
 
-from aiokclient import errors
-from aiokclient.errors import KafkaError
-
 __all__ = ["setup"]
-
-CATEGORIES = (
-    "RefreshRetriableError",
-    "RetriableError",
-    "AbortableError",
-    "ApplicationRecoverableError",
-    "InvalidConfigurationError",
-    "UsageError",
-    "KafkaError",
-)
-"""The base classes that name the sections of the catalog. A class belongs to the section of the
-first one that it derives from."""
 
 
 class Generated(Directive):
@@ -82,46 +68,23 @@ def option(entry: OptionEntry) -> list[str]:
     ]
 
 
-class Errors(Generated):
-    """The errors of one category."""
+class Errors(Directive):
+    """The errors of one category, each in a section with an anchor of its own."""
 
-    def lines(self, argument: str) -> list[str]:
-        """Return a definition list of the classes."""
-        found = [cls for cls in classes() if category(cls) == argument]
-        return [line for cls in sorted(found, key=order) for line in error(cls)]
+    required_arguments = 1
 
+    def run(self) -> list[nodes.Node]:
+        """Return a section for each class."""
+        return [self.section(entry) for entry in errors_of(self.arguments[0])]
 
-def classes() -> list[type[KafkaError]]:
-    """Return every error class of `aiokclient.errors`."""
-    values = {id(value): value for value in vars(errors).values()}.values()
-    return [each for each in values if isinstance(each, type) and issubclass(each, KafkaError)]
-
-
-def category(cls: type[KafkaError]) -> str:
-    """Return the section of the catalog to which a class belongs."""
-    names = {base.__name__ for base in cls.__mro__}
-    return next(name for name in CATEGORIES if name in names)
-
-
-def order(cls: type[KafkaError]) -> tuple[int, str]:
-    """Return the sort key of a class: broker errors by code, then the library's own by name."""
-    own = cls.__dict__.get("code")
-    return (10_000 if own is None else own, cls.__name__)
-
-
-def error(cls: type[KafkaError]) -> list[str]:
-    """Return one class as an entry of a definition list: what happened, and what to do."""
-    code = cls.__dict__.get("code")
-    label = f", {cls.name} ({code})" if code is not None else ""
-    parents = ", ".join(f"`{base.__name__}`" for base in cls.__bases__)
-    what = cls.__dict__.get("what") or (cls.__doc__ or "").strip()
-    paragraphs = [part.replace("\n", " ") for part in what.split("\n\n") if part[:1] != " "]
-    lines = [f"`{cls.__name__}`{label}", f": {paragraphs[0] if paragraphs else ''}", ""]
-    for paragraph in paragraphs[1:]:
-        lines += [f"  {paragraph}", ""]
-    if hint := cls.__dict__.get("hint"):
-        lines += [f"  **What to do:** {hint}", ""]
-    return [*lines, f"  A subclass of {parents}.", ""]
+    def section(self, entry: ErrorEntry) -> nodes.section:
+        """Return the section of one class."""
+        section = nodes.section(ids=[entry.anchor], names=[entry.anchor])
+        section += nodes.title(entry.name, entry.name)
+        self.state.document.note_explicit_target(section, section)
+        lines = entry.markdown().split("\n")
+        self.state.nested_parse(StringList(lines, source=entry.name), 0, section)
+        return section
 
 
 def setup(app: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokclient import Consumer, TopicPartition
 from aiokclient.cli.connection import Notice, make_client
-from aiokclient.cli.exit_codes import ExitCode, OutputError
+from aiokclient.cli.exit_codes import ExitCode, OutputError, one_line
 from aiokclient.cli.grammar import Command
 from aiokclient.cli.output import write_bytes, write_error
 from aiokclient.cli.records.internal_topics import TOPICS as INTERNAL_TOPICS
@@ -412,7 +412,7 @@ class Reading:
     def _skip_batch(self, error: CorruptBatchError | DecompressionLimitError) -> None:
         assert error.topic_partition is not None
         assert error.last_offset is not None
-        write_error(f"Skipped: {error}")
+        write_error(f"Skipped: {one_line(error)}")
         self._consumer.seek(TopicPartition(*error.topic_partition), error.last_offset + 1)
 
     def _find_wait_s(self) -> float:
