@@ -28,7 +28,6 @@ from aiokclient.consumer.arguments import (
     require_count,
     require_record,
 )
-from aiokclient.consumer.delivery.deserialize import Deserializers
 from aiokclient.consumer.state.offset_reset import (
     EARLIEST,
     EARLIEST_TIMESTAMP,
@@ -38,6 +37,7 @@ from aiokclient.consumer.state.offset_reset import (
 )
 from aiokclient.consumer.state.partition import Withheld
 from aiokclient.consumer.state.subscription import Subscription, SubscriptionState
+from aiokclient.decoding.deserialize import Deserializers
 from aiokclient.errors import (
     ClosedError,
     ConfigError,

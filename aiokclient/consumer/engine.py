@@ -24,7 +24,6 @@ from aiokclient.cluster.metadata.snapshot import (
 )
 from aiokclient.cluster.targets import AnyBroker
 from aiokclient.config.consumer import ConsumerConfig
-from aiokclient.consumer.delivery.deserialize import Deserializers
 from aiokclient.consumer.delivery.in_progress import InProgress
 from aiokclient.consumer.delivery.preparation import Preparations
 from aiokclient.consumer.delivery.read_lock import ReadLock
@@ -47,6 +46,7 @@ from aiokclient.consumer.state.offset_reset import LATEST_TIMESTAMP
 from aiokclient.consumer.state.partition import PartitionState, Phase, Withheld
 from aiokclient.consumer.state.subscription import PartitionSource, Reports, SubscriptionState
 from aiokclient.consumer.topics import TopicFollower
+from aiokclient.decoding.deserialize import Deserializers
 from aiokclient.errors import ApiTimeoutError, ClosedError
 from aiokclient.metrics import Labels, OwnMetrics
 from aiokclient.network.event_hub import EventSource

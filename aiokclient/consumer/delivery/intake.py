@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from aiokclient.consumer.delivery.deserialize import RawRecord
 from aiokclient.consumer.delivery.unpack import Chunk
 from aiokclient.consumer.state.partition import PartitionState, Withheld
+from aiokclient.decoding.deserialize import RawRecord
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:

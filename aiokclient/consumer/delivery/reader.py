@@ -26,16 +26,16 @@ import anyio
 
 from aiokclient.clock import get_loop_clock
 from aiokclient.consumer.arguments import MAX_BYTES
-from aiokclient.consumer.delivery.deserialize import RawRecord
 from aiokclient.consumer.delivery.read_lock import Cursor
 from aiokclient.consumer.delivery.stall_watch import StallWatch
 from aiokclient.consumer.delivery.unpack import Chunk, Unpacker
-from aiokclient.consumer.fetching.buffer import Damage, PartitionFetch
+from aiokclient.consumer.fetching.buffer import PartitionFetch
 from aiokclient.consumer.meters import ReadMeters
 from aiokclient.consumer.records import Records
 from aiokclient.consumer.state.partition import PartitionState, Phase
 from aiokclient.consumer.state.subscription import SubscriptionState
-from aiokclient.errors import CorruptBatchError, DecompressionLimitError
+from aiokclient.decoding.batches import Damage
+from aiokclient.decoding.deserialize import RawRecord
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -450,25 +450,17 @@ class Reader:
         After that, only a seek by the application can move past the batch. A batch that could not
         be fetched is fetched again and again, because it may be deleted.
         """
-        subject: Any = {
-            "topic_partition": state.tp,
-            "offset": damage.offset,
-            "last_offset": damage.last_offset,
-        }
         if damage.unfetched:
             state.set_obstruction(damage.cause)
         elif damage.over_limit:
-            limit = f"The limit is {self._unpacker.limit_bytes} bytes."
-            state.fail(DecompressionLimitError(limit, **subject))
+            state.fail(damage.make_error(state.tp, self._unpacker.limit_bytes))
         elif state.fetch.damaged_at != damage.offset:
             self.meters.damaged.add()
             # The response may be damaged, and not the log of the broker.
             state.fetch_again(damage.offset)
         else:
             self.meters.damaged.add()
-            error = CorruptBatchError(str(damage.cause), **subject)
-            error.__cause__ = damage.cause
-            state.fail(error)
+            state.fail(damage.make_error(state.tp, self._unpacker.limit_bytes))
         self.subscription.report_change()
 
     def _raise_failure(self) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from aiokclient.consumer.delivery.unpack import CONTENT, is_light
-from aiokclient.consumer.fetching.buffer import Damage
+from aiokclient.decoding.batches import CONTENT, Damage, is_light
 from aiokclient.errors import CorruptRecordError
 from aiokclient.memory import BufferPool
 from aiokclient.record.batch import ContentLimitError, RecordBatch

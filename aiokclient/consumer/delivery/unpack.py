@@ -6,17 +6,13 @@ All other batches are unpacked in the event loop. A very large batch is read in 
 is a chunk. So a consumer has at most two parts in memory besides the delivered records. User code
 (deserializers) runs in the event loop, for a few milliseconds per step.
 
-`is_light` decides between the event loop and a thread. Using a thread costs about 50 microseconds,
-so it is worthwhile only for batches that would block the loop for milliseconds. The time for a
-batch depends on its size, codec, and number of records, and on its decompressed size, which is not
-known in advance. So the loop decompresses up to a limit, and a thread decodes batches that exceed
-it.
+`is_light` in `aiokclient.decoding.batches` decides between the event loop and a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from operator import length_hint
@@ -27,47 +23,26 @@ from aiokclient.background import Wakeup
 from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.cluster.lifecycle.supervisor import Callbacks
 from aiokclient.config.consumer import ConsumerConfig
-from aiokclient.consumer.delivery.deserialize import Deserializers, RawRecord
-from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch
+from aiokclient.consumer.fetching.buffer import FetchBuffer, PartitionFetch
 from aiokclient.consumer.state.partition import PartitionState
+from aiokclient.decoding.batches import (
+    CONTENT,
+    Damage,
+    Loaded,
+    check_marker,
+    is_light,
+    load,
+    load_part,
+    size_of,
+)
+from aiokclient.decoding.deserialize import Deserializers, RawRecord
+from aiokclient.decoding.preparation import TOGETHER
 from aiokclient.errors import CorruptRecordError, RecordError
-from aiokclient.record.batch import HEADER_SIZE, Compression, ContentLimitError, RecordBatch
-from aiokclient.record.compression import MANY_BLOCKS, has_many_blocks
-from aiokclient.types import TopicPartition
-from aiokclient.types.named_tuple import NamedTuple
+from aiokclient.record.batch import ContentLimitError, RecordBatch
+from aiokclient.record.compression import MANY_BLOCKS
 
 if TYPE_CHECKING:
     from aiokclient.consumer.delivery.preparation import Preparations, WithheldRecords
-    from aiokclient.record.stream import RecordStream
-
-CONTENT: Final = 4 * 1024 * 1024
-"""The largest decompressed size in bytes of batches that the event loop decodes at a time."""
-
-RECORDS: Final = chosen(native=65_536, pure=4096)
-"""The largest number of records that the event loop decodes at a time."""
-
-
-def is_light(batches: Iterable[RecordBatch]) -> bool:
-    """Return whether the event loop can decode these batches without blocking for long.
-
-    Raises CorruptRecordError for an unknown codec.
-    """
-    cost = 0.0
-    for batch in batches:
-        codec = batch.compression if batch.is_compressed else Compression.NONE
-        cost += max(batch.size / codec.traits.decode_inline, batch.count / RECORDS)
-        if cost >= 1 or (codec and batch.size > MANY_BLOCKS and _has_many_blocks(batch, codec)):
-            return False
-    return True
-
-
-def _has_many_blocks(batch: RecordBatch, codec: Compression) -> bool:
-    content = batch.buffer[HEADER_SIZE:] if batch.magic > 1 else batch.buffer
-    try:
-        return has_many_blocks(codec, content)
-    except CorruptRecordError:
-        return False  # The error is raised when the batch is read.
-
 
 GROUP_RECORDS: Final = chosen(native=2500, pure=500)
 GROUP_BYTES: Final = chosen(native=256 * 1024, pure=64 * 1024)
@@ -75,27 +50,13 @@ GROUP_BYTES: Final = chosen(native=256 * 1024, pure=64 * 1024)
 chunk takes, about 35 calls in Python, are those of several batches. More would leave the
 processor's cache before they are delivered.
 """
-WHOLE: Final = 16 * 1024 * 1024
-"""The largest decompressed size in bytes of a batch that is read as a whole, not in parts."""
-WHOLE_RECORDS: Final = 200_000
-"""The largest number of records in a batch that is read as a whole."""
-PART: Final = 4 * 1024 * 1024
-"""The size in bytes of each part of a larger batch."""
 GROUP_PACKED: Final = chosen(native=32, pure=8)
 """The factor by which the size of a compressed batch counts when small batches are grouped."""
+LIGHT_SIZE: Final = MANY_BLOCKS * GROUP_PACKED
+"""The size up to which a group is light with any codec, if it has at most GROUP_RECORDS records."""
 NO_DESERIALIZERS: Final = Deserializers()
-TOGETHER: Final = 500
-"""The largest number of records that are prepared together."""
 STEP_S: Final = 0.005
 """Seconds for which a step may run user code."""
-
-
-class Loaded(NamedTuple):
-    """Records that a thread has read from a batch, their bytes, and the rest of the batch."""
-
-    records: list[RawRecord]
-    size: int
-    rest: RecordStream | None
 
 
 class Decoded:
@@ -359,12 +320,13 @@ class Unpacker:
         topic, partition = fetch.state.tp
         limit = min(CONTENT, self.limit_bytes)
         try:
-            if not is_light(batches[first:stop]):
+            # Most groups are light by these limits, so that the codecs need not be looked up.
+            if (size > LIGHT_SIZE or count > GROUP_RECORDS) and not is_light(batches[first:stop]):
                 return None
             for index in range(first, stop):
                 batch = batches[index]
                 if not fetch.visible[index]:
-                    self._check_marker(batch)
+                    check_marker(batch, check_crcs=self._check_crcs)
                     continue
                 found = batch.records(
                     topic,
@@ -383,11 +345,6 @@ class Unpacker:
             return None
         fetch.pass_batches(stop - first)
         return records, epoch, taken
-
-    def _check_marker(self, batch: RecordBatch) -> None:
-        """Check a control batch: a marker decides which other records are visible."""
-        if batch.is_control and self._check_crcs and not batch.check_crc():
-            raise CorruptRecordError("The checksum of a control batch does not match.")
 
     def _decode_batch(self, fetch: PartitionFetch) -> tuple[list[RawRecord], int, int] | None:
         """Decode the next batch, or a part of it, and return the same as `_decode_together`.
@@ -410,7 +367,7 @@ class Unpacker:
 
     def _read_batch(self, fetch: PartitionFetch, batch: RecordBatch) -> list[RawRecord] | None:
         if not fetch.visible[fetch.index]:
-            self._check_marker(batch)
+            check_marker(batch, check_crcs=self._check_crcs)
             self._size = 0
             return []
         job = fetch.job
@@ -532,37 +489,3 @@ class Unpacker:
         limit = self._limits.get(chunk.state)
         if limit is not None and chunk.next_offset > limit:
             chunk.cut_records(limit)
-
-
-def load(
-    batch: RecordBatch, tp: TopicPartition, offset: int, copy: bool, check_crcs: bool, limit: int
-) -> Loaded:
-    """Read the records of a batch, or the first part of a large one. Called in a thread."""
-    divisible = batch.magic > 1
-    if not divisible or (batch.size <= WHOLE and batch.count <= WHOLE_RECORDS):
-        most = min(WHOLE, limit) if divisible else limit
-        try:
-            records = batch.records(*tp, offset, copy=copy, check_crcs=check_crcs, limit=most)
-        except ContentLimitError:
-            if most == limit:
-                raise
-        else:
-            return Loaded(records, batch.content_size, None)
-    # Few topics have such batches, so the module is not imported with the consumer.
-    from aiokclient.record.stream import RecordStream
-
-    return load_part(RecordStream(batch, check_crcs=check_crcs, limit=limit), tp, offset, copy)
-
-
-def load_part(stream: RecordStream, tp: TopicPartition, offset: int, copy: bool) -> Loaded:
-    """Read the next part of a batch. Called in a thread."""
-    records, size = stream.records(*tp, offset, PART, copy=copy)
-    return Loaded(records, size, None if stream.done else stream)
-
-
-def size_of(record: RawRecord) -> int:
-    """Return the bytes of the key, value and headers of a record."""
-    size = len(record.key or b"") + len(record.value or b"")
-    for name, value in record.headers:
-        size += len(name) + len(value or b"")
-    return size

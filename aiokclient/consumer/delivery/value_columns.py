@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.cluster.lifecycle.ownership import Anchor
-from aiokclient.consumer.delivery.deserialize import Deserializers, RawRecord
-from aiokclient.consumer.delivery.preparation import Preparation, Preparations
-from aiokclient.consumer.delivery.unpack import TOGETHER
+from aiokclient.consumer.delivery.preparation import Preparations
+from aiokclient.decoding.deserialize import Deserializers, RawRecord
+from aiokclient.decoding.preparation import TOGETHER, Preparation
 from aiokclient.errors import ConfigError, RecordError
 from aiokclient.record.arrow import arrow_schema
 from aiokclient.threads import run

@@ -23,34 +23,15 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from aiokclient.consumer.state.partition import PartitionState
-from aiokclient.errors import CorruptRecordError, KafkaError
-from aiokclient.log.kept_errors import bare
+from aiokclient.errors import CorruptRecordError
 from aiokclient.protocol.messages.fetch import PartitionData
-from aiokclient.record.batch import ContentLimitError, RecordBatch, walk
-from aiokclient.types.named_tuple import NamedTuple
+from aiokclient.record.batch import RecordBatch, walk
 
 if TYPE_CHECKING:
-    from aiokclient.consumer.delivery.unpack import Decoded, Loaded
+    from aiokclient.consumer.delivery.unpack import Decoded
     from aiokclient.consumer.fetching.responses import Slot
+    from aiokclient.decoding.batches import Damage, Loaded
     from aiokclient.record.stream import RecordStream
-
-
-class Damage(NamedTuple):
-    """Records that could not be read, and why."""
-
-    offset: int
-    last_offset: int
-    cause: KafkaError
-    over_limit: bool = False
-    """Whether the batch is larger than `max_decompressed_batch_bytes`."""
-    unfetched: bool = False
-    """Whether the batch could not be fetched; `cause` is then the error to raise."""
-
-    @classmethod
-    def of(cls, batch: RecordBatch, cause: KafkaError) -> Damage:
-        """Return the damage of a batch whose records cannot be read."""
-        over_limit = isinstance(cause, ContentLimitError)
-        return cls(max(batch.base_offset, 0), batch.last_offset, bare(cause), over_limit)
 
 
 ABORT_MARKER: Final = 0

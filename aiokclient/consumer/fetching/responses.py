@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.config.consumer import ConsumerConfig
-from aiokclient.consumer.fetching.buffer import Damage, PartitionFetch, read_batches
+from aiokclient.consumer.fetching.buffer import PartitionFetch, read_batches
 from aiokclient.consumer.fetching.session import Answer, Wanted
 from aiokclient.consumer.meters import FetchedPartition, FetchMeters
 from aiokclient.consumer.state.offset_reset import NONE
 from aiokclient.consumer.state.partition import PartitionState
 from aiokclient.consumer.state.subscription import PartitionBackoff
+from aiokclient.decoding.batches import Damage
 from aiokclient.errors import (
     KafkaError,
     LogTruncationError,

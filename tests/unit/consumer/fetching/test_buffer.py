@@ -11,11 +11,12 @@ from aiokclient import TopicPartition
 from aiokclient.background import Wakeup
 from aiokclient.cluster.lifecycle.supervisor import Callbacks, Supervisor
 from aiokclient.config.consumer import ConsumerConfig
-from aiokclient.consumer.delivery.deserialize import Deserializers
-from aiokclient.consumer.delivery.unpack import CONTENT, GROUP_RECORDS, RECORDS, Chunk, Unpacker
-from aiokclient.consumer.fetching.buffer import Damage, FetchBuffer, PartitionFetch
+from aiokclient.consumer.delivery.unpack import GROUP_RECORDS, Chunk, Unpacker
+from aiokclient.consumer.fetching.buffer import FetchBuffer, PartitionFetch
 from aiokclient.consumer.fetching.responses import Slot
 from aiokclient.consumer.state.partition import PartitionState
+from aiokclient.decoding.batches import CONTENT, RECORDS, Damage
+from aiokclient.decoding.deserialize import Deserializers
 from aiokclient.errors import CorruptRecordError
 from aiokclient.record.batch import Compression, RecordBatchBuilder, walk, with_offset
 

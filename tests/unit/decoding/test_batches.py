@@ -6,8 +6,10 @@ import pytest
 import zstandard
 from world import World, simulate
 
-from aiokclient.consumer.delivery.unpack import is_light
+from aiokclient.consumer.delivery.unpack import GROUP_PACKED, GROUP_RECORDS, LIGHT_SIZE
+from aiokclient.decoding.batches import RECORDS, is_light
 from aiokclient.record.batch import HEADER_SIZE, Compression, RecordBatch, RecordBatchBuilder, walk
+from aiokclient.record.compression import MANY_BLOCKS
 from aiokclient.record.header import seal_crc
 
 XERIAL = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -75,3 +77,11 @@ def light(data: bytes) -> bool:
     (batch,) = walk(data)
     assert isinstance(batch, RecordBatch)
     return is_light((batch,))
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_a_small_group_is_light_with_any_codec(codec: Compression) -> None:
+    """A consumer does not ask `is_light` about such groups."""
+    largest = LIGHT_SIZE if codec is Compression.NONE else LIGHT_SIZE // GROUP_PACKED
+    assert largest / codec.traits.decode_inline + GROUP_RECORDS / RECORDS < 1
+    assert codec is Compression.NONE or largest <= MANY_BLOCKS
