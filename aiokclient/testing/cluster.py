@@ -515,6 +515,7 @@ class EmbeddedCluster:
     compact = forward_to("_data", DataControls.compact)
     end_transaction = forward_to("_data", DataControls.end_transaction)
     records = forward_to("_data", DataControls.records)
+    batches = forward_to("_data", DataControls.batches)
     offsets = forward_to("_data", DataControls.offsets)
     forget_producers = forward_to("_data", DataControls.forget_producers)
 

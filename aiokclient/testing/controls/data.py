@@ -176,6 +176,13 @@ class DataControls(Controls):
                     found.extend(batch.records(topic, index, first))
         return found
 
+    def batches(self, topic: str) -> list[tuple[int, list[memoryview]]]:
+        """Return the record batches of a topic as bytes, with control batches, by partition."""
+        found: dict[int, list[memoryview]] = {}
+        for index, data, _ in self._runner.call_in_loop(lambda: self._read_batches(topic, None, 0)):
+            found.setdefault(index, []).append(data)
+        return list(found.items())
+
     def _read_batches(
         self, topic: str, partition: int | None, start: int
     ) -> list[tuple[int, memoryview, int]]:

@@ -13,13 +13,17 @@ time passing, and to one that exceeds the limit of virtual time.
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 import traceback
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from typing import Any, Final
 
 from aiokclient.types import public_in
 
+JITTER_S: Final = 0.0005
+"""The most seconds by which timers are late if the loop has a `jitter`."""
 IDLE_TURNS: Final = 200_000
 """Number of iterations at the same virtual time after which the program is considered to spin."""
 
@@ -38,6 +42,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self, limit_s: float = 7 * 86400.0) -> None:
         super().__init__()
         self.resolver: Callable[[str, int], Awaitable[list[tuple[str, int]]]] | None = None
+        self.jitter: random.Random | None = None
+        """A generator that makes timers late, so that those of the same time have any order."""
         self._now = 0.0
         self._limit_s = limit_s
         self._turns = 0
@@ -49,6 +55,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         """Return the virtual seconds since the loop was created."""
         return self._now
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Set a timer. With `jitter`, it is late, as timers of operating systems are."""
+        if self.jitter is not None:
+            when += self.jitter.random() * JITTER_S
+        return super().call_at(when, callback, *args, context=context)
 
     def leap(self, seconds: float) -> None:
         """Advance the time at once, as if the process was suspended or the loop was stalled."""

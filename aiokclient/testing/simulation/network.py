@@ -22,6 +22,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -69,6 +70,7 @@ class VirtualServer:
     ) -> None:
         self.host, self.port = address
         self.factory = factory
+        self.context = copy_context()
         self._network = network
 
     async def serve(self) -> None:
@@ -93,6 +95,8 @@ class VirtualNetwork:
         self.names: dict[str, NameFault | Sequence[str]] = {"localhost": ["127.0.0.1"]}
         self.refusing: set[str] = set()
         self.slowed: dict[str, float] = {}
+        self.dead: set[str] = set()
+        """The names of clients whose processes were killed: nothing passes to or from them."""
         self.connections: dict[int, Connection] = {}
         self.trace = hashlib.sha256()
         self.tamper: Callable[[Connection, bool, memoryview], bytes | memoryview] | None = None
@@ -143,7 +147,7 @@ class VirtualNetwork:
 
     async def resolve(self, host: str, port: int) -> list[Address]:
         """Return the addresses of a name, after applying the configured faults."""
-        await asyncio.sleep(self._draw_latency())
+        await asyncio.sleep(self.draw_latency())
         known = self.names.get(host)
         if known is NameFault.BLOCK:
             await asyncio.get_running_loop().create_future()
@@ -167,8 +171,10 @@ class VirtualNetwork:
         Waits while a network partition separates the two ends.
         """
         server_name = written(address)
-        await asyncio.sleep(self._draw_latency() + self.slowed.get(server_name, 0.0))
+        await asyncio.sleep(self.draw_latency() + self.slowed.get(server_name, 0.0))
         while self._are_parted(name, server_name):
+            if name in self.dead:
+                await asyncio.get_running_loop().create_future()
             await self._healed.wait()
         server = self._servers.get(address)
         refused = server_name in self.refusing or self._is_drawn(self.weather.refusal)
@@ -181,7 +187,9 @@ class VirtualNetwork:
         if self._next_cut is not None:
             connection.requests.cut_at, connection.responses.cut_at = self._next_cut
             self._next_cut = None
-        near, far = connection.join_ends(factory(), server.factory())
+        server_context = server.context.copy()
+        accepting = server_context.run(server.factory)
+        near, far = connection.join_ends(factory(), accepting, copy_context(), server_context)
         self._add_event(f"opened {connection.number} {name} -> {server_name}")
         far.begin_protocol()
         near.begin_protocol()
@@ -214,6 +222,14 @@ class VirtualNetwork:
             connection.cut()
         return len(found)
 
+    def kill(self, name: str) -> None:
+        """Reset the connections of a client, and let nothing pass from it or to it any more.
+
+        So its brokers see the end of its process, whatever its tasks still do.
+        """
+        self.dead.add(name)
+        self.cut(name)
+
     def cut_next(self, *, requests: int | None = None, responses: int | None = None) -> None:
         """Reset the next connection after this many bytes of its requests or responses arrived."""
         self._next_cut = (requests, responses)
@@ -225,7 +241,7 @@ class VirtualNetwork:
     # -- called by the wires
 
     def find_latency(self, connection: Connection) -> float:
-        return self._draw_latency() + self.slowed.get(connection.server, 0.0)
+        return self.draw_latency() + self.slowed.get(connection.server, 0.0)
 
     def draw_byte_to_cut(self, length: int) -> int | None:
         """Return the number of bytes of a write after which the connection is reset, or None."""
@@ -240,7 +256,9 @@ class VirtualNetwork:
         return 1 if self.rng.random() < 0.3 else self.rng.randint(1, available)
 
     def is_parted(self, connection: Connection) -> bool:
-        return bool(self._parted) and self._are_parted(connection.client, connection.server)
+        if not self._parted and not self.dead:
+            return False
+        return self._are_parted(connection.client, connection.server)
 
     def on_write(self, connection: Connection, wire: Wire, data: memoryview) -> memoryview:
         """Return the bytes to send for a write. If a client writes, add them to the trace."""
@@ -265,12 +283,13 @@ class VirtualNetwork:
         return connection.client, connection.number
 
     def _are_parted(self, client: str, server: str) -> bool:
-        return any(
+        return client in self.dead or any(
             (client in one and server in other) or (server in one and client in other)
             for one, other in self._parted
         )
 
-    def _draw_latency(self) -> float:
+    def draw_latency(self) -> float:
+        """Return the seconds that something takes to pass."""
         return self.rng.uniform(*self.weather.latency_s)
 
     def _is_drawn(self, probability: float) -> bool:

@@ -18,15 +18,23 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiokclient.background import import_late
 from aiokclient.errors import IllegalStateError
 from aiokclient.testing.cluster import EmbeddedCluster
+from aiokclient.testing.exploration.history import History
+from aiokclient.testing.simulation.asgi import Application, ServiceConditions, make_http_client
 from aiokclient.testing.simulation.loop import VirtualLoop
 from aiokclient.testing.simulation.network import VirtualConnector, VirtualNetwork, Weather
+from aiokclient.testing.simulation.patches import patch_time, run_threads_in_loop
 from aiokclient.types import public_in
+
+if TYPE_CHECKING:
+    from aiokclient.testing.exploration.running import ServiceInstance
 
 T = TypeVar("T")
 EPOCH_MS: Final = 1_700_000_000_000
@@ -62,8 +70,13 @@ class VirtualClock:
 class Simulation:
     """One run with one seed. ``limit_s`` is the limit of its virtual time, in seconds.
 
-    ``network`` has the faults, ``rng`` is for the program's own random choices, and ``clock`` and
-    ``connector`` are options for clients. They exist only during `run`.
+    ``network`` has the faults, ``rng`` is for the program's own random choices, and ``options`` are
+    those of clients: ``clock`` and ``connector``. They exist only during `run`. ``state`` is a dict
+    for the program; with `explore`, it outlives restarts of the service, as a database does.
+
+    With ``patch_clocks``, `time.time`, `time.monotonic`, `time.perf_counter`, their variants in
+    nanoseconds, and `time.sleep` have virtual time while the simulation runs, for modules that call
+    them as attributes of `time`. `time.sleep` blocks the event loop.
     """
 
     network: VirtualNetwork
@@ -71,11 +84,25 @@ class Simulation:
     connector: VirtualConnector
     loop: VirtualLoop
     rng: random.Random
+    kafka: EmbeddedCluster
+    """The cluster that `cluster` has made last."""
+    history: History
+    """What `handled` and `handling` were called with. `explore` adds what it sees."""
+    conditions: ServiceConditions
+    context: Context
+    instance: ServiceInstance | None = None
 
     def __init__(
-        self, seed: int, *, weather: Weather | None = None, limit_s: float = 7 * 86400.0
+        self,
+        seed: int,
+        *,
+        weather: Weather | None = None,
+        limit_s: float = 7 * 86400.0,
+        patch_clocks: bool = False,
     ) -> None:
         self.seed, self._weather, self._limit_s = seed, weather, limit_s
+        self._patch_clocks = patch_clocks
+        self.state: dict[str, Any] = {}
 
     def run(self, main: Callable[[Simulation], Coroutine[Any, Any, T]]) -> T:
         """Run ``main(self)`` to its end and return its result.
@@ -89,7 +116,11 @@ class Simulation:
             raise IllegalStateError(text)
         import_late()  # Otherwise, the start of a client would import modules in a thread.
         try:
-            with asyncio.Runner(loop_factory=self._make_loop) as runner:
+            with (
+                run_threads_in_loop(),
+                asyncio.Runner(loop_factory=self._make_loop) as runner,
+                patch_time(runner.get_loop(), EPOCH_MS / 1000, self._patch_clocks),
+            ):
                 return runner.run(self._run_main(main))
         except BaseException as error:
             error.add_note(self._describe_events())
@@ -103,7 +134,91 @@ class Simulation:
         """
         options.setdefault("seed", self._cluster_seeds.getrandbits(32))
         options.setdefault("clock", VirtualClock(self.loop, self._make_generator("broker clock")))
-        return EmbeddedCluster(listener=self.network, **options)
+        self.kafka = EmbeddedCluster(listener=self.network, **options)
+        self.history = History(self.kafka)
+        return self.kafka
+
+    # -- for services --------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of the brokers of `kafka`."""
+        return self.kafka.bootstrap_servers
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of each client: ``connector`` and ``clock``."""
+        return {"connector": self.connector, "clock": self.clock}
+
+    def http(self, app: Application, **options: Any) -> Any:
+        """Return a client of an ASGI application, whose requests stay in memory.
+
+        It is an `AsyncClient` of httpx2 or httpx, whichever the program has imported or is
+        installed, with these options of its constructor; without them, a small client with the same
+        methods, which raises ConnectionError and TimeoutError. Timeouts are in virtual time. The
+        application is another process: it goes on if its client is cancelled or killed. With
+        ``async with``, it is a part of the service, and its lifespan begins and ends with the
+        block.
+        """
+        return make_http_client(self, app, options)
+
+    def handled(self, *records: Any) -> None:
+        """Note that the service has done what it does for these records.
+
+        Call it when their effect is final, and before their offsets are committed.
+        """
+        if self.is_killed:
+            return
+        for record in records:
+            self.history.add_handled(self.loop.time(), self._name, record)
+        self.on_moment("handled")
+
+    @contextmanager
+    def handling(self, *records: Any) -> Iterator[None]:
+        """Note that records are in hand within the block, and handled if it ends normally."""
+        name = self._name
+        for _ in records:
+            self.history.begin_record(self.loop.time(), name)
+        try:
+            yield
+            self.handled(*records)
+        finally:
+            for _ in records:
+                self.history.end_record(name)
+
+    async def work(self, seconds: float = 0.01) -> None:
+        """Sleep as a handler that works so long. The fault `SlowHandlers` makes it longer."""
+        await asyncio.sleep(seconds + self.conditions.work_delay)
+
+    async def stopped(self) -> None:
+        """Wait until the service is asked to end, as by SIGTERM.
+
+        `explore` cancels the task of a service that does not await this. Without `explore`, it
+        waits forever.
+        """
+        if self.instance is None:
+            await self.loop.create_future()
+            return
+        self.instance.awaits_stop = True
+        await self.instance.stop_requested.wait()
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether the process of this instance of the service was killed."""
+        return self.instance is not None and self.instance.is_killed
+
+    def on_moment(self, moment: str) -> None:
+        """Tell the faults of `explore` that something happened for which they may wait."""
+        if self.instance is not None:
+            self.instance.run.on_moment(moment)
+
+    def note_error(self, track: str, text: str) -> None:
+        """Add an error to the history."""
+        self.history.add_event(self.loop.time(), track, "error", text)
+
+    @property
+    def _name(self) -> str:
+        return "program" if self.instance is None else self.instance.name
 
     @property
     def trace(self) -> str:
@@ -113,6 +228,8 @@ class Simulation:
     def _make_loop(self) -> VirtualLoop:
         loop = self.loop = VirtualLoop(self._limit_s)
         self.rng = self._make_generator("program")
+        self.history, self.conditions = History(), ServiceConditions()
+        self.context = copy_context()
         self._cluster_seeds = self._make_generator("clusters")
         self.network = VirtualNetwork(self._make_generator("network"), self._weather)
         self.clock = VirtualClock(loop, self._make_generator("clock"))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextvars import Context
 from typing import Any, Final, Protocol
 
 IN_FLIGHT: Final = 256 * 1024
@@ -61,14 +62,19 @@ class Connection:
         self.ends = 2
 
     def join_ends(
-        self, client: asyncio.BaseProtocol, server: asyncio.BaseProtocol
+        self,
+        client: asyncio.BaseProtocol,
+        server: asyncio.BaseProtocol,
+        client_context: Context,
+        server_context: Context,
     ) -> tuple[VirtualTransport, VirtualTransport]:
         """Create the transports and return them, the client's first.
 
-        Neither protocol has been notified yet.
+        Neither protocol has been notified yet. Each is called in the context of its own program, so
+        that a task that it creates belongs to that program.
         """
-        near = VirtualTransport(self, client, self.requests, self.responses)
-        far = VirtualTransport(self, server, self.responses, self.requests)
+        near = VirtualTransport(self, client, self.requests, self.responses, client_context)
+        far = VirtualTransport(self, server, self.responses, self.requests, server_context)
         self.requests.receiver, self.responses.receiver = far, near
         self.requests.sender, self.responses.sender = near, far
         return near, far
@@ -165,7 +171,8 @@ class Wire:
 
     def _set_timer(self, when: float) -> None:
         if self._timer is None:  # The protocol may have set the timer when it received data.
-            self._timer = self._loop.call_at(when, self._on_arrival)
+            context = self.receiver.context
+            self._timer = self._loop.call_at(when, self._on_arrival, context=context)
 
     def _deliver_data(self, size: int) -> None:
         while size > 0 and self._waiting and not self.receiver.paused:
@@ -189,7 +196,12 @@ class VirtualTransport(asyncio.Transport):
     """The transport of one end of a simulated connection, for buffered and other protocols."""
 
     def __init__(
-        self, connection: Connection, protocol: asyncio.BaseProtocol, out: Wire, into: Wire
+        self,
+        connection: Connection,
+        protocol: asyncio.BaseProtocol,
+        out: Wire,
+        into: Wire,
+        context: Context,
     ) -> None:
         super().__init__(
             {
@@ -202,6 +214,7 @@ class VirtualTransport(asyncio.Transport):
             }
         )
         self.connection = connection
+        self.context = context
         self.paused = False
         self._protocol = protocol
         self._out, self._into = out, into
@@ -210,7 +223,7 @@ class VirtualTransport(asyncio.Transport):
         self._high, self._low = 64 * 1024, 16 * 1024
 
     def begin_protocol(self) -> None:
-        self._protocol.connection_made(self)
+        self.context.run(self._protocol.connection_made, self)
 
     # -- called by the wire
 
@@ -258,7 +271,7 @@ class VirtualTransport(asyncio.Transport):
         self.connection.ends -= 1
         if not self.connection.ends:
             self.connection.network.forget_connection(self.connection)
-        self._loop.call_soon(self._protocol.connection_lost, error)
+        self._loop.call_soon(self._protocol.connection_lost, error, context=self.context)
 
     def _call_guarded(self, call: Callable[..., Any], *arguments: Any) -> None:
         """Call a method of the protocol; if it raises, report that and abort the connection.
