@@ -123,6 +123,9 @@ class AvroDeserializer(SchemaDeserializer[T_co]):
     (added fields get their defaults, removed ones are dropped). Without it, a value is returned as
     it was written. `from_dict(value)` converts the value to an object of the application.
 
+    `subject` is any subject of the context in which ids are looked up, such as
+    ":.context:orders-value"; None means the context of the registry's URL.
+
     Raises ConfigError for a schema that is not valid, and ImportError if fastavro is not installed.
     """
 
@@ -134,12 +137,13 @@ class AvroDeserializer(SchemaDeserializer[T_co]):
         schema: Schema | str | Mapping[str, Any] | None = None,
         *,
         from_dict: Callable[[Any], T_co] | None = None,
+        subject: str | None = None,
     ) -> None:
         require_fastavro("AvroDeserializer")
         given = to_schema(schema, self.schema_type)
         if given is not None:
             check_schema(given)
-        super().__init__(registry, given)
+        super().__init__(registry, given, subject)
         self._from_dict = from_dict
 
     def arrow_column(self, values: Sequence[Any]) -> pyarrow.Array:
@@ -163,10 +167,10 @@ class AvroDeserializer(SchemaDeserializer[T_co]):
     async def _make_reader(self, schema: Schema, where: str, refuse: Refuse) -> Read:
         from fastavro import schemaless_reader
 
-        parsed = parse_schema(schema, await self._registry.resolve(schema), where)
+        parsed = parse_schema(schema, await self._resolve(schema), where)
         wanted = None
         if self._schema is not None:
-            wanted = parse_schema(self._schema, await self._registry.resolve(self._schema))
+            wanted = parse_schema(self._schema, await self._resolve(self._schema))
             if is_raw(parsed) and is_raw(wanted):
                 wanted = parsed
             elif is_raw(parsed) or is_raw(wanted):

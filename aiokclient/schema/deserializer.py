@@ -7,7 +7,7 @@ function by the bytes of the id, and its call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -21,7 +21,12 @@ from typing import (
 )
 from uuid import UUID
 
-from aiokclient.errors import SchemaNotFoundError, SerializationError
+from aiokclient.errors import (
+    ConfigError,
+    SchemaNotFoundError,
+    SchemaRegistryError,
+    SerializationError,
+)
 from aiokclient.schema.rules import READING, rules_problem
 from aiokclient.schema.serializer import (
     Refuse,
@@ -56,13 +61,18 @@ class SchemaDeserializer(Generic[T_co]):
     schema_type: ClassVar[str]
     """The registry's name of the format."""
 
-    def __init__(self, registry: SchemaRegistry, schema: Schema | None) -> None:
+    def __init__(
+        self, registry: SchemaRegistry, schema: Schema | None, subject: str | None
+    ) -> None:
         self._registry = registry
         self._schema = schema
+        self._subject = require_subject(self, subject)
         self._part: str | None = None
         self._header = header_name("value")
         self._readers: dict[bytes, Read] = {}
-        self._unknown: dict[bytes, SchemaNotFoundError] = {}
+        self._unknown: dict[bytes, SchemaRegistryError] = {}
+        self._has_answered = False
+        """Whether the registry has answered a call that every registry has."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._registry!r})"
@@ -89,10 +99,10 @@ class SchemaDeserializer(Generic[T_co]):
         """Find the schemas with which keys or values were written.
 
         The consumer calls it for the records that it is about to deliver. An id that the registry
-        does not know, and a schema that cannot be used, are no errors here: `deserialize` raises
-        them, for the records that have the id. Raises SchemaRegistryUnavailableError if the
-        registry cannot be reached, and SchemaRegistryError if it refuses the request. If it fails
-        or is cancelled, the schemas found before are known.
+        does not know, a GUID if the registry has no GUIDs, and a schema that cannot be used are no
+        errors here: `deserialize` raises them, for the records that have the id. Raises
+        SchemaRegistryUnavailableError if the registry cannot be reached, and SchemaRegistryError if
+        it refuses the request. If it fails or is cancelled, the schemas found before are known.
         """
         needed: set[bytes] = set()
         for data, headers in items:
@@ -146,10 +156,20 @@ class SchemaDeserializer(Generic[T_co]):
     async def _find_reader(self, topic: str, key: bytes, identifier: int | UUID) -> None:
         try:
             if isinstance(identifier, int):
-                registered = await self._registry.by_id(identifier)
+                registered = await self._registry.by_id(identifier, self._subject)
             else:
                 registered = await self._registry.by_guid(identifier)
         except SchemaNotFoundError as error:
+            self._unknown[key] = error
+            return
+        except SchemaRegistryError as error:
+            # A registry without GUIDs does not know the call, and never will have the schema. But
+            # so answers what is no registry at all, of which no record is to blame.
+            if isinstance(identifier, int) or error.status != 404:
+                raise
+            if not self._has_answered:
+                await self._registry.types()
+                self._has_answered = True
             self._unknown[key] = error
             return
         self._unknown.pop(key, None)
@@ -175,6 +195,10 @@ class SchemaDeserializer(Generic[T_co]):
         except (SerializationError, SchemaNotFoundError) as error:
             return _refusing(str(error), error)
 
+    async def _resolve(self, schema: Schema) -> Mapping[str, Schema]:
+        """Return the schemas to which a schema refers, by the names of the references."""
+        return await self._registry.resolve(schema, self._subject)
+
     async def _make_reader(self, schema: Schema, where: str, refuse: Refuse) -> Read:
         """Return a function that reads what was written with a schema.
 
@@ -196,14 +220,27 @@ class SchemaDeserializer(Generic[T_co]):
         where = f"schema {_named(identifier)}"
         unknown = self._unknown.get(key)
         if unknown is not None:
+            lacks = f"which {unknown.url} does not have"
+            if not isinstance(unknown, SchemaNotFoundError):
+                lacks = f"and the registry has no GUIDs ({unknown.url})"
             raise SerializationError(
-                f"{what} was written with {where}, which {unknown.url} does not have. Check "
-                "that the registry is the one of the producer."
+                f"{what} was written with {where}, {lacks}. Check that the registry is the one of "
+                "the producer."
             ) from unknown
         raise SerializationError(
             f"{what} was written with {where}, for which the deserializer is not prepared. Await "
             "its prepare() first, as a Consumer does."
         )
+
+
+def require_subject(user: object, subject: str | None) -> str | None:
+    """Return the subject that a deserializer was given. Raises ConfigError if it cannot be one."""
+    if subject is None or (isinstance(subject, str) and subject):
+        return subject
+    raise ConfigError(
+        f"{type(user).__name__}: subject must be the name of a subject, such as "
+        '":.context:orders-value", or None.'
+    )
 
 
 def _named(identifier: int | UUID) -> str:

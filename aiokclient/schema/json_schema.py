@@ -118,6 +118,9 @@ class JsonSchemaDeserializer(SchemaDeserializer[T_co]):
     Values are validated with `schema`, if it is given, or else with the schema with which they were
     written. `from_dict(value)` converts the value to an object of the application.
 
+    `subject` is any subject of the context in which ids are looked up, such as
+    ":.context:orders-value"; None means the context of the registry's URL.
+
     Raises ConfigError for a schema that is not valid, and ImportError if jsonschema-rs is not
     installed.
     """
@@ -130,18 +133,19 @@ class JsonSchemaDeserializer(SchemaDeserializer[T_co]):
         schema: Schema | str | Mapping[str, Any] | None = None,
         *,
         from_dict: Callable[[Any], T_co] | None = None,
+        subject: str | None = None,
     ) -> None:
         require_jsonschema("JsonSchemaDeserializer")
         given = to_schema(schema, self.schema_type)
         if given is not None:
             check_schema(given)
-        super().__init__(registry, given)
+        super().__init__(registry, given, subject)
         self._from_dict = from_dict
 
     async def _make_reader(self, schema: Schema, where: str, refuse: Refuse) -> Read:
         wanted = self._schema or schema
         named = "" if self._schema else where
-        validate = make_validator(wanted, await self._registry.resolve(wanted), named)
+        validate = make_validator(wanted, await self._resolve(wanted), named)
         from_dict = self._from_dict
 
         def read(data: bytes, header: bytes | None) -> Any:

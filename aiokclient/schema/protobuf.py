@@ -168,6 +168,9 @@ class ProtobufDeserializer(SchemaDeserializer[MessageT]):
     refused. Without it, messages are of classes that are made of the registry's schemas, which may
     be texts of .proto files or descriptors in base64.
 
+    `subject` is any subject of the context in which ids are looked up, such as
+    ":.context:orders-value"; None means the context of the registry's URL.
+
     Raises ConfigError if `message_type` is no class of messages, and ImportError if protobuf is not
     installed.
     """
@@ -175,10 +178,14 @@ class ProtobufDeserializer(SchemaDeserializer[MessageT]):
     schema_type = "PROTOBUF"
 
     def __init__(
-        self, registry: SchemaRegistry, message_type: type[MessageT] | None = None
+        self,
+        registry: SchemaRegistry,
+        message_type: type[MessageT] | None = None,
+        *,
+        subject: str | None = None,
     ) -> None:
         require_message_type("ProtobufDeserializer", message_type)
-        super().__init__(registry, None)
+        super().__init__(registry, None, subject)
         self._message_type = message_type
 
     def arrow_column(self, values: Sequence[Any]) -> pyarrow.Array:
@@ -202,9 +209,7 @@ class ProtobufDeserializer(SchemaDeserializer[MessageT]):
         file = parse_file(schema, where)
         if self._message_type is not None:
             return self._make_typed_reader(self._message_type, _names_by_indexes(file), refuse)
-        return _make_dynamic_reader(
-            build_classes(file, await self._registry.resolve(schema), where), refuse
-        )
+        return _make_dynamic_reader(build_classes(file, await self._resolve(schema), where), refuse)
 
     def _make_typed_reader(
         self, message_type: type[MessageT], names: Mapping[bytes, list[str]], refuse: Refuse

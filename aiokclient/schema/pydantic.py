@@ -110,15 +110,20 @@ class PydanticDeserializer(SchemaDeserializer[ModelT]):
     `model` validates the values; that they match the schema with which they were written is not
     checked again.
 
+    `subject` is any subject of the context in which ids are looked up, such as
+    ":.context:orders-value"; None means the context of the registry's URL.
+
     Raises ConfigError if `model` is no class of models, and ImportError if pydantic is not
     installed.
     """
 
     schema_type = "JSON"
 
-    def __init__(self, registry: SchemaRegistry, model: type[ModelT]) -> None:
+    def __init__(
+        self, registry: SchemaRegistry, model: type[ModelT], *, subject: str | None = None
+    ) -> None:
         require_model("PydanticDeserializer", model)
-        super().__init__(registry, None)
+        super().__init__(registry, None, subject)
         self._model = model
 
     async def _make_reader(self, schema: Schema, where: str, refuse: Refuse) -> Read:

@@ -17,7 +17,6 @@ from aiokclient.config.secret import Secret
 from aiokclient.errors import (
     ClosedError,
     ConfigError,
-    SchemaNotFoundError,
     SchemaRegistryError,
     SerializationError,
     WrongLoopError,
@@ -131,7 +130,7 @@ class SchemaRegistry:
         self._by_guid: BoundedCache[UUID, RegisteredSchema] = BoundedCache(size)
         self._by_text: BoundedCache[tuple[str, Schema, bool], RegisteredSchema] = BoundedCache(size)
         self._by_version: BoundedCache[tuple[str, int], RegisteredSchema] = BoundedCache(size)
-        self._unknown: BoundedCache[Hashable, tuple[float, SchemaNotFoundError]] = BoundedCache(
+        self._unknown: BoundedCache[Hashable, tuple[float, SchemaRegistryError]] = BoundedCache(
             size
         )
 
@@ -287,7 +286,7 @@ class SchemaRegistry:
         """Return the schema of a GUID, which is the same in all contexts.
 
         Confluent's registry has GUIDs since version 8.0. Raises SchemaRegistryError with the status
-        404 if the registry has none. Answers are kept as by `by_id`.
+        404 if the registry has none, or is none. Answers are kept as by `by_id`.
         """
         guid = _guid(guid)
         known = self._by_guid.find(guid)
@@ -611,8 +610,9 @@ class SchemaRegistry:
             raise copied(unknown[1])
         try:
             return await self._join(key, function, *args)
-        except SchemaNotFoundError as error:
-            self._unknown.keep(key, (self._clock.monotonic(), error))
+        except SchemaRegistryError as error:
+            if error.status == 404:
+                self._unknown.keep(key, (self._clock.monotonic(), error))
             raise
 
     async def _join(

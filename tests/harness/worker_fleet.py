@@ -22,6 +22,8 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable
 from typing import Any
 
+from group_world import PROTOCOLS
+from schema_values import Schemas
 from world import World
 
 from aiokclient import Consumer, TopicPartition
@@ -32,20 +34,63 @@ PARTITIONS = 6
 SENDS = 4
 """Each SENDS-th record is sent on by its handler."""
 SHORT = Exponential(0.1, max=1.0)
+IDS = 40
+"""Each so many records of a partition have a schema of their own, if there is a registry."""
 
 
 class Poison(Exception):
     """The exception of a record that always fails."""
 
 
+VARIANTS: list[dict[str, Any]] = [
+    {"protocol": "eager"},
+    {"protocol": "kip848"},
+    {"protocol": "cooperative", "registry": True},
+    {"protocol": "kip848", "registry": True},
+]
+"""Options of fleets, which the runs of many seeds take in turn."""
+
+
+def place_in(value: Any) -> tuple[int, int]:
+    """Return the partition and the offset that a value names, with or without a schema's id."""
+    text = value if isinstance(value, str) else (value or b"").decode()
+    number, _, offset = text.rpartition(":")[2].partition("-")
+    return int(number), int(offset)
+
+
+class Registry(dict[bytes, BaseException]):
+    """The errors of a registry, which are the same for all ids while it is down."""
+
+    is_down = False
+
+    def __contains__(self, schema: object) -> bool:
+        return self.is_down
+
+    def __getitem__(self, schema: bytes) -> BaseException:
+        return ConnectionError("the registry is down")
+
+
 class WorkerFleet:
-    """Workers of one group that start, drain, are killed, and are cut off, as the seed says."""
+    """Workers of one group that start, drain, are killed, and are cut off, as the seed says.
+
+    With `registry`, values have ids of schemas, which each process asks for, and the registry is
+    down at times.
+    """
 
     def __init__(
-        self, world: World, seed: int, order: Any, *, batch: bool = False, concurrency: int = 8
+        self,
+        world: World,
+        seed: int,
+        order: Any,
+        *,
+        batch: bool = False,
+        concurrency: int = 8,
+        protocol: str = "eager",
+        registry: bool = False,
     ) -> None:
         self.world, self.order, self.batch = world, order, batch
-        self.concurrency = concurrency
+        self.concurrency, self.protocol = concurrency, protocol
+        self.registry = Registry() if registry else None
         self.rng = random.Random(seed)
         self.running: dict[str, tuple[Worker, asyncio.Task[None]]] = {}
         self.made = 0
@@ -76,7 +121,10 @@ class WorkerFleet:
                 key = b"%d" % self.rng.randrange(KEYS)
                 self.records[partition, offset] = key, fate
                 self.lanes[self.name_lane(partition, key)].append((partition, offset))
-                values.append((key, b"%d-%d" % (partition, offset)))
+                value = b"%d-%d" % (partition, offset)
+                if self.registry is not None:
+                    value = b"%d:%b" % (offset // IDS, value)
+                values.append((key, value))
             self.world.cluster.produce("t", values, partition)
         self.total = PARTITIONS * count
 
@@ -131,7 +179,7 @@ class WorkerFleet:
             self.failures[place] += 1
             raise ValueError(f"{place} fails")
         if self.is_sent_on(record):
-            worker.send("out", record.value)
+            worker.send("out", b"%d-%d" % place)
 
     def begin_record(self, name: str, record: Any) -> None:
         place = record.partition, record.offset
@@ -166,8 +214,7 @@ class WorkerFleet:
         for topic, partition in self.ends:
             start = self.ends[topic, partition]
             for record in self.world.cluster.records(topic, partition, start=start):
-                number, _, offset = (record.value or b"").decode().partition("-")
-                place = int(number), int(offset)
+                place = place_in(record.value)
                 if topic == "dead" and self.records[place][1] >= 0:
                     self.violations.append(f"{place} is in the dead letters")
                 self.mark_done(place)
@@ -189,17 +236,7 @@ class WorkerFleet:
     def join(self) -> None:
         self.made += 1
         name = f"m{self.made}"
-        consumer = self.world.consumer(
-            "t",
-            group_id="g",
-            client_id=name,
-            connector=self.world.network.connector(name),
-            session_timeout_ms=6000,
-            heartbeat_interval_ms=500,
-            auto_commit_interval_ms=1000,
-            max_poll_interval_ms=20_000,
-            checked=False,
-        )
+        consumer = self.make_consumer(name)
 
         async def call(given: Any, worker: Worker) -> None:
             if self.batch:
@@ -219,6 +256,23 @@ class WorkerFleet:
             name=name,
         )
         self.running[name] = worker, asyncio.create_task(self.run_member(consumer, worker))
+
+    def make_consumer(self, name: str, **more: Any) -> Consumer[Any, Any]:
+        options: dict[str, Any] = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500}
+        options |= PROTOCOLS[self.protocol] | more
+        if self.registry is not None:
+            options["value_deserializer"] = schemas = Schemas()
+            schemas.errors = self.registry
+        return self.world.consumer(
+            "t",
+            group_id="g",
+            client_id=name,
+            connector=self.world.network.connector(name),
+            auto_commit_interval_ms=1000,
+            max_poll_interval_ms=20_000,
+            checked=False,
+            **options,
+        )
 
     async def run_member(self, consumer: Consumer[Any, Any], worker: Worker) -> None:
         async with consumer:
@@ -243,7 +297,10 @@ class WorkerFleet:
     async def disturb(self) -> None:
         """Do to the fleet, or to its brokers, what the seed says."""
         names = list(self.running)
-        action = self.rng.choice(["join", "join", "leave", "kill", "part", "coordinator", "broker"])
+        actions = ["join", "join", "leave", "kill", "part", "coordinator", "broker"]
+        if self.registry is not None:
+            actions.append("registry")
+        action = self.rng.choice(actions)
         if action == "join" or len(names) < 2:
             self.join()
         elif action == "leave":
@@ -256,6 +313,11 @@ class WorkerFleet:
             self.world.network.heal()
         elif action == "coordinator":
             self.world.cluster.move_coordinator("g")
+        elif action == "registry":
+            assert self.registry is not None
+            self.registry.is_down = True
+            await asyncio.sleep(self.rng.uniform(0.5, 30.0))
+            self.registry.is_down = False
         else:
             broker = self.rng.choice(self.world.cluster.brokers)
             self.world.cluster.stop(broker)
@@ -278,7 +340,7 @@ class WorkerFleet:
         self.world.network.heal()
         if not self.running:
             self.join()
-        async with asyncio.timeout(2000):
+        async with asyncio.timeout(5000):
             while not self.is_complete():
                 await asyncio.sleep(0.5)
                 self.raise_failures(watching)

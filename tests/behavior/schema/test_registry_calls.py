@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -10,11 +11,19 @@ from registry_stub import RegistryStub
 
 from aiokclient.errors import (
     ClosedError,
+    ConfigError,
     SchemaNotFoundError,
     SchemaRegistryError,
     SerializationError,
 )
-from aiokclient.schema import Schema, SchemaReference, SchemaRegistry
+from aiokclient.schema import (
+    AvroDeserializer,
+    JsonSchemaDeserializer,
+    ProtobufDeserializer,
+    Schema,
+    SchemaReference,
+    SchemaRegistry,
+)
 
 STRING = Schema('"string"')
 LONG = Schema('"long"')
@@ -293,3 +302,61 @@ async def test_a_closed_client_raises_closed_error_and_leaves_nothing(stub: Regi
     await registry.close()
     mine = [task for task in before & asyncio.all_tasks() if "schema registry" in task.get_name()]
     assert mine == []
+
+
+async def test_a_deserializer_looks_up_ids_in_the_context_of_its_subject(
+    registry: SchemaRegistry,
+) -> None:
+    await registry.register("orders-value", LONG)
+    base = Schema('{"type": "fixed", "name": "Base", "size": 1}')
+    await registry.register(":.other:base", base)
+    reference = SchemaReference("Base", ":.other:base", 1)
+    text = '{"type": "record", "name": "Order", "fields": [{"name": "a", "type": "Base"}]}'
+    schema = Schema(text, references=(reference,))
+    other = await registry.register(":.other:orders-value", schema)
+    assert other.id is not None
+    data = b"\x00" + other.id.to_bytes(4, "big") + b"\x07"
+    default = AvroDeserializer[Any](registry)
+    in_context = AvroDeserializer[Any](registry, subject=":.other:orders-value")
+    for deserializer in (default, in_context):
+        await deserializer.prepare("orders", [(data, ())])
+    assert in_context.deserialize("orders", data) == {"a": b"\x07"}
+    with pytest.raises(SerializationError, match="does not have"):
+        default.deserialize("orders", data)
+
+
+@pytest.mark.parametrize("kind", [AvroDeserializer, JsonSchemaDeserializer, ProtobufDeserializer])
+async def test_a_deserializer_refuses_a_subject_that_is_no_name(
+    registry: SchemaRegistry, kind: Any
+) -> None:
+    for subject in ("", 7, lambda topic, part, record: topic):
+        with pytest.raises(ConfigError, match="subject must be the name of a subject"):
+            kind(registry, subject=subject)
+
+
+async def test_a_record_with_a_guid_is_at_fault_when_the_registry_has_no_guids(
+    registry: SchemaRegistry, stub: RegistryStub
+) -> None:
+    stub.has_guids = False
+    deserializer = AvroDeserializer[Any](registry)
+    headers = [("__value_schema_id", b"\x01" + uuid4().bytes)]
+    for _ in range(3):
+        assert not deserializer.is_prepared(b"\x02x", headers)
+        await deserializer.prepare("orders", [(b"\x02x", headers)])
+        with pytest.raises(SerializationError, match="registry has no GUIDs") as caught:
+            deserializer.deserialize("orders", b"\x02x", headers)
+        assert isinstance(caught.value.__cause__, SchemaRegistryError)
+    assert len(stub.requests) == 2  # Whether it is a registry is asked once.
+
+
+async def test_no_record_is_at_fault_when_the_url_is_not_that_of_a_registry(
+    stub: RegistryStub,
+) -> None:
+    async with SchemaRegistry(f"{stub.url}/elsewhere", timeout=5.0) as registry:
+        deserializer = AvroDeserializer[Any](registry)
+        headers = [("__value_schema_id", b"\x01" + uuid4().bytes)]
+        with pytest.raises(SchemaRegistryError) as caught:
+            await deserializer.prepare("orders", [(b"\x02x", headers)])
+        assert caught.value.status == 404
+        with pytest.raises(SchemaRegistryError):
+            await deserializer.prepare("orders", [(b"\x00\x00\x00\x00\x01x", ())])

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from worker_fleet import PARTITIONS, WorkerFleet
+from worker_fleet import PARTITIONS, VARIANTS, WorkerFleet, place_in
 from world import World, simulate
 
 from aiokclient import Producer, TopicPartition
@@ -23,23 +23,20 @@ RETRIES = ("again.1", "again.3")
 TOPICS = {"t": PARTITIONS, "dead": PARTITIONS, "out": 1, RETRIES[0]: 3, RETRIES[1]: 2}
 
 
-def place_in(record: Any) -> tuple[int, int]:
-    number, _, offset = (record.value or b"").decode().partition("-")
-    return int(number), int(offset)
-
-
 class RetryFleet(WorkerFleet):
     """Workers with retry topics, or with transactions, whose records are in no order."""
 
-    def __init__(self, world: World, seed: int, *, topics: bool, transactions: bool) -> None:
-        super().__init__(world, seed, None)
+    def __init__(
+        self, world: World, seed: int, *, topics: bool, transactions: bool, **options: Any
+    ) -> None:
+        super().__init__(world, seed, None, **options)
         self.topics, self.transactions = topics, transactions
         self.runs: Counter[tuple[int, int]] = Counter()
 
     async def handle(self, name: str, record: Any, worker: Worker) -> None:
-        place = place_in(record)
+        place = place_in(record.value)
         self.runs[place] += 1
-        worker.send("out", record.value)
+        worker.send("out", b"%d-%d" % place)
         await asyncio.sleep(self.rng.choice((0.0, 0.0, 0.01, 0.1)))
         _, failures = self.records[place]
         if failures < 0:
@@ -54,23 +51,15 @@ class RetryFleet(WorkerFleet):
     def join(self) -> None:
         self.made += 1
         name = f"m{self.made}"
-        options: dict[str, Any] = {"client_id": name}
-        options["connector"] = self.world.network.connector(name)
-        consumer = self.world.consumer(
-            "t",
-            group_id="g",
-            session_timeout_ms=6000,
-            heartbeat_interval_ms=500,
-            auto_commit_interval_ms=1000,
-            max_poll_interval_ms=20_000,
-            enable_auto_commit=not self.transactions,
-            checked=False,
-            **options,
-        )
+        consumer = self.make_consumer(name, enable_auto_commit=not self.transactions)
         producer: Producer[Any, Any] | None = None
         if self.transactions:
-            options |= {"transactional_id": name, "transaction_timeout_ms": 10_000}
-            producer = self.world.producer(**options)
+            producer = self.world.producer(
+                client_id=name,
+                connector=self.world.network.connector(name),
+                transactional_id=name,
+                transaction_timeout_ms=10_000,
+            )
 
         async def call(record: Any, worker: Worker) -> None:
             await self.handle(name, record, worker)
@@ -104,7 +93,7 @@ class RetryFleet(WorkerFleet):
 
     def count_letters(self) -> set[tuple[int, int]]:
         records = self.world.cluster.records
-        return {place_in(r) for p in range(PARTITIONS) for r in records("dead", p)}
+        return {place_in(r.value) for p in range(PARTITIONS) for r in records("dead", p)}
 
     async def read(self, topic: str) -> list[Any]:
         options: dict[str, Any] = {"isolation_level": "read_committed"}
@@ -114,21 +103,23 @@ class RetryFleet(WorkerFleet):
     async def check_results(self) -> None:
         poison = {place for place, (_, fate) in self.records.items() if fate < 0}
         letters, results = await self.read("dead"), await self.read("out")
-        assert {place_in(letter) for letter in letters} == poison
+        assert {place_in(letter.value) for letter in letters} == poison
         for letter in letters:
             info = DeadLetterInfo.of(letter)
-            assert (info.origin_partition, info.origin_offset) == place_in(letter)
+            assert (info.origin_partition, info.origin_offset) == place_in(letter.value)
             assert info.attempts >= 3
-        counts = Counter(map(place_in, results))
+        counts = Counter(place_in(result.value) for result in results)
         assert counts.keys() >= self.records.keys() - poison
         if self.transactions:
             assert len(letters) == len(poison)
             assert counts == Counter(self.records.keys() - poison), "each result exactly once"
 
 
-def run_fleet(seed: int, *, topics: bool, transactions: bool, count: int, faults: int) -> None:
+def run_fleet(seed: int, *, count: int, faults: int, **options: Any) -> None:
+    """Let a fleet handle `count` records of each partition amid faults, and check the results."""
+
     async def scenario(world: World) -> None:
-        fleet = RetryFleet(world, seed, topics=topics, transactions=transactions)
+        fleet = RetryFleet(world, seed, **options)
         await fleet.fill(count)
         await fleet.run(faults, 3.0)
         await fleet.check_results()
@@ -137,18 +128,39 @@ def run_fleet(seed: int, *, topics: bool, transactions: bool, count: int, faults
 
 
 MODES = [(True, False), (False, True), (True, True)]
+by_mode = pytest.mark.parametrize(("topics", "transactions"), MODES)
 
 
 @pytest.mark.fault(5, 40, 41)
-@pytest.mark.parametrize(("topics", "transactions"), MODES)
-def test_each_record_has_its_result_or_its_dead_letter(topics: bool, transactions: bool) -> None:
-    run_fleet(1, topics=topics, transactions=transactions, count=20, faults=5)
+@by_mode
+@pytest.mark.parametrize("protocol", ["eager", "kip848"])
+def test_each_record_has_its_result_or_its_dead_letter(
+    topics: bool, transactions: bool, protocol: str
+) -> None:
+    run_fleet(1, topics=topics, transactions=transactions, protocol=protocol, count=20, faults=5)
 
 
 @pytest.mark.workers
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
-@pytest.mark.parametrize(("topics", "transactions"), MODES)
+@by_mode
 def test_each_record_has_its_result_or_its_dead_letter_for_many_seeds(
     topics: bool, transactions: bool, seed: int
 ) -> None:
-    run_fleet(seed, topics=topics, transactions=transactions, count=100, faults=12)
+    variant = VARIANTS[seed % len(VARIANTS)]
+    run_fleet(seed, topics=topics, transactions=transactions, count=100, faults=12, **variant)
+
+
+@pytest.mark.workers
+@by_mode
+def test_a_hundred_thousand_records_have_their_results_or_dead_letters(
+    topics: bool, transactions: bool
+) -> None:
+    run_fleet(
+        FIRST,
+        topics=topics,
+        transactions=transactions,
+        count=16_667,
+        faults=60,
+        concurrency=50,
+        **VARIANTS[-1],
+    )

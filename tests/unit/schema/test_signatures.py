@@ -36,13 +36,13 @@ class Order(BaseModel):
     ("owner", "positional", "options"),
     [
         (AvroSerializer, {"schema": None}, {**OPTIONS, "to_dict": None}),
-        (AvroDeserializer, {"schema": None}, {"from_dict": None}),
+        (AvroDeserializer, {"schema": None}, {"from_dict": None, "subject": None}),
         (JsonSchemaSerializer, {"schema": None}, {**OPTIONS, "to_dict": None}),
-        (JsonSchemaDeserializer, {"schema": None}, {"from_dict": None}),
+        (JsonSchemaDeserializer, {"schema": None}, {"from_dict": None, "subject": None}),
         (ProtobufSerializer, {"message_type": None}, OPTIONS),
-        (ProtobufDeserializer, {"message_type": None}, {}),
+        (ProtobufDeserializer, {"message_type": None}, {"subject": None}),
         (PydanticSerializer, {"model": inspect.Parameter.empty}, OPTIONS),
-        (PydanticDeserializer, {"model": inspect.Parameter.empty}, {}),
+        (PydanticDeserializer, {"model": inspect.Parameter.empty}, {"subject": None}),
     ],
 )
 def test_signature_shows_each_argument_with_its_default(
