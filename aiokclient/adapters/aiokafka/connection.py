@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import ssl
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -35,7 +36,7 @@ class ConnectionOptions(NamedTuple):
     """The arguments that all of aiokafka's clients have in common."""
 
     bootstrap_servers: str | list[str]
-    client_id: str
+    client_id: str | None
     metadata_max_age_ms: int
     request_timeout_ms: int
     retry_backoff_ms: int
@@ -57,15 +58,16 @@ class ConnectionOptions(NamedTuple):
     def convert(self) -> dict[str, Any]:
         """Return the options of `aiokclient.Client`. Raises ValueError for a wrong one."""
         idle_ms = self.connections_max_idle_ms
+        timeout_ms, backoff_ms = whole(self.request_timeout_ms), whole(self.retry_backoff_ms)
         return {
             "bootstrap_servers": list_servers(self.bootstrap_servers),
-            "client_id": self.client_id,
-            "metadata_max_age_ms": self.metadata_max_age_ms,
-            "request_timeout_ms": self.request_timeout_ms,
-            "default_api_timeout_ms": self.request_timeout_ms,
-            "retry_backoff_ms": self.retry_backoff_ms,
-            "retry_backoff_max_ms": max(self.retry_backoff_ms, 1000),
-            "connections_max_idle_ms": NEVER_MS if idle_ms is None else idle_ms,
+            "client_id": self.client_id or "aiokafka",
+            "metadata_max_age_ms": whole(self.metadata_max_age_ms),
+            "request_timeout_ms": timeout_ms,
+            "default_api_timeout_ms": timeout_ms,
+            "retry_backoff_ms": backoff_ms,
+            "retry_backoff_max_ms": max(backoff_ms, 1000),
+            "connections_max_idle_ms": NEVER_MS if idle_ms is None else whole(idle_ms),
             "security": self._choose_security(),
         }
 
@@ -105,6 +107,11 @@ class ConnectionOptions(NamedTuple):
         return SaslScram(
             self.sasl_plain_username, self.sasl_plain_password, self.sasl_mechanism, tls=tls
         )
+
+
+def whole(milliseconds: Any) -> Any:
+    """Return a time that a program gives as a float, as aiokafka allows, in whole milliseconds."""
+    return math.ceil(milliseconds) if isinstance(milliseconds, float) else milliseconds
 
 
 def list_servers(given: str | Iterable[str]) -> list[str]:

@@ -68,15 +68,21 @@ def translate(
     """Return the error of aiokafka for one of aiokclient, with that as its cause.
 
     The failure of a serializer or deserializer becomes the program's own exception, as aiokafka
-    raises it. `when_closed` is the class for a client that is closed.
+    raises it, and the error for a wrong argument a TypeError or ValueError. `when_closed` is the
+    class for a client that is closed.
     """
     if isinstance(error, native.SerializationError) and error.__cause__ is not None:
         cause = error.__cause__
         if not isinstance(cause, native.KafkaError):
             return cause
-    kind = find_class(type(error))
     if isinstance(error, native.ClosedError):
         kind = when_closed
+    elif isinstance(error, native.UsageError) and isinstance(error, TypeError):
+        kind = TypeError
+    elif isinstance(error, native.UsageError) and isinstance(error, ValueError):
+        kind = ValueError
+    else:
+        kind = find_class(type(error))
     translated = kind(str(error))
     translated.__cause__ = error
     return translated

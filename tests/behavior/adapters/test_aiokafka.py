@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from importlib import import_module
 from types import ModuleType
@@ -62,7 +63,7 @@ class Stage:
 async def error_of(awaitable: Awaitable[Any]) -> str:
     try:
         await awaitable
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
         return type(error).__name__
     return "none"
 
@@ -434,7 +435,107 @@ async def failing_deserializer(kafka: ModuleType, stage: Stage) -> list[Any]:
         raise LookupError(data)
 
     async with stage.consumer(stage.topic, value_deserializer=refuse) as consumer:
-        return [await error_of(consumer.getone()), await error_of(consumer.getmany(timeout_ms=900))]
+        seen: list[Any] = [await error_of(consumer.getone()) for _ in range(2)]
+        seen.append(await error_of(consumer.getmany(timeout_ms=900)))
+        seen.append(await consumer.position(stage.tp(0)))
+        consumer.seek(stage.tp(0), 1)
+        return [*seen, await error_of(anext(consumer))]
+
+
+@program
+async def cancelled_sends(kafka: ModuleType, stage: Stage) -> list[Any]:
+    seen: list[Any] = []
+    async with stage.producer() as producer:
+        for keep in (False, True):
+            futures = [await producer.send(stage.topic, b"a", partition=0) for _ in range(3)]
+            together = asyncio.gather(*futures, return_exceptions=keep)
+            together.cancel()
+            seen.append(await error_of(asyncio.wait_for(together, 9)))
+            seen += [together.cancelled(), [each.cancelled() for each in futures]]
+        sent = await producer.send_and_wait(stage.topic, b"b", partition=1, timestamp_ms=5.5)
+        seen += [sent.offset, sent.timestamp]
+    await producer.flush()
+    other = stage.producer(request_timeout_ms=900.5, client_id=None)
+    await other.flush()
+    await other.stop()
+    return seen
+
+
+@program
+async def cancelled_reads(kafka: ModuleType, stage: Stage) -> list[Any]:
+    async with stage.consumer(stage.topic) as consumer:
+        waiting = [asyncio.create_task(consumer.getone()) for _ in range(5)]
+        late = asyncio.create_task(consumer.getmany(timeout_ms=60_000))
+        await consumer.topics()
+        waiting[0].cancel()
+        waiting[2].cancel()
+        stage.fill(10, 0)
+        read = [(await waiting[index]).offset for index in (1, 3, 4)]
+        (records,) = (await late).values()
+    return [sorted(read), [each.offset for each in records]]
+
+
+@program
+async def prefixes(kafka: ModuleType, stage: Stage) -> list[Any]:
+    stage.fill(1, 0)
+    seen: list[Any] = []
+    for pattern in (
+        re.compile(f"{stage.topic}$"),
+        f"(?i){stage.topic.upper()}$",
+        f"(?x) {stage.topic}$ # all of it",
+        f"nothing|{stage.topic}$",
+    ):
+        consumer = stage.consumer(group_id=f"{stage.group}-{len(seen)}")
+        consumer.subscribe(pattern=pattern)
+        async with consumer:
+            seen.append((await consumer.getone()).topic == stage.topic)
+            seen.append(await error_of(call(consumer.subscribe, [stage.topic])))
+    other = stage.consumer()
+    seen += [await error_of(call(other.subscribe, pattern=each)) for each in ("(", 5)]
+    await other.stop()
+    return seen
+
+
+async def call(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    return function(*arguments, **options)
+
+
+@program
+async def pauses_and_assignments(kafka: ModuleType, stage: Stage) -> list[Any]:
+    for partition in range(3):
+        stage.fill(3, partition)
+    seen: list[Any] = []
+    consumer = stage.consumer()
+    consumer.assign([stage.tp(0), stage.tp(1)])
+    async with consumer:
+        consumer.pause(stage.tp(1))
+        seen.append((await consumer.getone()).offset)
+        consumer.assign([stage.tp(1)])
+        seen += [consumer.paused(), (await consumer.getone()).value]
+        consumer.assign([stage.tp(0), stage.tp(1)])
+        seen.append((await consumer.getone(stage.tp(1))).value)
+    async with stage.consumer(
+        stage.topic, group_id=stage.group, heartbeat_interval_ms=100
+    ) as first:
+        first.pause(*first.assignment())
+        async with stage.consumer(stage.topic, group_id=stage.group):
+            while len(first.assignment()) == 3:
+                await first.topics()  # A request, so that other tasks run.
+            seen += [first.paused(), len(await first.getmany(timeout_ms=9000)) > 0]
+    return seen
+
+
+@program
+async def stopped_consumer(kafka: ModuleType, stage: Stage) -> list[Any]:
+    stage.fill(3, 0)
+    consumer = stage.consumer(stage.topic, group_id=stage.group)
+    seen: list[Any] = [await error_of(consumer.commit())]
+    async with consumer:
+        await consumer.getone()
+    seen += [stage.partitions(consumer.assignment()), len(consumer.subscription())]
+    seen += [consumer.partitions_for_topic(stage.topic), consumer.partitions_for_topic("absent")]
+    seen += [hash(consumer.assignment()) == hash(frozenset(map(stage.tp, range(3))))]
+    return seen
 
 
 @program
@@ -476,6 +577,9 @@ async def administration(kafka: ModuleType, stage: Stage) -> list[Any]:
             absent = kafka.TopicPartition(stage.topic, 2)
             chosen = await client.list_consumer_group_offsets(stage.group, partitions=[absent])
             seen.append(chosen[absent].offset)
+        (groups,) = await client.describe_consumer_groups(["absent"])
+        seen.append(groups.groups[0][:3])
+        seen.append(await error_of(client.describe_consumer_groups(["absent"], 99)))
         gone = await client.delete_topics([name])
         seen.append([code for _, code in gone.topic_error_codes])
     finally:

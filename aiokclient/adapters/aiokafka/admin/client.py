@@ -16,7 +16,7 @@ from aiokclient.adapters.aiokafka.admin.records_to_delete import RecordsToDelete
 from aiokclient.adapters.aiokafka.client import VERSION, AIOKafkaClient, refuse_deprecated
 from aiokclient.adapters.aiokafka.connection import ConnectionOptions
 from aiokclient.adapters.aiokafka.error_mapping import translate, translated_errors
-from aiokclient.adapters.aiokafka.errors import for_code
+from aiokclient.adapters.aiokafka.errors import NodeNotReadyError, for_code
 from aiokclient.adapters.aiokafka.protocol.admin import CreateTopicsRequest
 from aiokclient.adapters.aiokafka.protocol.metadata import MetadataRequest
 from aiokclient.adapters.aiokafka.protocol.responses import (
@@ -314,6 +314,10 @@ class AIOKafkaAdminClient:
         return MetadataResponse.of(native)
 
     async def _request(self, request: Any, target: Any) -> Any:
+        if isinstance(target, Broker) and not await self._client.ready(target.node_id):
+            await self._get_cluster_metadata([])
+            if not await self._client.ready(target.node_id):
+                raise NodeNotReadyError(f"No broker has the id {target.node_id}.")
         try:
             return await self._client.native.request(request, to=target)
         except NativeError as error:

@@ -18,7 +18,7 @@ from aiokclient import ConsumerRecord as NativeRecord
 from aiokclient import OffsetAndMetadata as NativeOffset
 from aiokclient.adapters.aiokafka.abc import AbstractTokenProvider, ConsumerRebalanceListener
 from aiokclient.adapters.aiokafka.client import VERSION, AIOKafkaClient, refuse_deprecated
-from aiokclient.adapters.aiokafka.connection import ConnectionOptions
+from aiokclient.adapters.aiokafka.connection import ConnectionOptions, whole
 from aiokclient.adapters.aiokafka.consumer.rebalances import Rebalances
 from aiokclient.adapters.aiokafka.consumer.turns import UNLIMITED, Turns
 from aiokclient.adapters.aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
@@ -31,6 +31,7 @@ from aiokclient.adapters.aiokafka.errors import (
     ConsumerStoppedError,
     IllegalOperation,
     IllegalStateError,
+    KafkaError,
     KafkaTimeoutError,
     RecordTooLargeError,
 )
@@ -41,7 +42,7 @@ from aiokclient.adapters.aiokafka.structs import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
 )
-from aiokclient.errors import ClosedError, UnknownTopicOrPartitionError
+from aiokclient.errors import ClosedError, RecordError, UnknownTopicOrPartitionError
 from aiokclient.errors import KafkaError as NativeError
 
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -139,11 +140,14 @@ class AIOKafkaConsumer:
         self._isolation_level = isolation_level
         self._loop: asyncio.AbstractEventLoop | None = None
         self._assigned_by_hand = False
+        self._by_pattern = False
         self._rebalances: Rebalances | None = None
+        self._at_stop: tuple[frozenset[TopicPartition], frozenset[str]] | None = None
+        """The assignment and the subscription when the consumer was stopped."""
         self._client = AIOKafkaClient.of(ConnectionOptions.of(given))
-        options = {name: given[name] for name in UNCHANGED}
+        options = {name: whole(given[name]) for name in UNCHANGED}
         if group_id is not None:
-            options |= {name: given[name] for name in UNCHANGED_IN_GROUP}
+            options |= {name: whole(given[name]) for name in UNCHANGED_IN_GROUP}
             strategies = as_strategies(partition_assignment_strategy)
             options["partition_assignment_strategy"] = strategies
         self.native: Consumer[Any, Any] = Consumer(
@@ -188,6 +192,10 @@ class AIOKafkaConsumer:
         """Commit what was delivered, if commits are automatic, leave the group, and disconnect."""
         if self._closed:
             return
+        try:
+            self._at_stop = frozenset(self.native.assignment()), self.subscription()
+        except KafkaError:
+            pass  # The native consumer has failed, and knows neither any more.
         self._closed = True
         self._turns.close()
         await self.native.close()
@@ -215,12 +223,7 @@ class AIOKafkaConsumer:
         if pattern is None:
             self._subscribe(require_topics(topics), listener)
             return
-        try:
-            # aiokafka matches the begin of a name, the native consumer all of it.
-            compiled = re.compile(f"(?:{pattern}).*", re.DOTALL)
-        except re.error as error:
-            raise ValueError(f"{pattern!r} is not a valid pattern: {error}") from error
-        self._subscribe(compiled, listener)
+        self._subscribe(compile_prefix(pattern), listener)
 
     def _subscribe(
         self, topics: set[str] | re.Pattern[str], listener: ConsumerRebalanceListener | None
@@ -228,6 +231,11 @@ class AIOKafkaConsumer:
         if self._assigned_by_hand:
             raise IllegalStateError("Partitions are assigned by hand. Call unsubscribe() first.")
         subscribed_before = self._rebalances is not None
+        by_pattern = isinstance(topics, re.Pattern)
+        if subscribed_before and by_pattern != self._by_pattern:
+            raise IllegalStateError(
+                "Topics and a pattern cannot replace each other. Call unsubscribe() first."
+            )
         # Without a group, aiokafka calls no listener.
         heard = None if self._group_id is None else listener
         self._rebalances = Rebalances(self._turns, heard)
@@ -237,9 +245,12 @@ class AIOKafkaConsumer:
                 # new listener would hear of none.
                 self.native.unsubscribe()
             self.native.subscribe(topics, self._rebalances)
+        self._by_pattern = by_pattern
 
     def subscription(self) -> frozenset[str]:
         """Return the topics that are subscribed or of which partitions are assigned."""
+        if self._at_stop is not None:
+            return self._at_stop[1]
         with translated_errors(ConsumerStoppedError):
             if self._assigned_by_hand:
                 return frozenset(tp.topic for tp in self.native.assignment())
@@ -253,17 +264,25 @@ class AIOKafkaConsumer:
             self.native.unsubscribe()
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Read these partitions, without a group. Raises IllegalStateError after `subscribe`."""
+        """Read these partitions, without a group, from their initial positions.
+
+        Partitions that were assigned before get their initial positions, too. Raises
+        IllegalStateError after `subscribe`.
+        """
         if self._rebalances is not None:
             raise IllegalStateError("Topics are subscribed. Call unsubscribe() first.")
         self._assigned_by_hand = True
         with translated_errors(ConsumerStoppedError):
+            self.native.assign(())  # Otherwise those that stay would keep their positions.
             self.native.assign(partitions)
+            self._turns.on_assigned()
 
-    def assignment(self) -> set[TopicPartition]:
-        """Return the partitions that are read."""
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return the partitions that are read, or were read until the consumer was stopped."""
+        if self._at_stop is not None:
+            return self._at_stop[0]
         with translated_errors(ConsumerStoppedError):
-            return self.native.assignment()
+            return frozenset(self.native.assignment())
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Read nothing of these partitions until `resume`."""
@@ -334,6 +353,9 @@ class AIOKafkaConsumer:
     def _translate_reading(self, error: NativeError) -> BaseException:
         if isinstance(error, ClosedError):
             return ConsumerStoppedError()
+        if isinstance(error, RecordError) and error.topic_partition is not None:
+            # The native consumer has moved past the record, at which aiokafka's stays.
+            self._turns.read_again(error.topic_partition, error.offset)
         return translate(error, ConsumerStoppedError)
 
     def __aiter__(self) -> Self:
@@ -367,6 +389,8 @@ class AIOKafkaConsumer:
             assigned = self.native.assignment()
             if self._rebalances is None and not self._assigned_by_hand:
                 raise IllegalStateError("Not subscribed to any topics")
+            if self._rebalances is not None and not self._rebalances.assigned.is_set():
+                raise IllegalStateError("No partitions assigned")
             if offsets is None:
                 wanted = {
                     tp: offset for tp, offset in self.native.consumed().items() if tp in assigned
@@ -414,7 +438,7 @@ class AIOKafkaConsumer:
             raise ValueError(f"The offset {offset!r} must be an integer of at least 0.")
         self._require_assigned([partition])
         with translated_errors(ConsumerStoppedError):
-            self.native.seek(partition, offset)
+            self.native.seek(partition, int(offset))
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
         """Continue at the first records. Return True once the positions are known."""
@@ -485,7 +509,10 @@ class AIOKafkaConsumer:
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the partitions of a topic, or None if its metadata is not known."""
-        found = self.native.partitions_for_topic(topic)
+        try:
+            found = self.native.partitions_for_topic(topic)
+        except NativeError:  # It is closed, or this is no name of a topic.
+            found = None
         return self._client.cluster.partitions_for_topic(topic) if found is None else found
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
@@ -563,6 +590,23 @@ def group_records(
         tp = TopicPartition(record.topic, record.partition)
         grouped.setdefault(tp, []).append(cast(Record, record))
     return grouped
+
+
+def compile_prefix(pattern: Any) -> re.Pattern[str]:
+    """Return a pattern for all names that begin with a match of the given one.
+
+    aiokafka matches the begin of a name, the native consumer all of it. Raises ValueError for a
+    pattern that is not valid, and TypeError for what is no pattern.
+    """
+    try:
+        given = re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is not a valid pattern: {error}") from error
+    # Flags at the begin of a pattern must stay there, or be passed apart. With re.VERBOSE, the
+    # pattern may end with a comment.
+    body = re.sub(r"\A(\s*\(\?[aiLmsux]+\))+", "", given.pattern)
+    end = "\n" if given.flags & re.VERBOSE else ""
+    return re.compile(rf"(?:{body}{end})[\s\S]*", given.flags)
 
 
 def require_count(name: str, value: Any) -> None:

@@ -55,6 +55,8 @@ class Turns:
     def __init__(self, native: Consumer[Any, Any]) -> None:
         self._native = native
         self._reader: Read | None = None
+        self._next: Read | None = None
+        """The waiting read that was woken to take the turn, and has not done so yet."""
         self._waiting: deque[Read] = deque()
         self._cursor: Any = None
         self._held: set[TopicPartition] = set()
@@ -66,7 +68,7 @@ class Turns:
 
     async def read_one(self) -> ConsumerRecord[Any, Any] | None:
         """Return the next record of any partition, or None if the consumer was stopped."""
-        if self._reader is not None:
+        if self._reader is not None or self._waiting:
             records = await self.read((), 1, math.inf)
             return records[0] if records else None
         self._reader = reader = Read((), 1)
@@ -96,7 +98,8 @@ class Turns:
         deadline = loop.time() + timeout_s
         read = Read(partitions, limit)
         while True:
-            if self._reader is None:
+            if self._reader is None and self._next in (None, read):
+                self._next = None
                 self._reader = read
                 try:
                     records = await self._read_in_turn(read, deadline)
@@ -123,17 +126,22 @@ class Turns:
             async with asyncio.timeout(remaining_s):
                 await read.wake
         except TimeoutError:
+            self._pass_turn(read)
             return False
         except BaseException:
             self._put_back(read.given)
-            if self._reader is None:
-                self._wake_next()
+            self._pass_turn(read)
             raise
         finally:
-            if read in self._waiting:
-                self._waiting.remove(read)
+            self._waiting.remove(read)
             self._hold_unwanted()
         return True
+
+    def _pass_turn(self, read: Read) -> None:
+        """Wake the next task if this one was woken to read, but does not."""
+        if self._next is read:
+            self._next = None
+            self._wake_next()
 
     async def _read_in_turn(
         self, read: Read, deadline: float
@@ -183,10 +191,13 @@ class Turns:
         first: dict[TopicPartition, int] = {}
         for record in records:
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
-        assigned = self._native.assignment()
         for tp, offset in first.items():
-            if tp in assigned:
-                self._native.seek(tp, offset)
+            self.read_again(tp, offset)
+
+    def read_again(self, partition: TopicPartition, offset: int) -> None:
+        """Continue at this offset, if the partition is still assigned."""
+        if partition in self._native.assignment():
+            self._native.seek(partition, offset)
 
     def _end_turn(self, read: Read) -> None:
         if self._reader is read:
@@ -197,8 +208,11 @@ class Turns:
             self._hold_unwanted()
 
     def _wake_next(self) -> None:
+        if self._reader is not None or self._next is not None:
+            return
         for each in self._waiting:
             if each.wake is not None and not each.wake.done():
+                self._next = each
                 each.wake_up()
                 return
 
@@ -232,10 +246,10 @@ class Turns:
         self._held = unwanted - self.paused
 
     def on_assigned(self) -> None:
-        """Pause new partitions that no task wants, and forget those that were revoked."""
-        assigned = self._native.assignment()
-        self.paused &= assigned
-        self._held &= assigned
+        """End the pauses of the program, as aiokafka does, and pause what no task wants."""
+        if stay := (self.paused | self._held) & self._native.assignment():
+            self._native.resume(stay)
+        self.paused, self._held = set(), set()
         self._hold_unwanted()
 
     def pause(self, tps: Collection[TopicPartition]) -> None:

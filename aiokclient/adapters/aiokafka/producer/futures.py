@@ -123,6 +123,8 @@ class SentRecord:
     # Programs check with isinstance what `send` has given them. A property would be called for
     # each record by `asyncio.isfuture`.
     __class__ = asyncio.Future  # type: ignore[assignment]
+    # asyncio.gather reads it of a future that was cancelled.
+    _cancel_message: ClassVar[None] = None
 
     def __init__(self, delivery: Delivery, lines: CallbackLines) -> None:
         self.native = delivery
@@ -154,6 +156,10 @@ class SentRecord:
         for call in calls:
             self.get_loop().call_soon(call.run)
         return True
+
+    def _make_cancelled_error(self) -> asyncio.CancelledError:
+        """Return the error of a cancelled future, as asyncio.gather asks for it."""
+        return asyncio.CancelledError()
 
     def result(self) -> RecordMetadata | None:
         """Return the metadata of the record, or raise its failure.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 import warnings
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from aiokclient import (
 from aiokclient import OffsetAndMetadata as NativeOffset
 from aiokclient.adapters.aiokafka.abc import AbstractTokenProvider
 from aiokclient.adapters.aiokafka.client import AIOKafkaClient, refuse_deprecated
-from aiokclient.adapters.aiokafka.connection import ConnectionOptions
+from aiokclient.adapters.aiokafka.connection import ConnectionOptions, whole
 from aiokclient.adapters.aiokafka.error_mapping import translate, translated_errors
 from aiokclient.adapters.aiokafka.errors import (
     IllegalOperation,
@@ -121,8 +122,8 @@ class AIOKafkaProducer(PrivateProducerNames):
             batch_size=max_batch_size,
             max_request_size=max_request_size,
             linger_ms=int(linger_ms),
-            max_block_ms=request_timeout_ms,
-            delivery_timeout_ms=request_timeout_ms + int(linger_ms),
+            max_block_ms=whole(request_timeout_ms),
+            delivery_timeout_ms=whole(request_timeout_ms) + int(linger_ms),
             partitioner=None if isinstance(partitioner, DefaultPartitioner) else partitioner,
             **in_order,  # type: ignore[arg-type]
         )
@@ -139,7 +140,12 @@ class AIOKafkaProducer(PrivateProducerNames):
             await self.native.start()
 
     async def flush(self) -> None:
-        """Wait until all records that were sent before have their outcome."""
+        """Wait until all records that were sent before have their outcome.
+
+        There are none before `start` and after `stop`.
+        """
+        if self._loop is None or self._closed:
+            return
         with translated_errors(ProducerClosed):
             await self.native.flush()
 
@@ -181,6 +187,8 @@ class AIOKafkaProducer(PrivateProducerNames):
             await self._require_partition(topic, partition)
         if self._transactional_id is not None:
             self._require_open_transaction()
+        if timestamp_ms is not None:
+            timestamp_ms = math.trunc(timestamp_ms)  # Programs pass time.time() * 1000.
         try:
             delivery = self.native.send(
                 topic, value, key, partition, timestamp_ms, () if headers is None else headers
@@ -301,7 +309,7 @@ class AIOKafkaProducer(PrivateProducerNames):
 
     def __del__(self, _warnings: Any = warnings) -> None:
         loop = getattr(self, "_loop", None)
-        if self._closed or loop is None:
+        if loop is None or self._closed:
             return
         _warnings.warn(f"Unclosed AIOKafkaProducer {self!r}", ResourceWarning, source=self)
         loop.call_exception_handler({"producer": self, "message": "Unclosed AIOKafkaProducer"})

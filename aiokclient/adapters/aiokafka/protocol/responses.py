@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from aiokclient.errors import GroupIdNotFoundError
 from aiokclient.protocol import messages
 
 Schema = tuple[Any, ...]
@@ -170,7 +171,9 @@ class DescribeGroupsResponse(Response):
             ]
             state = group.group_state, group.protocol_type, group.protocol_data
             operations = group.authorized_operations
-            groups.append((group.error_code, group.group_id, *state, members, operations))
+            # The versions of aiokafka have no code for a group that does not exist.
+            code = 0 if group.error_code == GroupIdNotFoundError.code else group.error_code
+            groups.append((code, group.group_id, *state, members, operations))
         return cls(response.throttle_time_ms, groups)
 
 
