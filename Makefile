@@ -134,8 +134,8 @@ tools: .venv/.test .venv/.native kafka ## options of Kafka's tools and of kcat b
 	$(PY) -m pytest -q -m tools $(or $(T),tests/behavior)
 
 .PHONY: adapter
-adapter: .venv/.test .venv/.native ## the suites of aiokafka and FastStream on the adapter for aiokafka
-## fetches aiokafka v0.14.0, FastStream 0.7.4, and about 60 packages (200 MB, once); KAFKA=real on a real Kafka
+adapter: .venv/.test .venv/.native ## the suites of aiokafka and FastStream, and three frameworks, on the adapter for aiokafka
+## fetches aiokafka v0.14.0, FastStream 0.7.4, and about 90 packages (230 MB, once); KAFKA=real on a real Kafka
 	.ci/run-adapter-suites $(PY) $(KAFKA)
 
 callgrind: .venv/.test .venv/.native ## instructions of the client for each message, batch, and import, into benchmarks/callgrind.md

@@ -5,31 +5,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiokclient import TopicPartition
+from aiokclient.adapters.aiokafka.structs import ConsumerRecord
 
 if TYPE_CHECKING:
     from aiokclient.adapters.aiokafka.client import AIOKafkaClient
 
 FASTSTREAM: Final = "FastStream"
 OPENTELEMETRY: Final = "OpenTelemetry's instrumentation"
+FAUST: Final = "faust-streaming"
 
 READ_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "AIOKafkaProducer._closed": (FASTSTREAM,),
         "AIOKafkaProducer._key_serializer": (OPENTELEMETRY,),
         "AIOKafkaProducer._value_serializer": (OPENTELEMETRY,),
-        "AIOKafkaProducer._partition": (OPENTELEMETRY,),
+        "AIOKafkaProducer._partition": (OPENTELEMETRY, FAUST),
         "AIOKafkaClient._wait_on_metadata": (OPENTELEMETRY,),
         "AIOKafkaClient._bootstrap_servers": (OPENTELEMETRY,),
         "AIOKafkaClient._client_id": (OPENTELEMETRY,),
-        "AIOKafkaConsumer._client": (OPENTELEMETRY,),
+        "AIOKafkaConsumer._client": (OPENTELEMETRY, FAUST),
+        "AIOKafkaConsumer._closed": (FAUST,),
+        "AIOKafkaConsumer._fetcher": (FAUST,),
+        "AIOKafkaConsumer._max_poll_records": (FAUST,),
         "AIOKafkaConsumer._group_id": (OPENTELEMETRY,),
         "AIOKafkaConsumer._subscription": (FASTSTREAM,),
-        "AIOKafkaConsumer._coordinator": (FASTSTREAM,),
+        "AIOKafkaConsumer._coordinator": (FASTSTREAM, FAUST),
+        "aiokafka.conn.AbstractTokenProvider": (FAUST,),
+        "aiokafka.consumer.group_coordinator.OffsetCommitRequest": (FAUST,),
         "aiokafka.producer.producer._missing": (FASTSTREAM,),
     }
 )
@@ -81,6 +89,74 @@ class SubscriptionState:
         return partitions
 
 
+class PartitionState(NamedTuple):
+    """The state of a partition that a consumer reads."""
+
+    position: int | None
+    highwater: int | None
+    timestamp: int | None
+    """About the time of the last fetch, in milliseconds since the epoch."""
+
+
+class Assignment:
+    """The assigned partitions of a consumer."""
+
+    active = True
+
+    def __init__(self, consumer: Any) -> None:
+        self._states: dict[TopicPartition, PartitionState] = {}
+        consumed = consumer.native.consumed()
+        for tp in consumer.assignment():
+            position = consumed[tp].offset if tp in consumed else None
+            known = consumer.highwater(tp), consumer.last_poll_timestamp(tp)
+            self._states[tp] = PartitionState(position, *known)
+
+    def state_value(self, tp: TopicPartition) -> PartitionState | None:
+        """Return the state of a partition, or None if it is not assigned."""
+        return self._states.get(tp)
+
+
+class Fetcher:
+    """The reads of a consumer, for `_fetcher`. It is also its `_subscriptions`."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+        self._subscriptions = self.subscription = self
+
+    @property
+    def _closed(self) -> bool:
+        closed: bool = self._consumer._closed
+        return closed
+
+    @property
+    def assignment(self) -> Assignment | None:
+        """The assigned partitions, or None if there are none."""
+        consumer = self._consumer
+        if not consumer.assignment():
+            return None
+        if consumer._is_elsewhere():
+            assignment: Assignment = consumer._call_in_loop(Assignment, consumer)
+            return assignment
+        return Assignment(consumer)
+
+    def fetch_context(self) -> AbstractContextManager[None]:
+        """Return a context around a read, which does nothing."""
+        return nullcontext()
+
+    async def fetched_records(
+        self,
+        partitions: Collection[TopicPartition] | None,
+        timeout: float | None = 0,
+        max_records: int | None = None,
+    ) -> dict[TopicPartition, list[Any]]:
+        """Return records as `getmany` does, in aiokafka's class. The timeout is in seconds."""
+        wanted = [TopicPartition(*tp) for tp in partitions or ()]
+        found = await self._consumer.getmany(
+            *wanted, timeout_ms=(timeout or 0) * 1000, max_records=max_records
+        )
+        return {tp: [ConsumerRecord.of(each) for each in records] for tp, records in found.items()}
+
+
 class GroupCoordinator:
     """The membership of a consumer, for `_coordinator`."""
 
@@ -108,3 +184,14 @@ class GroupCoordinator:
             return -1
         generation: int = self._consumer.native.group_metadata().generation_id
         return generation
+
+    @property
+    def _metadata_snapshot(self) -> dict[str, int]:
+        """The numbers of partitions of the subscribed topics."""
+        counts = {}
+        for topic in self._consumer.subscription():
+            counts[topic] = len(self._consumer.partitions_for_topic(topic) or ())
+        return counts
+
+    async def close(self) -> None:
+        """Do nothing: the consumer leaves the group when it is stopped."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from aiokclient import ConsumerRecord as NativeRecord
 from aiokclient import TopicPartition
@@ -104,6 +104,23 @@ class ConsumerRecord(Generic[KT, VT], metaclass=_RecordMeta):
     serialized_value_size: int
     """The size of the value in the log, in bytes; -1 if it is null."""
     headers: Sequence[tuple[str, bytes]]
+
+    @classmethod
+    def of(cls, record: NativeRecord[Any, Any]) -> ConsumerRecord[Any, Any]:
+        """Return the record for a native one. Programs store attributes of their own in it."""
+        return cls(
+            record.topic,
+            record.partition,
+            record.offset,
+            record.timestamp,
+            record.timestamp_type,
+            record.key,
+            record.value,
+            None,
+            record.serialized_key_size,
+            record.serialized_value_size,
+            record.headers,  # type: ignore[arg-type]
+        )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ConsumerRecord):

@@ -634,3 +634,24 @@ async def test_second_subscription_to_a_topic_rebalances_and_calls_its_listener(
         waiting = asyncio.create_task(consumer.getmany(stage.tp(2), timeout_ms=60_000))
         assert (await consumer.getone()).offset == 0
     assert await waiting == {}
+
+
+async def test_other_thread_reads_the_state_of_a_consumer(cluster: EmbeddedCluster) -> None:
+    # As faust does, whose consumer has a thread of its own.
+    stage = Stage(cluster, adapter)
+    stage.fill(3, 0)
+    async with stage.consumer(stage.topic, group_id=stage.group) as consumer:
+        (records,) = (await consumer._fetcher.fetched_records({stage.tp(0)}, 10.0, 2)).values()
+        assert [each.checksum for each in records] == [None, None]
+
+        def read_state() -> list[Any]:
+            consumer.seek(stage.tp(0), 1)
+            state = consumer._fetcher.assignment.state_value(stage.tp(0))
+            counts = consumer._coordinator._metadata_snapshot
+            seen = [len(consumer.assignment()), *consumer.subscription(), counts, state.position]
+            return [*seen, consumer.highwater(stage.tp(0))]
+
+        assert await asyncio.to_thread(read_state) == [3, stage.topic, {stage.topic: 3}, 1, 3]
+        assert (await consumer.getone()).offset == 1
+        with pytest.raises(adapter.errors.IllegalStateError):
+            await asyncio.to_thread(consumer.seek, stage.tp(9), 0)

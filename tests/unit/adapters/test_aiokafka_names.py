@@ -13,7 +13,7 @@ import aiokafka.errors
 import pytest
 
 from aiokclient import errors as native
-from aiokclient.adapters.aiokafka import client, error_mapping, errors
+from aiokclient.adapters.aiokafka import client, error_mapping, errors, private_names
 
 ADAPTER = "aiokclient.adapters.aiokafka"
 CLASSES = (
@@ -202,6 +202,19 @@ def test_each_error_of_aiokafka_is_raised_or_listed_as_never_raised() -> None:
     unreachable = names - raised - RAISED_BY_ADAPTER - BASES
     assert unreachable == NEVER_RAISED & names
     assert NEVER_RAISED & raised == set()
+
+
+async def test_private_names_that_frameworks_read_exist() -> None:
+    clients = {
+        "AIOKafkaProducer": find(ADAPTER, "AIOKafkaProducer")(),
+        "AIOKafkaConsumer": find(ADAPTER, "AIOKafkaConsumer")(),
+        "AIOKafkaClient": find(ADAPTER, "AIOKafkaClient")(),
+    }
+    for path in private_names.READ_BY:
+        owner, _, name = path.rpartition(".")
+        assert hasattr(clients.get(owner) or import_module(f"aiokclient.adapters.{owner}"), name)
+        if owner not in clients:
+            assert hasattr(import_module(owner), name)
 
 
 INSTALLED = """

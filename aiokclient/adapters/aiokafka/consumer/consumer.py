@@ -10,8 +10,9 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
+from threading import get_ident
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias, cast
+from typing import Any, Final, Self, TypeAlias, TypeVar, cast
 
 from aiokclient import Consumer, Records, TopicPartition
 from aiokclient import ConsumerRecord as NativeRecord
@@ -36,7 +37,7 @@ from aiokclient.adapters.aiokafka.errors import (
     RecordTooLargeError,
 )
 from aiokclient.adapters.aiokafka.offsets import require_offsets
-from aiokclient.adapters.aiokafka.private_names import GroupCoordinator, SubscriptionState
+from aiokclient.adapters.aiokafka.private_names import Fetcher, GroupCoordinator, SubscriptionState
 from aiokclient.adapters.aiokafka.structs import (
     ConsumerRecord,
     OffsetAndMetadata,
@@ -59,23 +60,7 @@ UNCHANGED_IN_GROUP: Final = (
 """The options that are passed on as they are: to every consumer, and to one in a group."""
 
 Record: TypeAlias = ConsumerRecord[Any, Any]
-
-
-def convert_record(record: NativeRecord[Any, Any]) -> Record:
-    """Return aiokafka's record for a native one. Programs store attributes of their own in it."""
-    return ConsumerRecord(
-        record.topic,
-        record.partition,
-        record.offset,
-        record.timestamp,
-        record.timestamp_type,
-        record.key,
-        record.value,
-        None,
-        record.serialized_key_size,
-        record.serialized_value_size,
-        record.headers,  # type: ignore[arg-type]
-    )
+T = TypeVar("T")
 
 
 class AIOKafkaConsumer:
@@ -139,6 +124,7 @@ class AIOKafkaConsumer:
         self._request_timeout_ms = request_timeout_ms
         self._isolation_level = isolation_level
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
         self._assigned_by_hand = False
         self._by_pattern = False
         self._rebalances: Rebalances | None = None
@@ -156,6 +142,7 @@ class AIOKafkaConsumer:
         self._turns = Turns(self.native)
         self._subscription = SubscriptionState(self)
         self._coordinator = GroupCoordinator(self)
+        self._fetcher = Fetcher(self)
         if topics:
             self._subscribe(require_topics(topics), None)
 
@@ -169,6 +156,7 @@ class AIOKafkaConsumer:
         that fails or is cancelled leaves nothing open, but `stop` must still be called.
         """
         self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
         await self._client.bootstrap()
         for topic in sorted(self.subscription()):
             await self._client._wait_on_metadata(topic)
@@ -251,6 +239,8 @@ class AIOKafkaConsumer:
         """Return the topics that are subscribed or of which partitions are assigned."""
         if self._at_stop is not None:
             return self._at_stop[1]
+        if self._is_elsewhere():
+            return self._call_in_loop(self.subscription)
         with translated_errors(ConsumerStoppedError):
             if self._assigned_by_hand:
                 return frozenset(tp.topic for tp in self.native.assignment())
@@ -278,9 +268,16 @@ class AIOKafkaConsumer:
             self._turns.on_assigned()
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """Return the partitions that are read, or were read until the consumer was stopped."""
+        """Return the partitions that are read, or were read until the consumer was stopped.
+
+        Another thread than that of the event loop may call it, as faust does, and `subscription`,
+        `partitions_for_topic`, `highwater`, `last_stable_offset`, and `seek`: it then waits for the
+        event loop.
+        """
         if self._at_stop is not None:
             return self._at_stop[0]
+        if self._is_elsewhere():
+            return self._call_in_loop(self.assignment)
         with translated_errors(ConsumerStoppedError):
             return frozenset(self.native.assignment())
 
@@ -322,7 +319,7 @@ class AIOKafkaConsumer:
             raise self._translate_reading(error) from error
         if record is None:
             raise ConsumerStoppedError()
-        return convert_record(record)
+        return ConsumerRecord.of(record)
 
     async def getmany(
         self,
@@ -419,6 +416,8 @@ class AIOKafkaConsumer:
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """Return the end offset of a partition at its last fetch, or None."""
+        if self._is_elsewhere():
+            return self._call_in_loop(self.highwater, partition)
         assert partition in self.assignment(), "Partition is not assigned"
         return self.native.highwater(partition)
 
@@ -427,6 +426,8 @@ class AIOKafkaConsumer:
 
         It is -1 unless `isolation_level` is "read_committed".
         """
+        if self._is_elsewhere():
+            return self._call_in_loop(self.last_stable_offset, partition)
         assert partition in self.assignment(), "Partition is not assigned"
         if self._isolation_level != "read_committed":
             return None if self.native.highwater(partition) is None else -1
@@ -434,11 +435,14 @@ class AIOKafkaConsumer:
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at an offset. Raises ValueError for a negative one, and IllegalStateError."""
+        if self._is_elsewhere():
+            return self._call_in_loop(self.seek, partition, offset)
         if not isinstance(offset, int) or offset < 0:
             raise ValueError(f"The offset {offset!r} must be an integer of at least 0.")
         self._require_assigned([partition])
         with translated_errors(ConsumerStoppedError):
             self.native.seek(partition, int(offset))
+        return None
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
         """Continue at the first records. Return True once the positions are known."""
@@ -509,6 +513,8 @@ class AIOKafkaConsumer:
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Return the partitions of a topic, or None if its metadata is not known."""
+        if self._is_elsewhere():
+            return self._call_in_loop(self.partitions_for_topic, topic)
         try:
             found = self.native.partitions_for_topic(topic)
         except NativeError:  # It is closed, or this is no name of a topic.
@@ -524,6 +530,22 @@ class AIOKafkaConsumer:
         if self.highwater(partition) is None or partition in self._turns.paused:
             return None
         return int(time.time() * 1000)
+
+    # -- other threads
+
+    def _is_elsewhere(self) -> bool:
+        """Return whether a thread without the event loop of the consumer calls this."""
+        return self._thread not in (0, get_ident()) and not self._closed
+
+    def _call_in_loop(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function in the event loop, and wait for its result in this thread."""
+
+        async def call() -> T:
+            return function(*arguments)
+
+        assert self._loop is not None
+        calling = asyncio.run_coroutine_threadsafe(call(), self._loop)
+        return calling.result(self._request_timeout_ms / 1000)
 
     # -- checks
 
