@@ -271,7 +271,7 @@ async def positions(kafka: ModuleType, stage: Stage) -> list[Any]:
         seen += [times[first].offset, times[stage.tp(2)]]
         seen.append((await consumer.beginning_offsets([first]))[first])
         seen += [consumer.partitions_for_topic(stage.topic), stage.topic in await consumer.topics()]
-        seen.append(consumer.highwater(first))
+        seen += [consumer.highwater(first), consumer.last_stable_offset(first)]
         seen.append(await error_of(consumer.commit({first: "x"})))
         seen.append(await error_of(consumer.commit({kafka.TopicPartition("absent", 0): 1})))
         seen.append(await error_of(consumer.position(kafka.TopicPartition("absent", 0))))

@@ -10,9 +10,8 @@ from typing import Any
 import aiokafka
 
 from aiokclient.adapters import aiokafka as adapter
-from aiokclient.testing import EmbeddedCluster
 
-TOPIC, GROUP, PARTITIONS = "moved", "movers", 4
+PARTITIONS = 4
 BETWEEN = 30
 """The records that the group reads between two replacements."""
 
@@ -23,11 +22,17 @@ class Ledger:
     def __init__(self) -> None:
         self.sent: dict[bytes, int] = {}
         self.read: Counter[bytes] = Counter()
+        self.last: dict[bytes, int] = {}
+        self.disordered: list[bytes] = []
         self.changed = asyncio.Condition()
 
-    async def note_read(self, values: list[bytes]) -> None:
+    async def note_read(self, records: list[Any]) -> None:
         async with self.changed:
-            self.read.update(values)
+            for each in records:
+                if int(each.value) < self.last.get(each.key, 0):
+                    self.disordered.append(each.value)
+                self.last[each.key] = int(each.value)
+            self.read.update(each.value for each in records)
             self.changed.notify_all()
 
     async def await_progress(self, count: int) -> None:
@@ -44,7 +49,7 @@ class Ledger:
 class Member:
     """A consumer of the group, which commits what it has read, with metadata."""
 
-    def __init__(self, kafka: ModuleType, servers: str, ledger: Ledger) -> None:
+    def __init__(self, kafka: ModuleType, servers: str, topic: str, ledger: Ledger) -> None:
         member = self
 
         class Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc,name-defined]
@@ -58,12 +63,12 @@ class Member:
         self._ledger, self._stopping = ledger, False
         self.consumer = kafka.AIOKafkaConsumer(
             bootstrap_servers=servers,
-            group_id=GROUP,
+            group_id=f"{topic}-movers",
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             heartbeat_interval_ms=100,
         )
-        self.consumer.subscribe([TOPIC], listener=Listener())
+        self.consumer.subscribe([topic], listener=Listener())
 
     async def start(self) -> Member:
         await self.consumer.start()
@@ -74,7 +79,7 @@ class Member:
         while not self._stopping:
             found = await self.consumer.getmany(timeout_ms=100, max_records=20)
             for records in found.values():
-                await self._ledger.note_read([each.value for each in records])
+                await self._ledger.note_read(records)
             if found:
                 offsets = {tp: (records[-1].offset + 1, "read") for tp, records in found.items()}
                 await self.consumer.commit(offsets)
@@ -85,7 +90,7 @@ class Member:
         await self.consumer.stop()
 
 
-async def send_until(stopped: asyncio.Event, servers: str, ledger: Ledger) -> None:
+async def send_until(stopped: asyncio.Event, servers: str, topic: str, ledger: Ledger) -> None:
     """Send keyed records by both libraries in turn, which choose the same partitions."""
     partitions: dict[bytes, int] = {}
     async with (
@@ -97,25 +102,34 @@ async def send_until(stopped: asyncio.Event, servers: str, ledger: Ledger) -> No
                 value = b"%d" % len(ledger.sent)
                 key = b"key-%d" % (len(ledger.sent) % 25)
                 ledger.sent[value] = 0
-                metadata = await producer.send_and_wait(TOPIC, value, key=key)
+                metadata = await producer.send_and_wait(topic, value, key=key)
                 assert partitions.setdefault(key, metadata.partition) == metadata.partition
 
 
-async def test_group_moves_to_the_adapter_and_back_without_loss_or_repetition() -> None:
-    with EmbeddedCluster(topics={TOPIC: PARTITIONS}) as cluster:
-        servers, ledger, stopped = cluster.bootstrap_servers, Ledger(), asyncio.Event()
-        sending = asyncio.create_task(send_until(stopped, servers, ledger))
-        members = [await Member(aiokafka, servers, ledger).start() for _ in range(2)]
-        for kafka in (adapter, aiokafka):
-            for index in range(len(members)):
-                await ledger.await_progress(BETWEEN)
-                await members[index].stop()
-                members[index] = await Member(kafka, servers, ledger).start()
-        await ledger.await_progress(BETWEEN)
-        stopped.set()
-        await sending
-        await ledger.await_all()
+async def test_group_moves_to_the_adapter_and_back_without_loss_or_repetition(
+    cluster_servers: Any,
+) -> None:
+    topic = await cluster_servers.new_topic(PARTITIONS)
+    servers, ledger, stopped = cluster_servers.bootstrap, Ledger(), asyncio.Event()
+    sending = asyncio.create_task(send_until(stopped, servers, topic, ledger))
+    members = [await Member(aiokafka, servers, topic, ledger).start() for _ in range(2)]
+    for kafka in (adapter, aiokafka):
+        for index in range(len(members)):
+            await ledger.await_progress(BETWEEN)
+            await members[index].stop()
+            members[index] = await Member(kafka, servers, topic, ledger).start()
+    await ledger.await_progress(BETWEEN)
+    stopped.set()
+    await sending
+    await ledger.await_all()
+    async with adapter.AIOKafkaConsumer(
+        bootstrap_servers=servers, group_id=f"{topic}-movers"
+    ) as consumer:
+        partitions = [adapter.TopicPartition(topic, index) for index in range(PARTITIONS)]
+        ends = await consumer.end_offsets(partitions)
         for member in members:
             await member.stop()
+        assert {tp: await consumer.committed(tp) or 0 for tp in partitions} == ends
     assert [value for value, count in ledger.read.items() if count > 1] == []
+    assert ledger.disordered == []
     assert ledger.read.keys() == ledger.sent.keys()

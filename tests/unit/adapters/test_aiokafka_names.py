@@ -11,11 +11,18 @@ from typing import Any
 import aiokafka
 import aiokafka.errors
 import pytest
+from aiokafka_table import (
+    ADAPTER,
+    PAGE,
+    RAISED_BY_ADAPTER,
+    find_unused_notes,
+    signature_of,
+    write_page,
+)
 
 from aiokclient import errors as native
 from aiokclient.adapters.aiokafka import client, error_mapping, errors, private_names
 
-ADAPTER = "aiokclient.adapters.aiokafka"
 CLASSES = (
     "AIOKafkaClient",
     "AIOKafkaConsumer",
@@ -61,7 +68,6 @@ NEVER_RAISED = {
     "MetadataEmptyBrokerList",
     "NoBrokersAvailable",
     "NoError",
-    "NodeNotReadyError",
     "QuotaViolationError",
     "SaslAuthenticationFailed",
     "StaleLeaderEpochCodeError",
@@ -72,32 +78,12 @@ NEVER_RAISED = {
     "UnsupportedSaslMechanismError",
 }
 """Errors that no error of aiokclient becomes: nothing raises them, or they become other ones."""
-RAISED_BY_ADAPTER = {"ConsumerStoppedError", "IllegalOperation", "ProducerClosed"}
 BASES = {"BrokerResponseError", "KafkaError"}
 
 
 def find(package: str, path: str) -> Any:
     module, _, name = f"{package}.{path}".rpartition(".")
     return getattr(import_module(module), name)
-
-
-def shown(value: object) -> object:
-    """Return a default in a form that is equal for the same default of both."""
-    if isinstance(value, tuple):
-        return tuple(map(shown, value))
-    if isinstance(value, type):
-        return value.__name__
-    if type(value).__module__.startswith((ADAPTER, "aiokafka")) or type(value) is object:
-        return type(value).__name__
-    return value
-
-
-def signature_of(function: Any) -> list[tuple[str, object, object]]:
-    """Return names, kinds, and defaults of the parameters."""
-    return [
-        (each.name, each.kind, shown(each.default))
-        for each in inspect.signature(function).parameters.values()
-    ]
 
 
 def public_methods(owner: type) -> dict[str, Any]:
@@ -139,6 +125,13 @@ def test_class_has_the_methods_and_signatures_of_aiokafka(path: str) -> None:
                 assert [each[:2] for each in have] == [each[:2] for each in want]
             else:
                 assert have == want, name
+
+
+def test_page_has_each_name_of_aiokafka_and_what_the_adapter_has_for_it() -> None:
+    # It raises an error for a signature that differs without a note. Run the module to write it.
+    page = write_page()
+    assert PAGE.read_text() == page
+    assert find_unused_notes(page) == []
 
 
 @pytest.mark.parametrize("path", FUNCTIONS)

@@ -122,7 +122,6 @@ class AIOKafkaConsumer:
         self._group_id = group_id
         self._max_poll_records = max_poll_records
         self._request_timeout_ms = request_timeout_ms
-        self._isolation_level = isolation_level
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._assigned_by_hand = False
@@ -422,15 +421,10 @@ class AIOKafkaConsumer:
         return self.native.highwater(partition)
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """Return the offset before which all transactions had ended at the last fetch, or None.
-
-        It is -1 unless `isolation_level` is "read_committed".
-        """
+        """Return the offset before which all transactions had ended at the last fetch, or None."""
         if self._is_elsewhere():
             return self._call_in_loop(self.last_stable_offset, partition)
         assert partition in self.assignment(), "Partition is not assigned"
-        if self._isolation_level != "read_committed":
-            return None if self.native.highwater(partition) is None else -1
         return self.native.last_stable_offset(partition)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
