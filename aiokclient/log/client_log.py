@@ -66,6 +66,10 @@ EVENTS: Final = {
     "request_refused": "A broker refuses a request. It is repeated until its deadline.",
     "response_too_large": "A response was larger than receive_message_max_bytes.",
     "schema_registry_left": "A schema registry is not available. Requests go to the next url.",
+    "share_group_full": "A share group has as many members as it may. Joining is repeated.",
+    "share_topics_refused": (
+        "The user may not describe a topic of a share consumer. It is repeated."
+    ),
     "task_died": "A background task died, and its client with it.",
     "task_hangs": "A background task does not end when it is cancelled.",
     "telemetry_died": "Metrics are no longer pushed, because of a bug. The client continues.",
