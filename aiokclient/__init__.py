@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from aiokclient.producer.transaction.status import TransactionOutcome
     from aiokclient.producer.transaction.transaction import Transaction
     from aiokclient.record.murmur2 import murmur2
+    from aiokclient.share.record import ShareRecord
+    from aiokclient.share.share_consumer import ShareConsumer
     from aiokclient.types import (
         REJECT,
         RELEASE,
@@ -140,6 +142,8 @@ __all__ = [
     "SaslScram",
     "ScramMechanism",
     "Serialized",
+    "ShareConsumer",
+    "ShareRecord",
     "State",
     "TimestampType",
     "Tls",
@@ -218,6 +222,8 @@ _MODULES = {
     "SaslScram": "config.security",
     "ScramMechanism": "admin",
     "Serialized": "types",
+    "ShareConsumer": "share.share_consumer",
+    "ShareRecord": "share.record",
     "State": "types",
     "TimestampType": "types",
     "Tls": "config.security",

@@ -74,6 +74,19 @@ ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
         "acknowledge": "Share consumers are not available in this version. Use commit().",
         **{name: hint for name, hint in _COMMON.items() if name not in ("stop", "list_topics")},
     },
+    "ShareConsumer": {
+        "acknowledge": "Call consumer.done(record), release(record), or reject(record).",
+        "commit_sync": "Write `await consumer.commit()`, which returns the outcome of each record.",
+        "commit_async": "Settlements leave by themselves. `await consumer.commit()` waits for them.",
+        "set_acknowledgement_commit_callback": (
+            "Pass on_acknowledge_error=, or look at the outcomes of `await consumer.commit()`."
+        ),
+        "wakeup": "Cancel the task that reads, or call consumer.stop().",
+        "seek": "Share groups have no positions. Admin.alter_share_group_offsets sets their start.",
+        "position": "Share groups have no positions. `await consumer.lag()` tells what is left.",
+        "pause": "Share groups cannot pause partitions. Request no records, or stop().",
+        "assign": "The group assigns partitions. Use subscribe().",
+    },
     "Producer": {
         "produce": "Use send(topic, value, key=...). Await the delivery that it returns.",
         "send_batch": "Use send_many(topic, values). Batches are made by the producer.",

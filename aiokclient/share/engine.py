@@ -1,0 +1,474 @@
+"""The background parts of one started share consumer.
+
+The engine follows the assignment and the metadata, and gives each partition to the `ShareLeader` of
+its leader. `LockWatch` acts when the time of a lock has come. `Demand` decides how many records are
+to be acquired: as many as can be delivered within a quarter of a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from aiokclient.background import Wakeup
+from aiokclient.cluster.lifecycle.ownership import Anchor, for_background
+from aiokclient.cluster.targets import Coordinator
+from aiokclient.errors import KafkaError, error_for
+from aiokclient.log.limited_log import LimitedLog
+from aiokclient.metrics import Labels
+from aiokclient.policy import Scope
+from aiokclient.protocol.messages import describe_share_group_offsets as describing
+from aiokclient.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+)
+from aiokclient.share.leader import ShareLeader
+from aiokclient.share.locks import DELIVERED_WITHIN, Acquisition, LockState, Run
+from aiokclient.share.membership import ShareMembership
+from aiokclient.share.meters import ShareMeters
+from aiokclient.share.reader import ShareReader
+from aiokclient.share.renewals import Renewals
+from aiokclient.share.session import BATCHES, RECORD_LIMIT, FetchSize
+from aiokclient.share.settlements import Settlements
+from aiokclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokclient.cluster.client import ClusterClient
+    from aiokclient.cluster.lifecycle.supervisor import Supervisor
+    from aiokclient.cluster.metadata.snapshot import ClusterMetadata
+    from aiokclient.config.share import ShareConsumerConfig
+    from aiokclient.decoding.deserialize import Deserializers
+    from aiokclient.network.event_hub import EventSource
+    from aiokclient.protocol.messages.share_fetch import ShareFetchResponse
+    from aiokclient.share.partition import SharePartition
+    from aiokclient.share.share_consumer import ShareConsumer
+
+START_S: Final = 3.0
+"""The longest time, in seconds, that a start waits for the first assignment."""
+
+
+class Demand:
+    """The number of records that the application wants, by how fast it has taken the last ones."""
+
+    def __init__(self, engine: ShareEngine) -> None:
+        self._engine = engine
+        self._clock = engine.cluster.clock
+        self._record_s: float | None = None
+        """The time that the application has taken for a record lately, in seconds."""
+        self._delivered_at = -math.inf
+        self._delivered = 0
+        self.awaited = 0
+        """The number of records that a waiting request wants."""
+
+    def on_delivery(self, count: int) -> None:
+        """Record that this number of records is passed to the application."""
+        self._delivered_at = self._clock.monotonic()
+        self._delivered = count
+
+    def on_request(self, wanted: int) -> None:
+        """Record that the application requests up to this number of records."""
+        if self._delivered:
+            taken_s = (self._clock.monotonic() - self._delivered_at) / self._delivered
+            known = self._record_s
+            self._record_s = taken_s if known is None else known * 0.7 + taken_s * 0.3
+            self._delivered = 0
+        self.awaited = wanted
+
+    def on_request_end(self) -> None:
+        """Record that no request waits."""
+        self.awaited = 0
+
+    def compute_limit(self, lock_s: float) -> int:
+        """Return the number of records that may wait in the consumer now."""
+        most = self._engine.config.max_poll_records
+        rate = 0.0
+        if self._record_s is not None:
+            rate = lock_s * DELIVERED_WITHIN / max(self._record_s, 1e-6)
+        if not self.awaited and self._clock.monotonic() - self._delivered_at > (
+            lock_s * DELIVERED_WITHIN
+        ):
+            rate = 0.0  # The application may have stopped to request records.
+        return min(most, max(self.awaited, int(min(rate, most))))
+
+
+class LockWatch:
+    """The task that acts when the time of a lock has come.
+
+    It loses locks that have ended, releases records that have waited too long, and has locks
+    renewed. Whatever brings an earlier time forward sets `changed`.
+    """
+
+    def __init__(self, engine: ShareEngine) -> None:
+        self._engine = engine
+        self._clock = engine.cluster.clock
+        self.changed = engine.new_wakeup()
+
+    async def run(self) -> None:
+        """Check the locks when it is time, until the task is cancelled."""
+        while True:
+            await self.changed.wait(self.check_locks())
+
+    def check_locks(self) -> float:
+        """Act on all locks; return the time of the next check. Synchronous."""
+        now = self._clock.monotonic()
+        following = math.inf
+        for leader in self._engine.list_leaders():
+            for acquisition in list(leader.list_acquisitions()):
+                following = min(following, self._check_acquisition(leader, acquisition, now))
+        return following
+
+    def _check_acquisition(
+        self, leader: ShareLeader, acquisition: Acquisition, now: float
+    ) -> float:
+        following = math.inf
+        if acquisition.has_state(LockState.WAITING):
+            release_at = acquisition.deadline - acquisition.lock_s * (1 - DELIVERED_WITHIN)
+            if release_at > now:
+                following = release_at
+            else:
+                self._engine.reader.release_waiting(acquisition)
+                leader.wake.set()
+        if acquisition.has_state(LockState.HELD):
+            following = min(following, self._engine.renewals.check_held(leader, acquisition, now))
+        return following
+
+
+class ShareEngine:
+    """The parts of a share consumer that exist from its start to its end."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        config: ShareConsumerConfig,
+        deserializers: Deserializers,
+        topics: frozenset[str],
+        supervisor: Supervisor,
+        owner: Anchor[ShareConsumer[Any, Any]],
+        events: EventSource,
+    ) -> None:
+        self._owner = owner
+        self.on_acknowledge_error = Anchor(config.on_acknowledge_error)
+        self.config = config = for_background(config)
+        self.cluster = cluster
+        self.group_id = config.group_id
+        rng = cluster.clock.rng
+        self.member_id = str(_new_uuid(rng.getrandbits(128)))
+        self.topics = topics
+        self.supervisor = supervisor
+        self.events = events
+        self.log = cluster.make_log("share", config.group_id)
+        self.limited_log = LimitedLog(self.log, cluster.clock)
+        self.meters = ShareMeters(self)
+        self._loop = asyncio.get_running_loop()
+        self._leaders: dict[int, ShareLeader] = {}
+        self._assignment: Mapping[TopicPartition, UUID] = {}
+        self.settlements = Settlements(self)
+        self.renewals = Renewals(self)
+        self.demand = Demand(self)
+        self.reader = ShareReader(self, deserializers)
+        self.watch = LockWatch(self)
+        self.membership = ShareMembership(self)
+        self.lock_timeout_ms: int | None = None
+        """The duration of locks by the last answer, in ms."""
+        self._batch_records = 0.0
+        """The usual number of records in a batch, by the last answers."""
+        self._unsubscribe: Any = None
+
+    # -- start and end
+
+    async def start(self, wait: bool) -> None:
+        """Start the background tasks, and wait for the first assignment, at most START_S."""
+        callbacks = self.supervisor.callbacks
+        self._unsubscribe = self.cluster.updater.add_listener(
+            callbacks.guard_function(self._on_metadata)
+        )
+        self._want_topics()
+        self.supervisor.spawn(self.membership.run, name="share group")
+        self.supervisor.spawn(self.watch.run, name="locks")
+        if wait and self.topics:
+            await self.membership.wait_until_assigned(START_S)
+            refusal = self.membership.find_refusal()
+            if refusal is not None:
+                raise refusal
+
+    async def stop(self, timeout: float, *, graceful: bool) -> None:
+        """Release what is held, end the sessions, and leave the group, within `timeout` seconds."""
+        self.reader.stop()
+        if graceful and timeout > 0:
+            self.reader.release_all()
+            leaders = self.list_leaders()
+            ends = [self._end_leader(leader, timeout) for leader in leaders]
+            await asyncio.gather(*ends, self.membership.leave(timeout))
+        self.release_resources()
+
+    async def _end_leader(self, leader: ShareLeader, timeout: float) -> None:
+        leader.close()
+        await leader.ended.wait(self.cluster.clock.monotonic() + timeout)
+
+    def release_resources(self) -> None:
+        """Give back connections, metrics, and interests in topics. Synchronous."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        self.cluster.updater.unwant_topics(self)
+        self.cluster.release_owner(self)
+        self.meters.end()
+
+    def wake_all(self) -> None:
+        """Wake all waiting calls, because the consumer has failed. Synchronous."""
+        self.reader.arrived.set()
+        self.reader.room.set()
+        self.settlements.wake_waiting()
+
+    def call_soon(self, function: Callable[..., object], *args: Any) -> None:
+        """Call a function in the event loop. Safe in any thread, and in finalizers."""
+        try:
+            self._loop.call_soon_threadsafe(self.supervisor.callbacks.call_now, function, *args)
+        except RuntimeError:
+            pass  # The event loop is closed, and with it the sessions.
+
+    async def find_lag(self, timeout: float) -> dict[TopicPartition, int | None]:
+        """Return the number of records that the group has not finished, by assigned partition."""
+        topics: dict[str, list[int]] = {}
+        for tp in self._assignment:
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        group = describing.DescribeShareGroupOffsetsRequestGroup(
+            group_id=self.group_id,
+            topics=[
+                describing.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=found)
+                for name, found in topics.items()
+            ],
+        )
+        answer = await self.cluster.request(
+            DescribeShareGroupOffsetsRequest(groups=[group]),
+            Coordinator("group", self.group_id),
+            timeout=timeout,
+            scope=Scope.SHARE,
+            check=_find_group_error,
+        )
+        found_lags: dict[TopicPartition, int | None] = dict.fromkeys(self._assignment)
+        for each in answer.groups:
+            for topic in each.topics:
+                for partition in topic.partitions:
+                    tp = TopicPartition(topic.topic_name, partition.partition_index)
+                    if tp in found_lags and not partition.error_code and partition.lag >= 0:
+                        found_lags[tp] = partition.lag
+        return found_lags
+
+    def get_failure(self, *, raised: bool = False) -> BaseException | None:
+        """Return the error with which the consumer has failed, or None.
+
+        `raised` means that the caller raises this error to the application.
+        """
+        consumer = self._owner.get()
+        return None if consumer is None else consumer._get_failure(raised)
+
+    @property
+    def metric_attributes(self) -> Labels:
+        """The attributes by which an operator recognizes this consumer."""
+        found = {
+            "client_rack": self.config.client_rack,
+            "group_id": self.group_id,
+            "group_member_id": self.member_id,
+        }
+        return tuple((name, value) for name, value in found.items() if value)
+
+    def new_wakeup(self) -> Wakeup:
+        """Return a flag by which tasks wake each other."""
+        return Wakeup()
+
+    # -- topics, partitions, and leaders
+
+    def set_topics(self, topics: frozenset[str]) -> None:
+        """Subscribe to these topics instead of earlier ones."""
+        self.topics = topics
+        self._want_topics()
+        self.membership.on_subscription_changed()
+
+    def _want_topics(self) -> None:
+        self.cluster.updater.unwant_topics(self)
+        for topic in sorted({*self.topics, *(tp.topic for tp in self._assignment)}):
+            self.cluster.updater.want_topic(topic, self)
+
+    @property
+    def assignment(self) -> Mapping[TopicPartition, UUID]:
+        return self._assignment
+
+    def on_assignment(self, assignment: Mapping[TopicPartition, UUID]) -> None:
+        """Fetch these partitions from now on, and no others."""
+        self._assignment = dict(assignment)
+        self._want_topics()
+        self._place_partitions()
+
+    def _on_metadata(self, old: ClusterMetadata, new: ClusterMetadata) -> None:
+        self._place_partitions()
+
+    def _place_partitions(self) -> None:
+        """Give each assigned partition to its leader, and take it from others."""
+        metadata = self.cluster.metadata
+        for tp, topic_id in self._assignment.items():
+            node_id = metadata.find_leader(*tp)
+            if node_id not in metadata.brokers:
+                continue
+            for leader in self.list_leaders():
+                if leader.node_id != node_id:
+                    leader.remove_partition(tp, moved=True)
+            self._get_leader(node_id).add_partition(tp, topic_id)
+        for leader in self.list_leaders():
+            for tp, partition in list(leader.partitions.items()):
+                if tp in self._assignment:
+                    continue
+                node_id = metadata.find_leader(*tp)
+                moved = node_id in metadata.brokers and node_id != leader.node_id
+                if partition.is_assigned or moved:
+                    leader.remove_partition(tp, moved=moved)
+
+    def list_leaders(self) -> list[ShareLeader]:
+        """Return the leaders with which there is a session, or something to fetch."""
+        return list(self._leaders.values())
+
+    def _get_leader(self, node_id: int) -> ShareLeader:
+        found = self._leaders.get(node_id)
+        if found is None:
+            found = self._leaders[node_id] = ShareLeader(node_id, self)
+            self.supervisor.spawn(
+                self._run_leader, found, name=f"share session with broker {node_id}"
+            )
+        return found
+
+    async def _run_leader(self, leader: ShareLeader) -> None:
+        while True:
+            await leader.run()
+            # A partition may have come back while the session was being ended.
+            if leader.is_closing or not leader.partitions:
+                break
+        if self._leaders.get(leader.node_id) is leader:
+            del self._leaders[leader.node_id]
+        leader.ended.set()
+
+    def wake_leaders(self) -> None:
+        """Let all leaders look for something to send. Synchronous."""
+        for leader in self._leaders.values():
+            leader.wake.set()
+
+    # -- how much to acquire
+
+    def compute_fetch_size(self, leader: ShareLeader) -> FetchSize | None:
+        """Return the limits of the next fetch from a leader, None if nothing is to be acquired."""
+        if self.reader.stopped:
+            return None
+        lock_s = self.lock_timeout_ms / 1000 if self.lock_timeout_ms else 30.0
+        limit = self.demand.compute_limit(lock_s)
+        if not limit:
+            return None
+        fetching = sum(each.fetches for each in self._leaders.values())
+        share = max(limit // max(fetching, 1), 1)
+        waiting = leader.count_waiting()
+        if waiting and waiting * 2 > share:
+            return None
+        wanted = share - waiting
+        config = self.config
+        return FetchSize(
+            wanted,
+            config.fetch_max_wait_ms,
+            config.fetch_min_bytes,
+            config.fetch_max_bytes,
+            self._choose_mode(wanted),
+        )
+
+    def _choose_mode(self, wanted: int) -> int:
+        mode = self.config.share_acquire_mode
+        if mode == "auto":
+            return RECORD_LIMIT if wanted < max(self._batch_records, 2.0) else BATCHES
+        return RECORD_LIMIT if mode == "record_limit" else BATCHES
+
+    def note_batch(self, count: int) -> None:
+        """Record the number of records in a batch that was fetched."""
+        self._batch_records = self._batch_records * 0.8 + count * 0.2
+
+    # -- locks
+
+    def settle_passed(self) -> None:
+        """Settle what the application has passed by requesting more. Synchronous."""
+        self.reader.settle_passed()
+
+    def find_to_renew(self, partition: SharePartition, now: float) -> list[Run]:
+        """Return the records of a partition whose locks are to be renewed now."""
+        return self.renewals.find_due(partition, now)
+
+    def find_renewal_time(self, leader: ShareLeader) -> float:
+        """Return the time at which locks at this leader have to be renewed."""
+        return self.renewals.find_next_time(leader)
+
+    def find_expiry_time(self) -> float:
+        """Return the time at which the next lock of a held record ends."""
+        return min(
+            (
+                acquisition.find_first_deadline(LockState.HELD)
+                for leader in self.list_leaders()
+                for acquisition in leader.list_acquisitions()
+            ),
+            default=math.inf,
+        )
+
+    def list_held(self) -> Iterator[Run]:
+        """Yield the runs of records that are delivered and not settled."""
+        for leader in self.list_leaders():
+            for acquisition in leader.list_acquisitions():
+                yield from acquisition.find_runs(LockState.HELD)
+
+    def has_unsent(self) -> bool:
+        """Return whether any settlement is not confirmed yet."""
+        return any(
+            acquisition.has_state(LockState.SETTLED) or acquisition.has_state(LockState.SENT)
+            for leader in self.list_leaders()
+            for acquisition in leader.list_acquisitions()
+        )
+
+    # -- what leaders report
+
+    def on_fetched(self, answer: ShareFetchResponse, sent_at: float, now: float) -> None:
+        """Record an answer to a fetch."""
+        self.lock_timeout_ms = answer.acquisition_lock_timeout_ms or self.lock_timeout_ms
+        self.meters.on_fetched(answer, now - sent_at)
+        self.watch.changed.set()
+
+    def on_throttled(self, throttle_ms: int) -> None:
+        """Record an empty answer that was throttled: records were acquired, and are lost."""
+        self.meters.on_throttled()
+
+    def on_session_reset(self, node_id: int, reason: str) -> None:
+        """Report that the session with a broker begins anew."""
+        self.meters.on_session_reset(node_id, reason)
+
+    def on_fatal(self, error: KafkaError) -> None:
+        """Fail the consumer with the error of a broker. Does not return."""
+        raise error
+
+    def log_partition_error(self, tp: TopicPartition, error: KafkaError) -> None:
+        """Log the error of a fetch of one partition."""
+        text, extra = "%s cannot be fetched: %s", {"event": "share_fetch_refused"}
+        self.limited_log.write(
+            logging.INFO, ("partition", tp, error.code), text, tp, error, extra=extra
+        )
+
+    def list_troubles(self) -> list[str]:
+        """Return why no records can be read, as texts. Synchronous."""
+        found = self.membership.list_troubles()
+        for leader in self.list_leaders():
+            if leader.trouble is not None:
+                found.append(f"broker {leader.node_id}: {leader.trouble}")
+        return [*found, *self.renewals.list_troubles(), *self.meters.list_troubles()]
+
+
+def _new_uuid(bits: int) -> UUID:
+    return UUID(int=bits, version=4)
+
+
+def _find_group_error(answer: DescribeShareGroupOffsetsResponse) -> KafkaError | None:
+    errors = [error_for(group.error_code, group.error_message) for group in answer.groups]
+    return next((error for error in errors if error is not None), None)

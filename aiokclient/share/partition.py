@@ -1,0 +1,152 @@
+"""A partition as its leader serves it to one member: what is acquired, and what is to be sent.
+
+All acknowledgements of a partition in one request succeed or fail together, because of one late
+record, for example. So a refused batch whose locks are certain is cut into halves, which are sent
+one after the other, until the record is found that was refused. Until then, nothing else of the
+partition is sent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from aiokclient.share.locks import AcknowledgeType, Acquisition, LockEvent, LockState, Run
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from aiokclient.clock import Clock
+    from aiokclient.types import TopicPartition
+
+
+class SharePartition:
+    """The acquisitions of one partition at one leader."""
+
+    def __init__(self, tp: TopicPartition, topic_id: UUID, clock: Clock) -> None:
+        self.tp = tp
+        self.clock = clock
+        self.topic_id = topic_id
+        self.is_assigned = True
+        """Whether records are to be fetched from this leader."""
+        self.retry_at = 0.0
+        """The time before which nothing is fetched, after an error of the partition."""
+        self.failures = 0
+        """The number of consecutive fetches with an error of the partition."""
+        self.has_settled = False
+        """Whether there may be settled records that are not sent."""
+        self._acquisitions: list[Acquisition] = []
+        self._pieces: deque[list[Run]] = deque()
+        """Parts of refused acknowledgements, which are sent one by one."""
+
+    def __repr__(self) -> str:
+        return f"<SharePartition {self.tp}, {len(self._acquisitions)} acquisitions>"
+
+    @property
+    def acquisitions(self) -> Iterable[Acquisition]:
+        return self._acquisitions
+
+    def has_open(self) -> bool:
+        """Return whether any record is acquired whose state is not final."""
+        return any(each.has_open() for each in self._acquisitions)
+
+    def add_acquisition(self, acquisition: Acquisition) -> None:
+        """Add offsets that were acquired."""
+        self._acquisitions.append(acquisition)
+
+    def remove_finished(self) -> None:
+        """Forget the acquisitions all of whose records are in final states."""
+        kept: list[Acquisition] = []
+        for acquisition in self._acquisitions:
+            if acquisition.has_open():
+                kept.append(acquisition)
+            else:
+                acquisition.records.clear()  # Records refer to their acquisition.
+        self._acquisitions = kept
+
+    def settle_run(self, run: Run, kind: AcknowledgeType) -> None:
+        """Settle those of these records that are neither settled nor lost."""
+        run.acquisition.settle_run(kind, run.start, run.stop)
+        self.has_settled = True
+
+    def take_settled(self, now: float) -> tuple[list[Run], list[Run]]:
+        """Return what is settled and to be sent next, and what is settled and has expired.
+
+        The former is in the order of offsets.
+        """
+        due: list[Run] = []
+        expired: list[Run] = []
+        while self._pieces and not due:
+            for run in self._pieces.popleft():
+                _sort_by_deadline(_settled_in(run), now, due, expired)
+        if not due:
+            for acquisition in self._acquisitions:
+                runs = acquisition.find_runs(LockState.SETTLED)
+                _sort_by_deadline(runs, now, due, expired)
+        self.has_settled = bool(self._pieces)
+        due.sort(key=_first_offset)
+        return due, expired
+
+    def return_runs(self, runs: Iterable[Run]) -> None:
+        """Send these acknowledgements again, because they were not applied."""
+        for run in runs:
+            run.apply_event(LockEvent.RETURN)
+        self.has_settled = True
+
+    def split_runs(self, runs: list[Run]) -> None:
+        """Send these acknowledgements again in two parts, because they were refused together."""
+        self.return_runs(runs)
+        half = sum(run.count for run in runs) // 2
+        first: list[Run] = []
+        second: list[Run] = []
+        for run in runs:
+            cut = min(max(half, 0), run.count)
+            half -= cut
+            middle = run.start + cut
+            if cut:
+                first.append(run._replace(stop=middle))
+            if middle < run.stop:
+                second.append(run._replace(start=middle))
+        self._pieces.extendleft([second, first])
+
+    def find_open_runs(self) -> Iterator[Run]:
+        """Yield the runs of records whose state is not final."""
+        for acquisition in self._acquisitions:
+            yield from acquisition.find_open_runs()
+
+
+def _settled_in(run: Run) -> Iterator[Run]:
+    """Yield those parts of a run that are settled."""
+    for found in run.acquisition.find_runs(LockState.SETTLED):
+        start, stop = max(found.start, run.start), min(found.stop, run.stop)
+        if start < stop:
+            yield Run(run.acquisition, start, stop)
+
+
+def _sort_by_deadline(runs: Iterable[Run], now: float, due: list[Run], expired: list[Run]) -> None:
+    """Add these runs to `due`, or those whose locks are not certain to `expired`."""
+    for run in runs:
+        for part in split_by_deadline(run, now):
+            certain = part.acquisition.find_deadline(part.acquisition.first + part.start) > now
+            (due if certain else expired).append(part)
+
+
+def split_by_deadline(run: Run, now: float) -> Iterator[Run]:
+    """Yield the parts of a run whose locks have all ended at `now`, or none of them."""
+    acquisition = run.acquisition
+    if not acquisition.has_own_deadlines():
+        yield run
+        return
+    start, certain = run.start, None
+    for index, offset in zip(range(run.start, run.stop), run.list_offsets(), strict=True):
+        is_certain = acquisition.find_deadline(offset) > now
+        if certain is not None and is_certain != certain:
+            yield run._replace(start=start, stop=index)
+            start = index
+        certain = is_certain
+    yield run._replace(start=start)
+
+
+def _first_offset(run: Run) -> int:
+    return run.acquisition.first + run.start

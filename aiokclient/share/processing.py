@@ -1,0 +1,94 @@
+"""The scope of a handler, `async with consumer.processing(record)`: it binds a lock to its body."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+from aiokclient.share.locks import AcknowledgeType, Reason
+from aiokclient.share.record import ShareRecord
+
+if TYPE_CHECKING:
+    from aiokclient.share.engine import ShareEngine
+
+OnLost: TypeAlias = Literal["raise", "return", "ignore"]
+
+
+class Processing:
+    """The body of one handler. A loss of the lock cancels it, once, unless losses are ignored.
+
+    The cancellation is that of `asyncio.timeout`: it is taken back when the body ends, and one from
+    outside at the same time is not swallowed.
+    """
+
+    __slots__ = (
+        "_cancelling",
+        "_engine",
+        "_is_cancelled",
+        "_on_lost",
+        "_reason",
+        "_record",
+        "_task",
+    )
+
+    def __init__(self, engine: ShareEngine, record: ShareRecord[Any, Any], on_lost: OnLost) -> None:
+        self._engine = engine
+        self._record = record
+        self._on_lost = on_lost
+        self._reason: Reason | None = None
+        self._is_cancelled = False
+        """Whether the body was cancelled because of a loss."""
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelling = 0
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.current_task()
+        assert self._task is not None
+        self._cancelling = self._task.cancelling()
+        self._engine.settlements.add_scope(self._record, self)
+        if self._record.lock_lost:
+            acquisition = self._record._acquisition
+            reason = (
+                "expired" if acquisition is None else acquisition.find_reason(self._record.offset)
+            )
+            self.on_lost(reason)
+        return self
+
+    def on_lost(self, reason: Reason) -> None:
+        """Cancel the body, because the lock was lost. Synchronous."""
+        if self._reason is not None:
+            return
+        self._reason = reason
+        if self._on_lost != "ignore" and self._task is not None:
+            self._is_cancelled = True
+            self._task.cancel()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        assert self._task is not None
+        settlements = self._engine.settlements
+        settlements.remove_scope(self._record)
+        is_own = False
+        if self._is_cancelled:
+            is_own = self._task.uncancel() <= self._cancelling
+        if self._reason is not None:
+            return self._end_lost(error, is_own)
+        if self._engine.settlements.is_held(self._record):
+            kind_of = AcknowledgeType.ACCEPT if error is None else AcknowledgeType.RELEASE
+            settlements.settle(self._record, kind_of)
+        return False
+
+    def _end_lost(self, error: BaseException | None, is_own: bool) -> bool:
+        """End a body whose lock was lost. Return whether its error ends here."""
+        assert self._reason is not None
+        lost = self._engine.settlements.take_lost_error(self._record, self._reason)
+        by_loss = is_own and (error is None or isinstance(error, asyncio.CancelledError))
+        if self._on_lost == "raise" and by_loss:
+            raise lost from None
+        self._engine.settlements.report_lost(self._record, lost)
+        return by_loss

@@ -1,0 +1,233 @@
+"""The renewal of locks: by the consumer itself at half of their time, or asked for by `renew`.
+
+Held records are renewed until `max_processing_ms` after their delivery. Renewals to one leader
+travel together, in a request of their own. A renewal is certain only if its answer came before the
+former deadline: brokers confirm anything below the start offset of the group.
+
+A group can refuse renewals, and brokers before Kafka 4.2 have none. Then the consumer warns once,
+and reports `LockExpiring` at three quarters of a lock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from aiokclient.errors import AcknowledgeError, KafkaError
+from aiokclient.share.locks import Acquisition, LockState, Reason, Run
+from aiokclient.share.partition import split_by_deadline
+from aiokclient.share.record import ShareRecord
+from aiokclient.share.settlements import lock_of, make_lost_error
+
+if TYPE_CHECKING:
+    from aiokclient.share.engine import ShareEngine
+    from aiokclient.share.leader import ShareLeader
+    from aiokclient.share.partition import SharePartition
+
+RENEWED_AT: Final = 0.5
+"""The part of a lock that is left when it is renewed."""
+
+TOGETHER: Final = 0.125
+"""The part of a lock by which a renewal may be early, so that others can travel with it."""
+
+TOLD_AT: Final = 0.25
+"""The part of a lock that is left when the application is told that it will end."""
+
+NOT_RENEWED: Final = (
+    "Locks of share group %s cannot be renewed: %s. A handler that takes longer than %.1f s loses "
+    "its record."
+)
+
+TOO_LONG: Final = (
+    "%s-%d at offset %d was not settled within max_processing_ms (%d). Its lock is not renewed any "
+    "more, so that it will be delivered again."
+)
+
+
+class Renewals:
+    """The renewals of one consumer."""
+
+    def __init__(self, engine: ShareEngine) -> None:
+        self._engine = engine
+        self._clock = engine.cluster.clock
+        self._config = engine.config
+        self._refusal: str | None = None
+        """Why locks cannot be renewed, or None if they can."""
+        self._asked: dict[tuple[int, int], ShareRecord[Any, Any]] = {}
+        """The records that the application wants to be renewed, without an outcome yet."""
+        self._overdue: set[int] = set()
+        """The acquisitions about which a warning was logged, by id."""
+
+    @property
+    def are_possible(self) -> bool:
+        """Whether brokers and group allow renewals, as far as is known."""
+        return self._refusal is None
+
+    # -- when
+
+    def check_held(self, leader: ShareLeader, acquisition: Acquisition, now: float) -> float:
+        """Act on the locks of held records; return the time of the next check."""
+        self._lose_expired(acquisition, now)
+        deadline = acquisition.find_first_deadline(LockState.HELD)
+        if deadline == math.inf:
+            return math.inf
+        if self._is_renewed(acquisition, now):
+            due = deadline - acquisition.lock_s * RENEWED_AT
+            if due > now:
+                return due
+            leader.wake.set()
+            return deadline
+        tell_at = deadline - acquisition.lock_s * TOLD_AT
+        if tell_at > now:
+            return tell_at
+        self._tell_expiry(acquisition, now)
+        return deadline
+
+    def _is_renewed(self, acquisition: Acquisition, now: float) -> bool:
+        """Return whether the consumer renews these locks by itself."""
+        if not self._config.renew_locks or not self.are_possible:
+            return False
+        return now - acquisition.delivered_at < self._config.max_processing_ms / 1000
+
+    def _lose_expired(self, acquisition: Acquisition, now: float) -> None:
+        for run in list(acquisition.find_runs(LockState.HELD)):
+            for part in split_by_deadline(run, now):
+                if acquisition.find_deadline(acquisition.first + part.start) <= now:
+                    self._engine.settlements.lose_run(part, "expired", False, None)
+
+    def _tell_expiry(self, acquisition: Acquisition, now: float) -> None:
+        if acquisition.is_expiry_told:
+            return
+        acquisition.is_expiry_told = True
+        records = self._engine.settlements.list_held_records(acquisition)
+        for record in records:
+            self._engine.meters.emit_expiring(record)
+        over = now - acquisition.delivered_at >= self._config.max_processing_ms / 1000
+        if over and self._config.renew_locks and records:
+            record, most = records[0], self._config.max_processing_ms
+            extra = {"event": "share_processing_overdue"}
+            name = record.topic, record.partition, record.offset
+            self._engine.log.warning(TOO_LONG, *name, most, extra=extra)
+
+    def find_due(self, partition: SharePartition, now: float) -> list[Run]:
+        """Return the records of a partition whose locks are to be renewed now, in their order."""
+        found: list[Run] = []
+        if not self.are_possible:
+            return found
+        for acquisition in partition.acquisitions:
+            automatic = self._is_renewed(acquisition, now)
+            early = acquisition.lock_s * (RENEWED_AT + TOGETHER)
+            for run in acquisition.find_runs(LockState.HELD):
+                if automatic and acquisition.find_first_deadline(LockState.HELD) - early <= now:
+                    found.append(run)
+                elif self._asked:
+                    found += self._find_asked(run)
+        found.sort(key=lambda run: run.acquisition.first + run.start)
+        return found if self._has_due(found, now) else []
+
+    def _has_due(self, runs: Iterable[Run], now: float) -> bool:
+        """Return whether any of these renewals cannot wait for others."""
+        return any(
+            run.acquisition.find_first_deadline(LockState.HELD)
+            - run.acquisition.lock_s * RENEWED_AT
+            <= now
+            or any(self._key(run.acquisition, each) in self._asked for each in run.list_offsets())
+            for run in runs
+        )
+
+    def _find_asked(self, run: Run) -> list[Run]:
+        return [
+            Run(run.acquisition, offset - run.acquisition.first, offset - run.acquisition.first + 1)
+            for offset in run.list_offsets()
+            if self._key(run.acquisition, offset) in self._asked
+        ]
+
+    def find_next_time(self, leader: ShareLeader) -> float:
+        """Return the time at which locks at a leader are to be renewed."""
+        now = self._clock.monotonic()
+        if not self.are_possible:
+            return math.inf
+        found = math.inf
+        for acquisition in leader.list_acquisitions():
+            if acquisition.has_state(LockState.HELD) and self._is_renewed(acquisition, now):
+                deadline = acquisition.find_first_deadline(LockState.HELD)
+                found = min(found, deadline - acquisition.lock_s * RENEWED_AT)
+        return found
+
+    # -- asked for
+
+    def _key(self, acquisition: Acquisition, offset: int) -> tuple[int, int]:
+        return id(acquisition), offset
+
+    def ask(self, record: ShareRecord[Any, Any]) -> None:
+        """Renew the lock of a held record by the next request. Synchronous."""
+        self._asked[self._key(lock_of(record), record.offset)] = record
+        self._engine.wake_leaders()
+
+    def is_asked(self, record: ShareRecord[Any, Any]) -> bool:
+        """Return whether a renewal that was asked for has no outcome yet."""
+        return self._key(lock_of(record), record.offset) in self._asked
+
+    def list_asked(self) -> list[ShareRecord[Any, Any]]:
+        """Return the records whose renewals were asked for and have no outcome yet."""
+        return list(self._asked.values())
+
+    def _end_asked(self, acquisition: Acquisition, offset: int, error: KafkaError | None) -> None:
+        record = self._asked.pop(self._key(acquisition, offset), None)
+        if record is not None:
+            self._engine.settlements.report_renewal(record, error)
+
+    # -- outcomes
+
+    def on_renewed(self, runs: Iterable[Run], sent_at: float, lock_s: float) -> None:
+        """Record that a leader has renewed these locks."""
+        now = self._clock.monotonic()
+        for run in runs:
+            acquisition = run.acquisition
+            for part in split_by_deadline(run, now):
+                if acquisition.find_deadline(acquisition.first + part.start) <= now:
+                    self._engine.settlements.lose_run(part, "expired", False, None)
+                    continue
+                acquisition.extend_locks(part, sent_at + lock_s, lock_s)
+                self._engine.meters.on_renewed(part.count)
+                for offset in part.list_offsets() if self._asked else ():
+                    self._end_asked(acquisition, offset, None)
+        self._engine.watch.changed.set()
+
+    def on_refused(self, runs: Iterable[Run], error: KafkaError) -> None:
+        """Record that the group does not allow renewals. The locks stay until their deadlines."""
+        runs = list(runs)
+        self.forbid(str(error), runs[0].acquisition.lock_s)
+        for run in runs:
+            for offset in run.list_offsets():
+                record = self._asked.get(self._key(run.acquisition, offset))
+                if record is not None:
+                    refusal = AcknowledgeError(f"It was not renewed: {error}", record=record)
+                    refusal.__cause__ = error
+                    self._end_asked(run.acquisition, offset, refusal)
+
+    def forbid(self, why: str, lock_s: float) -> None:
+        """Renew no more locks, and warn once. Synchronous."""
+        if self._refusal is None:
+            self._refusal = why
+            group, extra = self._engine.group_id, {"event": "share_renewal_impossible"}
+            if self._config.renew_locks:
+                self._engine.log.warning(NOT_RENEWED, group, why, lock_s, extra=extra)
+            self._engine.watch.changed.set()
+
+    def on_lost(self, records: Iterable[ShareRecord[Any, Any]], reason: Reason) -> None:
+        """Give the renewals of lost records their outcome."""
+        if not self._asked:
+            return
+        for record in records:
+            key = self._key(lock_of(record), record.offset)
+            if self._asked.pop(key, None) is not None:
+                error = make_lost_error(record, reason)
+                self._engine.settlements.report_renewal(record, error)
+
+    def list_troubles(self) -> list[str]:
+        """Return why locks cannot be renewed, as texts. Synchronous."""
+        if self._refusal is None or not self._config.renew_locks:
+            return []
+        return [f"renewal is not possible: {self._refusal}"]

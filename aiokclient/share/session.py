@@ -1,0 +1,211 @@
+"""The share session of one member with one broker: its requests, and the reading of the answers.
+
+A session belongs to the connection on which it was opened. It is opened by a fetch with epoch 0,
+which contains all partitions and no acknowledgements; each further request has the next epoch. A
+fetch adds its partitions to the session, for good: the broker acquires records of all partitions of
+the session by each fetch. So a partition that is not to be fetched any more is forgotten, and its
+acknowledgements do not travel with a fetch, which would add it again.
+
+    CLOSED    no session; the next request opens one
+    OPEN      requests have the epoch `epoch`
+
+    OPENED    an answer to a request of epoch 0   CLOSED -> OPEN
+    ANSWERED  any other answer that counts        OPEN, next epoch
+    RESET     the broker expects another session  CLOSED
+    LOST      the connection is closed            CLOSED
+
+Without IO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from aiokclient.protocol.messages import share_acknowledge, share_fetch
+from aiokclient.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from aiokclient.protocol.messages.share_fetch import ShareFetchRequest
+from aiokclient.share.locks import AcknowledgeType, Run, acknowledge_types
+from aiokclient.types.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from aiokclient.share.partition import SharePartition
+
+FINAL_EPOCH: Final = -1
+LARGEST_EPOCH: Final = 0x7FFFFFFF
+
+BATCHES: Final = 0
+"""Acquire up to the end of a record batch (see `share_acquire_mode`)."""
+RECORD_LIMIT: Final = 1
+"""Acquire exactly as many records as are wanted."""
+
+Acknowledged = Mapping["SharePartition", Sequence[Run]]
+
+
+class FetchSize(NamedTuple):
+    """The limits of a fetch."""
+
+    max_records: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    mode: int = BATCHES
+
+
+NOTHING: Final = FetchSize(0, 0, 0, 0)
+"""A fetch that acquires nothing, and is answered immediately."""
+
+
+class ShareSession:
+    """The session at one broker, and the requests in it."""
+
+    def __init__(self, group_id: str, member_id: str) -> None:
+        self.epoch = 0
+        """The epoch of the next request. 0 opens a session."""
+        self._group_id = group_id
+        self._member_id = member_id
+        self._known: dict[tuple[UUID, int], SharePartition] = {}
+        """The partitions in the session."""
+
+    @property
+    def is_open(self) -> bool:
+        return self.epoch > 0
+
+    def has_partition(self, partition: SharePartition) -> bool:
+        """Return whether the broker has the partition in the session."""
+        return (partition.topic_id, partition.tp.partition) in self._known
+
+    def count_request(self) -> None:
+        """Record that the broker has answered a request, which used up its epoch."""
+        self.epoch = 1 if self.epoch >= LARGEST_EPOCH else self.epoch + 1
+
+    def reset(self) -> None:
+        """Open a new session by the next request."""
+        self.epoch = 0
+        self._known = {}
+
+    # -- requests
+
+    def make_fetch(
+        self, wanted: Iterable[SharePartition], acknowledged: Acknowledged, size: FetchSize
+    ) -> ShareFetchRequest:
+        """Return the next fetch of these partitions. In epoch 0, it cannot acknowledge anything."""
+        assert self.is_open or not acknowledged
+        partitions = {(each.topic_id, each.tp.partition): each for each in wanted}
+        forgotten = [key for key in self._known if key not in partitions]
+        listed = {key: () for key in partitions if key not in self._known}
+        carried: dict[tuple[UUID, int], Sequence[Run]] = dict(listed)
+        for each, runs in acknowledged.items():
+            carried[each.topic_id, each.tp.partition] = runs
+        self._known = partitions
+        return ShareFetchRequest(
+            group_id=self._group_id,
+            member_id=self._member_id,
+            share_session_epoch=self.epoch,
+            max_wait_ms=size.max_wait_ms,
+            min_bytes=size.min_bytes,
+            max_bytes=size.max_bytes,
+            max_records=size.max_records,
+            batch_size=max(size.max_records, 1),
+            share_acquire_mode=size.mode,
+            topics=[
+                share_fetch.FetchTopic(
+                    topic_id=topic_id,
+                    partitions=[
+                        share_fetch.FetchPartition(
+                            partition_index=index,
+                            acknowledgement_batches=_batches(
+                                share_fetch.AcknowledgementBatch, runs
+                            ),
+                        )
+                        for index, runs in found
+                    ],
+                )
+                for topic_id, found in _by_topic(carried)
+            ],
+            forgotten_topics_data=[
+                share_fetch.ForgottenTopic(topic_id=topic_id, partitions=[i for i, _ in found])
+                for topic_id, found in _by_topic(dict.fromkeys(forgotten, ()))
+            ],
+        )
+
+    def make_acknowledgement(self, acknowledged: Acknowledged) -> ShareAcknowledgeRequest:
+        """Return the next request with these acknowledgements."""
+        return self._make_acknowledgement(acknowledged, self.epoch)
+
+    def make_renewal(self, renewed: Acknowledged) -> ShareAcknowledgeRequest:
+        """Return the next request, which renews the locks of these records."""
+        request = self._make_acknowledgement(renewed, self.epoch, (AcknowledgeType.RENEW,))
+        request.is_renew_ack = True
+        return request
+
+    def make_last(self, acknowledged: Acknowledged) -> ShareAcknowledgeRequest:
+        """Return the request that ends the session; the broker releases what is still held."""
+        return self._make_acknowledgement(acknowledged, FINAL_EPOCH)
+
+    def _make_acknowledgement(
+        self, acknowledged: Acknowledged, epoch: int, types: Sequence[int] | None = None
+    ) -> ShareAcknowledgeRequest:
+        carried = {(each.topic_id, each.tp.partition): acknowledged[each] for each in acknowledged}
+        return ShareAcknowledgeRequest(
+            group_id=self._group_id,
+            member_id=self._member_id,
+            share_session_epoch=epoch,
+            topics=[
+                share_acknowledge.AcknowledgeTopic(
+                    topic_id=topic_id,
+                    partitions=[
+                        share_acknowledge.AcknowledgePartition(
+                            partition_index=index,
+                            acknowledgement_batches=_batches(
+                                share_acknowledge.AcknowledgementBatch, runs, types
+                            ),
+                        )
+                        for index, runs in found
+                    ],
+                )
+                for topic_id, found in _by_topic(carried)
+            ],
+        )
+
+    # -- answers
+
+    def find_partition(self, topic_id: UUID, index: int) -> SharePartition | None:
+        """Return the partition of an answer, or None if the session does not have it."""
+        return self._known.get((topic_id, index))
+
+
+def _batches(kind: Any, runs: Iterable[Run], types: Sequence[int] | None = None) -> list[Any]:
+    """Return runs in the form of the protocol, in which neighbors with one type are one batch."""
+    made: list[Any] = []
+    for run in runs:
+        first = run.acquisition.first
+        kinds = acknowledge_types(run) if types is None else [*types]
+        last = made[-1] if made else None
+        if (
+            last is not None
+            and last.last_offset + 1 == first + run.start
+            and len(kinds) == 1
+            and last.acknowledge_types == kinds
+        ):
+            last.last_offset = first + run.stop - 1
+        else:
+            made.append(
+                kind(
+                    first_offset=first + run.start,
+                    last_offset=first + run.stop - 1,
+                    acknowledge_types=kinds,
+                )
+            )
+    return made
+
+
+def _by_topic(
+    carried: Mapping[tuple[UUID, int], Sequence[Run]],
+) -> Iterator[tuple[UUID, list[tuple[int, Sequence[Run]]]]]:
+    topics: dict[UUID, list[tuple[int, Sequence[Run]]]] = {}
+    for (topic_id, index), runs in carried.items():
+        topics.setdefault(topic_id, []).append((index, runs))
+    return iter(topics.items())

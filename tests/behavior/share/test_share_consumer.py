@@ -1,0 +1,312 @@
+"""The share consumer, on the embedded cluster and on a real Kafka."""
+
+import asyncio
+import itertools
+import pickle
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from aiokclient import REJECT, RELEASE, Admin, Producer, ShareConsumer, TopicPartition
+from aiokclient.admin import ConfigResource
+from aiokclient.errors import (
+    AcknowledgeErrors,
+    ConcurrentReadError,
+    ConfigError,
+    IllegalStateError,
+    LockLostError,
+    RecordError,
+)
+
+TIMEOUT_S = 20.0
+_numbers = itertools.count(1)
+
+
+class Queue:
+    """A topic with a share group that reads it from its beginning."""
+
+    def __init__(self, servers: Any, topic: str, group: str, admin: Admin) -> None:
+        self.servers, self.topic, self.group, self.admin = servers, topic, group, admin
+        self.options: dict[str, Any] = {"bootstrap_servers": servers.bootstrap}
+
+    async def fill(self, count: int, **options: Any) -> None:
+        async with Producer(**self.options) as producer:
+            values = [b"%d" % number for number in range(count)]
+            await producer.gather(
+                [producer.send(self.topic, value, partition=0, **options) for value in values]
+            )
+
+    def consumer(self, **options: Any) -> ShareConsumer[Any, Any]:
+        return ShareConsumer(self.topic, group_id=self.group, **{**self.options, **options})
+
+    async def configure(self, **configs: str) -> None:
+        named = {f"share.{name.replace('_', '.')}": value for name, value in configs.items()}
+        resource = ConfigResource.group(self.group)
+        (await self.admin.alter_configs({resource: named})).raise_for_errors()
+
+    async def lag(self) -> int | None:
+        listed = await self.admin.list_share_group_offsets([self.group])
+        found = listed.raise_for_errors()[self.group]
+        return found[TopicPartition(self.topic, 0)].lag
+
+
+@pytest.fixture
+async def queue(cluster_servers: Any) -> AsyncIterator[Queue]:
+    topic = await cluster_servers.new_topic()
+    group = f"share-{time.time_ns()}-{next(_numbers)}"
+    async with Admin(bootstrap_servers=cluster_servers.bootstrap) as admin:
+        await admin.create_share_group(group, [topic], start="earliest")
+        yield Queue(cluster_servers, topic, group, admin)
+
+
+async def take(consumer: ShareConsumer[Any, Any], count: int, **options: Any) -> list[Any]:
+    found: list[Any] = []
+    while len(found) < count:
+        records = await consumer.poll(TIMEOUT_S, count - len(found), **options)
+        assert records, f"{len(found)} of {count} records arrived"
+        found += records
+    return found
+
+
+async def test_an_iteration_accepts_each_record_when_the_next_is_requested(queue: Queue) -> None:
+    await queue.fill(30)
+    async with queue.consumer() as consumer:
+        values = []
+        async for record in consumer:
+            assert record.delivery_count == 1
+            assert not record.lock_lost
+            assert record.lock_deadline > asyncio.get_running_loop().time()
+            values.append(record.value)
+            if len(values) == 20:
+                break
+        assert values == [b"%d" % number for number in range(20)]
+        await consumer.commit()
+    # The record in work was released at the end, and those that were not delivered.
+    async with queue.consumer() as consumer:
+        records = await take(consumer, 11)
+        assert [record.value for record in records] == [b"%d" % n for n in range(19, 30)]
+        assert records[0].delivery_count == 2
+        consumer.mark_processed()
+        assert set((await consumer.commit()).values()) <= {None}
+    assert await queue.lag() == 0
+
+
+async def test_records_are_released_rejected_and_done_one_by_one(queue: Queue) -> None:
+    await queue.fill(4)
+    async with queue.consumer() as consumer:
+        records = await take(consumer, 4, tracked=True)
+        assert consumer.done(records[0])
+        assert consumer.reject(records[1])
+        assert consumer.release(records[2])
+        assert consumer.done([records[3]])
+        outcomes = await consumer.commit(records)
+        assert outcomes == dict.fromkeys(records)
+        with pytest.raises(IllegalStateError, match="settled already"):
+            consumer.done(records[0])
+        (again,) = await take(consumer, 1, tracked=True)
+        assert (again.value, again.delivery_count) == (b"2", 2)
+        assert consumer.done(again)
+        assert await consumer.commit() == {again: None}
+        assert await consumer.lag() == {TopicPartition(queue.topic, 0): 0}
+
+
+async def test_handlers_settle_their_records_by_how_they_end(queue: Queue) -> None:
+    await queue.fill(20)
+    seen: dict[bytes, list[int]] = {}
+
+    async def work(consumer: ShareConsumer[Any, Any], record: Any) -> None:
+        async with consumer.processing(record):
+            seen.setdefault(record.value, []).append(record.delivery_count)
+            await asyncio.sleep(0)
+            if record.value.endswith(b"3") and record.delivery_count == 1:
+                raise RuntimeError("fails the first time")
+
+    async with queue.consumer() as consumer:
+        tasks: list[asyncio.Task[None]] = []
+        async for record in consumer.tracked(max_outstanding=5):
+            tasks.append(asyncio.create_task(work(consumer, record)))
+            if len(tasks) == 22:
+                break
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        await consumer.drain(TIMEOUT_S)
+    assert [type(each) for each in results].count(RuntimeError) == 2
+    assert len(seen) == 20
+    assert seen[b"3"] == seen[b"13"] == [1, 2]
+    assert await queue.lag() == 0
+
+
+async def test_locks_are_renewed_while_a_handler_works(queue: Queue) -> None:
+    await queue.configure(record_lock_duration_ms="1500")
+    await queue.fill(1)
+    async with queue.consumer() as consumer, queue.consumer() as other:
+        (record,) = await take(consumer, 1, tracked=True)
+        begin = record.lock_deadline
+        assert consumer.acquisition_lock_timeout_ms == 1500
+        async with consumer.processing(record):
+            assert await other.get(4.0) is None
+            assert record.lock_deadline > begin + 1.5
+        assert await consumer.commit() == {record: None}
+    assert await queue.lag() == 0
+
+
+async def test_a_handler_is_cancelled_when_its_lock_ends(queue: Queue) -> None:
+    await queue.configure(record_lock_duration_ms="1500")
+    await queue.fill(1)
+    errors: asyncio.Queue[Any] = asyncio.Queue()
+    tell = errors.put_nowait
+    async with queue.consumer(renew_locks=False, on_acknowledge_error=tell) as consumer:
+        record = await consumer.get(TIMEOUT_S)
+        assert record is not None
+        cancelled = []
+
+        async def work() -> None:
+            async with consumer.processing(record):
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    cancelled.append(record)
+                    raise
+
+        with pytest.raises(LockLostError) as caught:
+            await work()
+        assert (caught.value.reason, caught.value.record) == ("expired", record)
+        assert cancelled == [record]
+        assert record.lock_lost
+        assert errors.empty()
+        again = await consumer.get(TIMEOUT_S)
+        assert again is not None
+        assert (again.value, again.delivery_count) == (b"0", 2)
+        async with consumer.processing(again, on_lost="return"):
+            await asyncio.Event().wait()
+        error = await errors.get()
+        assert (error.reason, error.record.delivery_count) == ("expired", 2)
+
+
+async def test_a_settlement_after_the_end_of_the_lock_is_told(queue: Queue) -> None:
+    await queue.configure(record_lock_duration_ms="1500")
+    await queue.fill(2)
+    errors: list[Any] = []
+    async with queue.consumer(renew_locks=False, on_acknowledge_error=errors.append) as consumer:
+        records = await take(consumer, 2, tracked=True)
+        await asyncio.wait_for(consumer.lock_lost(records[0]), TIMEOUT_S)
+        assert not consumer.done(records[0])
+        outcomes = await consumer.commit(records[0], return_exceptions=True)
+        (error,) = outcomes.values()
+        assert isinstance(error, LockLostError)
+        assert (error.reason, error.confirmed) == ("expired", False)
+        with pytest.raises(AcknowledgeErrors):
+            await consumer.commit(records[0])
+
+
+async def test_an_undecodable_record_is_told_once_and_released(queue: Queue) -> None:
+    await queue.fill(3)
+
+    def decode(data: bytes) -> int:
+        if data == b"1":
+            raise ValueError("no")
+        return int(data)
+
+    async with queue.consumer(value_deserializer=decode) as consumer:
+        values: list[int] = []
+        counts: list[int] = []
+        while len(counts) < 2 or len(values) < 2:
+            try:
+                record = await consumer.get(TIMEOUT_S)
+                assert record is not None
+                values.append(record.value)
+            except RecordError as error:
+                counts.append(error.offset)
+        assert values == [0, 2]
+        assert counts == [1, 1]
+
+
+async def test_a_hook_decides_about_undecodable_records(queue: Queue) -> None:
+    await queue.fill(4)
+    answers = {b"0": 7, b"1": REJECT, b"2": RELEASE}
+
+    def decode(data: bytes) -> int:
+        if data == b"3" or answers.get(data) == "again":
+            return int(data)
+        raise ValueError("no")
+
+    def choose(error: RecordError) -> Any:
+        answer = answers[error.raw_value or b""]
+        if answer is RELEASE:
+            answers[b"2"] = "again"
+        return answer
+
+    async with queue.consumer(value_deserializer=decode, on_record_error=choose) as consumer:
+        records = await take(consumer, 3)
+        assert sorted((r.value, r.delivery_count) for r in records) == [(2, 2), (3, 1), (7, 1)]
+        consumer.mark_processed()
+        await consumer.commit()
+    assert await queue.lag() == 0
+
+
+async def test_lists_wait_for_more_records(queue: Queue) -> None:
+    await queue.fill(10)
+    async with queue.consumer() as consumer:
+        batches = consumer.batches(max_records=25, max_wait=TIMEOUT_S)
+        reading = asyncio.create_task(anext(batches))
+        await queue.fill(15)
+        records = await reading
+        assert [record.delivery_count for record in records] == [1] * 25
+        consumer.mark_processed()
+        assert await consumer.commit(records) == dict.fromkeys(records)
+
+
+async def test_a_cancelled_request_loses_no_record(queue: Queue) -> None:
+    async with queue.consumer() as consumer:
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await consumer.get(TIMEOUT_S)
+        reading = asyncio.create_task(consumer.get(TIMEOUT_S))
+        await asyncio.sleep(0)
+        with pytest.raises(ConcurrentReadError):
+            await consumer.get(TIMEOUT_S)
+        await queue.fill(1)
+        record = await reading
+        assert record is not None
+        assert record.delivery_count == 1
+
+
+async def test_stopped_iterations_end(queue: Queue) -> None:
+    await queue.fill(3)
+    async with queue.consumer() as consumer:
+        seen = []
+        async for record in consumer.tracked():
+            seen.append(record)
+            if len(seen) == 3:
+                consumer.stop()
+                for each in seen:
+                    consumer.done(each)
+        assert len(seen) == 3
+        assert await consumer.poll(TIMEOUT_S) == []
+        await consumer.drain(TIMEOUT_S)
+    assert await queue.lag() == 0
+
+
+async def test_a_record_has_its_lock_alone(queue: Queue) -> None:
+    await queue.fill(1)
+    async with queue.consumer() as consumer:
+        record = await consumer.get(TIMEOUT_S)
+        assert record is not None
+        copy = pickle.loads(pickle.dumps(record))
+        assert copy == record
+        assert copy.delivery_count == 1
+        assert copy.lock_lost
+        assert copy.lock_deadline < 0
+        with pytest.raises(IllegalStateError, match="no lock"):
+            consumer.done(copy)
+        with pytest.raises(TypeError):
+            await consumer.commit({TopicPartition(queue.topic, 0): 1})  # type: ignore[arg-type]
+
+
+def test_options_of_the_group_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"share\.auto\.offset\.reset"):
+        ShareConsumer("orders", group_id="g", auto_offset_reset="earliest")  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match="group_id"):
+        ShareConsumer("orders")
