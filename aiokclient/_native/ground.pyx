@@ -12,6 +12,7 @@ from cpython.object cimport PyObject, PyTypeObject
 __all__ = [
     "BufferPool",
     "ConsumerRecord",
+    "lock_records",
     "structs_are",
     "untrack",
     "untrack_whole",

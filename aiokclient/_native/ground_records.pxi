@@ -22,6 +22,15 @@ RECORD_FIELDS = (
 cdef extern from "record_types.h":
     AiokSpares aiok_spares
     int aiok_record_types(PyTypeObject *record, PyTypeObject *tracked) except -1
+    Py_ssize_t aiok_slot_offset(PyObject *descriptor) except -1
+    PyObject *aiok_locked_record(
+        PyTypeObject *type, PyObject *record, Py_ssize_t slot, PyObject *lock
+    ) except NULL
+
+
+cdef extern from "record_format.h":
+    list aiok_list(Py_ssize_t count)
+    void aiok_add(PyObject *records, PyObject *record)
 
 
 @cython.no_gc
@@ -215,6 +224,30 @@ A record that was read from a partition."""
 
 cdef class Tracked(ConsumerRecord):
     """A record that the garbage collector tracks. The constructor creates this class."""
+
+
+def lock_records(list records, type kind, object lock):
+    """Return the records as objects of `kind`, a subclass in Python, with their lock.
+
+    `kind` has the slot `_acquisition` for the lock. The fields are those of `records`, which share
+    them.
+    """
+    cdef Py_ssize_t slot = aiok_slot_offset(<PyObject *>kind._acquisition)
+    cdef PyTypeObject *made_type = <PyTypeObject *>kind
+    cdef PyObject *made
+    cdef ConsumerRecord record
+    cdef list locked = aiok_list(len(records))
+    if not issubclass(kind, Tracked):
+        raise TypeError("Records with locks are tracked by the garbage collector.")
+    for given in records:
+        record = given
+        made = aiok_locked_record(made_type, <PyObject *>record, slot, <PyObject *>lock)
+        if isinstance(record, Tracked):
+            (<Tracked>made)._key_size = (<Tracked>record)._key_size
+            (<Tracked>made)._value_size = (<Tracked>record)._value_size
+            (<Tracked>made)._sized = (<Tracked>record)._sized
+        aiok_add(<PyObject *>locked, made)
+    return locked
 
 
 cdef Py_ssize_t size_of(object part) except -2:

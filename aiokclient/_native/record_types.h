@@ -87,6 +87,41 @@ aiok_record_vectorcall(PyObject *Py_UNUSED(type), PyObject *const *args, size_t 
     return aiok_tracked_type->tp_vectorcall(tracked, args, nargsf, kwnames);
 }
 
+/* Returns the offset of a slot of a class in Python, or -1 with an exception. */
+static Py_ssize_t
+aiok_slot_offset(PyObject *descriptor)
+{
+    if (!Py_IS_TYPE(descriptor, &PyMemberDescr_Type)) {
+        PyErr_SetString(PyExc_TypeError, "The class has no slot for the lock.");
+        return -1;
+    }
+    return ((PyMemberDescrObject *)descriptor)->d_member->offset;
+}
+
+/* Returns a record of a subclass with the fields of `record`, and `lock` in the slot. Like `record`,
+it is not tracked by the garbage collector if it contains only bytes: its lock forgets it when it is
+final. */
+static PyObject *
+aiok_locked_record(PyTypeObject *type, PyObject *record, Py_ssize_t slot, PyObject *lock)
+{
+    AiokRecord *from = (AiokRecord *)record;
+    AiokRecord *made = (AiokRecord *)PyType_GenericAlloc(type, 0);
+    if (made == NULL) {
+        return NULL;
+    }
+    made->shared = Py_XNewRef(from->shared);
+    made->key = Py_XNewRef(from->key);
+    made->value = Py_XNewRef(from->value);
+    made->headers = Py_XNewRef(from->headers);
+    made->offset = from->offset;
+    made->timestamp = from->timestamp;
+    *(PyObject **)((char *)made + slot) = Py_NewRef(lock);
+    if (Py_TYPE(record) == aiok_record_type) {
+        PyObject_GC_UnTrack(made);
+    }
+    return (PyObject *)made;
+}
+
 /* Sets the slots and members of the types that Cython has created. Returns 0, or -1 with an
 exception. */
 static int

@@ -31,14 +31,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+import weakref
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, IntEnum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.share.partition import SharePartition
+    from aiokclient.share.record import ShareRecord
 
 Reason: TypeAlias = Literal["expired", "moved", "disconnected", "session", "refused", "fenced"]
 """Why a lock was lost; see `LockLostError`."""
@@ -173,7 +177,9 @@ class Acquisition:
 
     __slots__ = (
         "_deadlines",
+        "_delivered",
         "_reasons",
+        "_tracked",
         "deadline",
         "delivered_at",
         "delivery_count",
@@ -181,7 +187,6 @@ class Acquisition:
         "is_expiry_told",
         "lock_s",
         "partition",
-        "records",
         "settled_late",
         "states",
     )
@@ -202,8 +207,10 @@ class Acquisition:
         """The time until which the locks are certain, except of records that were renewed apart."""
         self.lock_s = lock_s
         self.states = bytearray(last - first + 1)
-        self.records: dict[int, Any] = {}
-        """The delivered records that are not final, by offset, or weak references to them."""
+        self._delivered: list[Sequence[ShareRecord[Any, Any]]] = []
+        """Lists of delivered records, in the order of offsets."""
+        self._tracked: dict[int, weakref.ref[ShareRecord[Any, Any]]] = {}
+        """The delivered records to which only the application refers, by offset."""
         self.settled_late: set[int] = set()
         """The offsets whose loss was reported as the outcome of a settlement."""
         self.delivered_at = math.inf
@@ -250,6 +257,40 @@ class Acquisition:
         """Return the number of offsets in this state, which has no type."""
         return self.states.count(state)
 
+    # -- records
+
+    def keep_records(self, records: Sequence[ShareRecord[Any, Any]]) -> None:
+        """Keep delivered records until their states are final. Their offsets ascend."""
+        self._delivered.append(records)
+
+    def watch_record(
+        self, record: ShareRecord[Any, Any], on_drop: Callable[[object], object]
+    ) -> None:
+        """Know a delivered record without keeping it. If it is dropped, call `on_drop`."""
+        self._tracked[record.offset] = weakref.ref(record, on_drop)
+
+    def forget_records(self) -> None:
+        """Forget the delivered records, whose states are final; they refer to this object."""
+        self._delivered.clear()
+        self._tracked.clear()
+
+    def find_records(self, run: Run) -> list[ShareRecord[Any, Any]]:
+        """Return the delivered records of a run that still exist."""
+        first, stop = self.first + run.start, self.first + run.stop
+        found: list[ShareRecord[Any, Any]] = []
+        for records in self._delivered:
+            begin = bisect_left(records, first, key=_offset_of)
+            found += records[begin : bisect_left(records, stop, begin, key=_offset_of)]
+        if self._tracked:
+            for offset in run.list_offsets():
+                reference = self._tracked.get(offset)
+                record = None if reference is None else reference()
+                if record is not None:
+                    found.append(record)
+        return found
+
+    # -- losses
+
     def note_reason(self, run: Run, reason: Reason) -> None:
         """Record why the locks of these records were lost."""
         self._reasons.append((run.list_offsets(), reason))
@@ -294,6 +335,9 @@ class Acquisition:
             self.deadline = deadline
         else:
             self._deadlines.update(dict.fromkeys(run.list_offsets(), deadline))
+
+
+_offset_of: Final = attrgetter("offset")
 
 
 def acknowledge_types(run: Run) -> list[int]:

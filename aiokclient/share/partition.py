@@ -62,7 +62,7 @@ class SharePartition:
             if acquisition.has_open():
                 kept.append(acquisition)
             else:
-                acquisition.records.clear()  # Records refer to their acquisition.
+                acquisition.forget_records()
         self._acquisitions = kept
 
     def settle_run(self, run: Run, kind: AcknowledgeType) -> None:

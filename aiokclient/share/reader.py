@@ -1,9 +1,9 @@
 """The delivery of acquired records to one reading task at a time.
 
 Parts of answers wait in the order of their arrival. A batch is decoded when the reading task
-reaches it. The offsets of a batch that were acquired and have no record (compaction, control records) are
-settled as gaps. A record is delivered only if at least half of its lock is left, otherwise it is
-released.
+reaches it. The offsets of a batch that were acquired and have no record (compaction, control
+records) are settled as gaps. A record is delivered only if at least half of its lock is left,
+otherwise it is released.
 
 Requesting records accepts those that were delivered before, unless they were settled or are
 tracked. An iteration takes records from a list without calling the reader, which finds out how far
@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-import weakref
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from operator import length_hint
+from operator import attrgetter, length_hint
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from aiokclient.cluster.lifecycle.ownership import Anchor
@@ -40,7 +39,7 @@ from aiokclient.share.locks import (
     LockState,
     Run,
 )
-from aiokclient.share.record import ShareRecord
+from aiokclient.share.record import ShareRecord, lock_records
 from aiokclient.types import REJECT, RELEASE, ConsumerRecord
 
 if TYPE_CHECKING:
@@ -315,7 +314,7 @@ class ShareReader:
                 taken = self._take_records(TOGETHER, deliver=False)
                 if taken is not None:
                     acquisition, records = taken
-                    acquisition.records.update((each.offset, each) for each in records)
+                    acquisition.keep_records(records)
                     self._exposed, self._cursor = records, cursor
                     self._iterator = iter(records)
                     cursor.expose(self._iterator, EXPOSED_S)
@@ -353,12 +352,10 @@ class ShareReader:
     ) -> None:
         if tracked:
             drop = self._engine.settlements.drop_record
-            acquisition.records.update(
-                (each.offset, weakref.ref(each, partial(drop, acquisition, each.offset)))
-                for each in records
-            )
+            for record in records:
+                acquisition.watch_record(record, partial(drop, acquisition, record.offset))
         else:
-            acquisition.records.update((each.offset, each) for each in records)
+            acquisition.keep_records(records)
             first = records[0].offset - acquisition.first
             last = records[-1].offset - acquisition.first
             self._delivered.append(Run(acquisition, first, last + 1))
@@ -390,72 +387,72 @@ class ShareReader:
                 continue
             if self._errors:
                 return None
-            records = self._deserialize(found, limit, deliver=deliver)
+            records = self._prepare_records(found, limit, deliver=deliver)
             if found.index >= len(found.records):
                 part.slices.popleft()
             if records:
                 return acquisition, records
         return None
 
-    def _deserialize(
+    def _prepare_records(
         self, found: Slice, limit: int, *, deliver: bool
     ) -> list[ShareRecord[Any, Any]]:
-        """Return the next records of a slice; the error of one ends them."""
-        acquisition, records = found.acquisition, found.records
+        """Return the next records of a slice, with their locks; the error of one ends them."""
+        acquisition = found.acquisition
+        records = found.records[found.index : found.index + limit]
+        start = records[0].offset - acquisition.first
+        stop = records[-1].offset - acquisition.first + 1
+        if acquisition.states.count(LockState.WAITING, start, stop) < len(records):
+            # Some were released because they had waited too long, or their locks were lost.
+            first, states = acquisition.first, acquisition.states
+            waiting = [each for each in records if states[each.offset - first] == LockState.WAITING]
+        else:
+            waiting = list(records)
         deserializers = self._deserializers.get()
-        made: list[ShareRecord[Any, Any]] = []
-        while found.index < len(records) and len(made) < limit:
-            raw = records[found.index]
-            index = raw.offset - acquisition.first
-            if acquisition.states[index] != LockState.WAITING:
-                found.index += 1
-                continue
-            if found.is_ready:
-                made.append(cast("ShareRecord[Any, Any]", raw))
-                found.index += 1
-            elif deserializers:
-                kind = self._deserialize_record(deserializers, raw, made, acquisition)
-                if isinstance(kind, KafkaError):
-                    if made:
-                        break  # The records before it come first.
-                    self._errors.append(kind)
-                    kind = AcknowledgeType.RELEASE
-                if kind is not None:
-                    run = Run(acquisition, index, index + 1)
-                    acquisition.partition.settle_run(run, kind)
-                found.index += 1
-                if self._errors:
-                    break
-            else:
-                made.append(make_record(raw, acquisition))
-                found.index += 1
+        found.index += len(records)
+        if found.is_ready:
+            made = cast("list[ShareRecord[Any, Any]]", waiting)
+        else:
+            if deserializers:
+                waiting = self._deserialize_records(deserializers, found, waiting)
+            made = lock_records(waiting, ShareRecord, acquisition)
         if deliver and made:
             first = made[0].offset - acquisition.first
             last = made[-1].offset - acquisition.first
             acquisition.apply_event(LockEvent.DELIVER, first, last + 1)
         return made
 
-    def _deserialize_record(
-        self,
-        deserializers: Deserializers,
-        raw: RawRecord,
-        made: list[ShareRecord[Any, Any]],
-        acquisition: Acquisition,
-    ) -> AcknowledgeType | KafkaError | None:
-        """Add the deserialized record. Return how to settle it instead, or its error."""
-        try:
-            record = deserializers.deserialize_record(raw)
-        except RecordError as error:
-            return error
-        if record is None:
-            return AcknowledgeType.ACCEPT
-        for part in (record.key, record.value):
-            if part is RELEASE:
-                return AcknowledgeType.RELEASE
-            if part is REJECT:
-                return AcknowledgeType.REJECT
-        made.append(make_record(record, acquisition))
-        return None
+    def _deserialize_records(
+        self, deserializers: Deserializers, found: Slice, records: list[RawRecord]
+    ) -> list[RawRecord]:
+        """Return the deserialized records; settle those that are not to be delivered.
+
+        They end before a record with an error, which the next request raises.
+        """
+        acquisition = found.acquisition
+        made: list[RawRecord] = []
+        for raw in records:
+            kind: AcknowledgeType | None = None
+            try:
+                record = deserializers.deserialize_record(raw)
+            except RecordError as error:
+                if made:
+                    # The records before it come first.
+                    found.index = bisect_left(found.records, raw.offset, key=attrgetter("offset"))
+                    break
+                self._errors.append(error)
+                kind = AcknowledgeType.RELEASE
+            else:
+                kind = _find_choice(record)
+                if record is not None and kind is None:
+                    made.append(record)
+            if kind is not None:
+                index = raw.offset - acquisition.first
+                acquisition.partition.settle_run(Run(acquisition, index, index + 1), kind)
+            if self._errors:
+                found.index = bisect_left(found.records, raw.offset + 1, key=attrgetter("offset"))
+                break
+        return made
 
     def _decode_batch(self, part: FetchedPart) -> None:
         """Decode the next batch of a part into slices."""
@@ -536,18 +533,12 @@ class ShareReader:
         self.room.set()
 
 
-def make_record(raw: RawRecord, acquisition: Acquisition) -> ShareRecord[Any, Any]:
-    """Return a decoded record with its lock."""
-    return ShareRecord(
-        raw.topic,
-        raw.partition,
-        raw.offset,
-        raw.timestamp,
-        raw.timestamp_type,
-        raw.key,
-        raw.value,
-        raw.headers,
-        raw.leader_epoch,
-        acquisition.delivery_count,
-        acquisition,
-    )
+def _find_choice(record: RawRecord | None) -> AcknowledgeType | None:
+    """Return how `on_record_error` wants a record to be settled, None if it is to be delivered."""
+    if record is None:
+        return AcknowledgeType.ACCEPT  # SKIP
+    if record.key is RELEASE or record.value is RELEASE:
+        return AcknowledgeType.RELEASE
+    if record.key is REJECT or record.value is REJECT:
+        return AcknowledgeType.REJECT
+    return None

@@ -5,17 +5,23 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aiokclient._native import twin
 from aiokclient.types import ConsumerRecord, Headers, TimestampType, public_in
 
 if TYPE_CHECKING:
     from aiokclient.share.locks import Acquisition
+
+    TrackedRecord = ConsumerRecord
+else:
+    # The class of records that the program creates, which is tracked by the garbage collector.
+    TrackedRecord = type(ConsumerRecord("", 0, 0, 0, TimestampType.CREATE_TIME, None, None))
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 @public_in("aiokclient")
-class ShareRecord(ConsumerRecord[K, V]):
+class ShareRecord(TrackedRecord[K, V]):
     """A record that a `ShareConsumer` has acquired and delivered, with its lock (KIP-932).
 
     The consumer holds the record alone until it is settled, or until its lock is lost. One that a
@@ -38,7 +44,6 @@ class ShareRecord(ConsumerRecord[K, V]):
         headers: Headers = (),
         leader_epoch: int | None = None,
         delivery_count: int = 1,
-        _acquisition: Any = None,
     ) -> None:
         super().__init__(
             topic,
@@ -51,13 +56,14 @@ class ShareRecord(ConsumerRecord[K, V]):
             headers,
             leader_epoch,
         )
-        self._acquisition = _acquisition
+        self._acquisition = None
         self._count = delivery_count
 
     @property
     def delivery_count(self) -> int:
         """How many times the record was acquired by a member of the group, 1 the first time."""
-        return self._count
+        acquisition = self._acquisition
+        return self._count if acquisition is None else acquisition.delivery_count
 
     @property
     def lock_deadline(self) -> float:
@@ -77,8 +83,25 @@ class ShareRecord(ConsumerRecord[K, V]):
 
     def __repr__(self) -> str:
         text = super().__repr__().removeprefix("ConsumerRecord(").removesuffix(")")
-        return f"ShareRecord({text}, delivery_count={self._count})"
+        return f"ShareRecord({text}, delivery_count={self.delivery_count})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        fields = self._fields()
-        return type(self), (*fields, self._count)
+        return type(self), (*self._fields(), self.delivery_count)
+
+
+@twin("ground")
+def lock_records(
+    records: list[ConsumerRecord[Any, Any]],
+    kind: type[ShareRecord[Any, Any]],
+    lock: Acquisition,
+) -> list[ShareRecord[Any, Any]]:
+    """Return the records as objects of `kind`, with their lock."""
+    locked = []
+    for record in records:
+        made = kind(*record._fields(), lock.delivery_count)
+        sizes = record._found_sizes()
+        if sizes is not None:
+            made._sizes = sizes
+        made._acquisition = lock
+        locked.append(made)
+    return locked

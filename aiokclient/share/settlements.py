@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -137,7 +136,7 @@ class Settlements:
         """Record that a broker has applied these settlements in time."""
         run.apply_event(LockEvent.CONFIRM)
         for pending in self._pending:
-            for record in self._list_records(run):
+            for record in run.acquisition.find_records(run):
                 if pending.covers(record):
                     pending.outcomes[record] = None
         self._changed.set()
@@ -149,7 +148,7 @@ class Settlements:
         acquisition = run.acquisition
         held: list[ShareRecord[Any, Any]] = []
         settled: list[ShareRecord[Any, Any]] = []
-        for record in self._list_records(run):
+        for record in run.acquisition.find_records(run):
             state = acquisition.get_state(record.offset)
             if state is LockState.HELD:
                 held.append(record)
@@ -176,7 +175,7 @@ class Settlements:
     def refuse_run(self, run: Run, error: KafkaError) -> None:
         """Record that a broker refuses these settlements."""
         run.apply_event(LockEvent.REFUSE)
-        for record in self._list_records(run):
+        for record in run.acquisition.find_records(run):
             refusal = AcknowledgeError(str(error), record=record)
             refusal.__cause__ = error
             self._report(record, refusal)
@@ -195,7 +194,7 @@ class Settlements:
         return [
             record
             for run in acquisition.find_runs(LockState.HELD)
-            for record in self._list_records(run)
+            for record in run.acquisition.find_records(run)
         ]
 
     def drop_record(self, acquisition: Acquisition, offset: int, _: Any) -> None:
@@ -225,18 +224,6 @@ class Settlements:
     def report_lost(self, record: ShareRecord[Any, Any], error: LockLostError) -> None:
         """Report the loss of a record that nothing raises."""
         self._report(record, error)
-
-    def _list_records(self, run: Run) -> list[ShareRecord[Any, Any]]:
-        """Return the delivered records of a run that still exist."""
-        records = run.acquisition.records
-        if not records:
-            return []
-        found = [records.get(offset) for offset in run.list_offsets()]
-        return [
-            record
-            for each in found
-            if (record := each() if isinstance(each, weakref.ref) else each) is not None
-        ]
 
     def _report(self, record: ShareRecord[Any, Any], error: KafkaError) -> None:
         covered = False
@@ -268,7 +255,7 @@ class Settlements:
             for acquisition in leader.list_acquisitions():
                 for state in (LockState.SETTLED, LockState.SENT):
                     for run in acquisition.find_runs(state):
-                        for record in self._list_records(run):
+                        for record in run.acquisition.find_records(run):
                             found[_key(record)] = record
         for record in self._engine.renewals.list_asked():
             found[_key(record)] = record
