@@ -42,7 +42,10 @@ WALKS = {
     "a commit in a transaction": (71, 18, 46),
 }
 """The most functions, modules, and changes of module on the ways that tests/walks.py traces."""
-UPWARD = (("aiokclient.consumer.consumer", "aiokclient.worker"),)
+UPWARD = (
+    ("aiokclient.consumer.consumer", "aiokclient.worker"),
+    ("aiokclient.share.share_consumer", "aiokclient.worker"),
+)
 """The imports of a layer above, within a call or for its types: `Consumer.run` calls a worker."""
 FOLDERS = ("aiokclient", "pyspark_aiokclient", "tests", "examples", "benchmarks", ".ci")
 SUFFIXES = ("*.py", "*.pyx", "*.pxi")

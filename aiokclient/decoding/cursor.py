@@ -1,4 +1,4 @@
-"""The iteration over decoded records that a consumer exposes: `RecordCursor`, with a native twin."""
+"""The iteration over records that a consumer exposes: `RecordCursor`, with a native twin."""
 
 from __future__ import annotations
 

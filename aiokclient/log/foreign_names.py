@@ -77,7 +77,7 @@ ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
     "ShareConsumer": {
         "acknowledge": "Call consumer.done(record), release(record), or reject(record).",
         "commit_sync": "Write `await consumer.commit()`, which returns the outcome of each record.",
-        "commit_async": "Settlements leave by themselves. `await consumer.commit()` waits for them.",
+        "commit_async": "Settlements are sent by themselves. `await consumer.commit()` waits.",
         "set_acknowledgement_commit_callback": (
             "Pass on_acknowledge_error=, or look at the outcomes of `await consumer.commit()`."
         ),

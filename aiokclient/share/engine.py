@@ -445,6 +445,10 @@ class ShareEngine:
         """Report that the session with a broker begins anew."""
         self.meters.on_session_reset(node_id, reason)
 
+    def on_member_failed(self, error: KafkaError) -> None:
+        """Wake all that waits, because the group refuses this consumer for good. Synchronous."""
+        self.wake_all()
+
     def on_fatal(self, error: KafkaError) -> None:
         """Fail the consumer with the error of a broker. Does not return."""
         raise error

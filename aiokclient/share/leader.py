@@ -505,7 +505,7 @@ class ShareLeader:
             return
         assert error is not None
         if outcome is PartitionOutcome.INVALID:
-            if sum(run.count for run in runs) > 1:
+            if sum(run.length for run in runs) > 1:
                 partition.split_runs(runs)
             else:
                 for run in runs:

@@ -155,7 +155,7 @@ class Run(NamedTuple):
     stop: int
 
     @property
-    def count(self) -> int:
+    def length(self) -> int:
         return self.stop - self.start
 
     def apply_event(self, event: LockEvent) -> None:

@@ -97,11 +97,11 @@ class SharePartition:
     def split_runs(self, runs: list[Run]) -> None:
         """Send these acknowledgements again in two parts, because they were refused together."""
         self.return_runs(runs)
-        half = sum(run.count for run in runs) // 2
+        half = sum(run.length for run in runs) // 2
         first: list[Run] = []
         second: list[Run] = []
         for run in runs:
-            cut = min(max(half, 0), run.count)
+            cut = min(max(half, 0), run.length)
             half -= cut
             middle = run.start + cut
             if cut:

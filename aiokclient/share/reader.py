@@ -237,7 +237,7 @@ class ShareReader:
         self._take_back()
         for run in self._delivered:
             run.acquisition.partition.settle_run(run, AcknowledgeType.ACCEPT)
-            self._engine.meters.on_settled(AcknowledgeType.ACCEPT, run.count, None)
+            self._engine.meters.on_settled(AcknowledgeType.ACCEPT, run.length, None)
         if self._delivered:
             self._delivered.clear()
             self._engine.wake_leaders()
@@ -483,7 +483,7 @@ class ShareReader:
             start = bisect_left(offsets, first + run.start)
             stop = bisect_left(offsets, first + run.stop)
             found = records[start:stop]
-            if len(found) < run.count:
+            if len(found) < run.length:
                 self._settle_gaps(part, run, offsets[start:stop])
             if found:
                 part.slices.append(Slice(run.acquisition, found))

@@ -98,7 +98,8 @@ def lock_records(
     """Return the records as objects of `kind`, with their lock."""
     locked = []
     for record in records:
-        made = kind(*record._fields(), lock.delivery_count)
+        fields: Any = record._fields()
+        made = kind(*fields, lock.delivery_count)
         sizes = record._found_sizes()
         if sizes is not None:
             made._sizes = sizes

@@ -190,7 +190,7 @@ class Renewals:
                     self._engine.settlements.lose_run(part, "expired", False, None)
                     continue
                 acquisition.extend_locks(part, sent_at + lock_s, lock_s)
-                self._engine.meters.on_renewed(part.count)
+                self._engine.meters.on_renewed(part.length)
                 for offset in part.list_offsets() if self._asked else ():
                     self._end_asked(acquisition, offset, None)
         self._engine.watch.changed.set()

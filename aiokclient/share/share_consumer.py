@@ -299,7 +299,7 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
         # The only layer above that this one imports.
         from aiokclient.worker import Worker
 
-        await Worker(self, handle, **options).run()
+        await Worker(cast(Any, self), handle, **options).run()
 
     # -- settling
 
