@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from aiokclient.producer.transaction.status import TransactionOutcome
     from aiokclient.producer.transaction.transaction import Transaction
     from aiokclient.record.murmur2 import murmur2
-    from aiokclient.share.record import ShareRecord
+    from aiokclient.share.delivery.record import ShareRecord
     from aiokclient.share.share_consumer import ShareConsumer
     from aiokclient.types import (
         REJECT,
@@ -223,7 +223,7 @@ _MODULES = {
     "ScramMechanism": "admin",
     "Serialized": "types",
     "ShareConsumer": "share.share_consumer",
-    "ShareRecord": "share.record",
+    "ShareRecord": "share.delivery.record",
     "State": "types",
     "TimestampType": "types",
     "Tls": "config.security",

@@ -18,6 +18,7 @@ from aiokclient.background import Wakeup
 from aiokclient.cluster.lifecycle.ownership import Anchor, for_background
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import KafkaError, error_for
+from aiokclient.group.share_membership import ShareMembership
 from aiokclient.log.limited_log import LimitedLog
 from aiokclient.metrics import Labels
 from aiokclient.policy import Scope
@@ -26,11 +27,10 @@ from aiokclient.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
 )
+from aiokclient.share.delivery.reader import ShareReader
 from aiokclient.share.leader import ShareLeader
 from aiokclient.share.locks import DELIVERED_WITHIN, Acquisition, LockState, Run
-from aiokclient.share.membership import ShareMembership
 from aiokclient.share.meters import ShareMeters
-from aiokclient.share.reader import ShareReader
 from aiokclient.share.renewals import Renewals
 from aiokclient.share.session import BATCHES, RECORD_LIMIT, FetchSize
 from aiokclient.share.settlements import Settlements

@@ -41,8 +41,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
+    from aiokclient.share.delivery.record import ShareRecord
     from aiokclient.share.partition import SharePartition
-    from aiokclient.share.record import ShareRecord
 
 Reason: TypeAlias = Literal["expired", "moved", "disconnected", "session", "refused", "fenced"]
 """Why a lock was lost; see `LockLostError`."""

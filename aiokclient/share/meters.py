@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.errors import KafkaError
 from aiokclient.metrics import OwnMetrics
+from aiokclient.share.delivery.record import ShareRecord
 from aiokclient.share.locks import AcknowledgeType, Acquisition, Reason
-from aiokclient.share.record import ShareRecord
 
 if TYPE_CHECKING:
     from aiokclient.protocol.messages.share_fetch import ShareFetchResponse

@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.errors import AcknowledgeError, KafkaError
+from aiokclient.share.delivery.record import ShareRecord
 from aiokclient.share.locks import Acquisition, LockState, Reason, Run
 from aiokclient.share.partition import split_by_deadline
-from aiokclient.share.record import ShareRecord
 from aiokclient.share.settlements import lock_of, make_lost_error
 
 if TYPE_CHECKING:

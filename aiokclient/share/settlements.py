@@ -20,11 +20,12 @@ from aiokclient.errors import (
     KafkaError,
     LockLostError,
 )
+from aiokclient.share.delivery.record import ShareRecord
 from aiokclient.share.locks import AcknowledgeType, Acquisition, LockEvent, LockState, Reason, Run
-from aiokclient.share.record import ShareRecord
 
 if TYPE_CHECKING:
     from aiokclient.share.engine import ShareEngine
+    from aiokclient.share.meters import ShareMeters
 
 
 def make_lost_error(
@@ -72,6 +73,7 @@ class Settlements:
 
     def __init__(self, engine: ShareEngine) -> None:
         self._engine = engine
+        self._meters: ShareMeters = engine.meters
         self._pending: list[Pending] = []
         self._changed = engine.new_wakeup()
         self.lost = engine.new_wakeup()
@@ -97,7 +99,7 @@ class Settlements:
         if state in (LockState.HELD, LockState.WAITING):
             index = record.offset - acquisition.first
             acquisition.partition.settle_run(Run(acquisition, index, index + 1), kind)
-            self._engine.meters.on_settled(kind, 1, acquisition.find_deadline(record.offset) - now)
+            self._meters.on_settled(kind, 1, acquisition.find_deadline(record.offset) - now)
             self._engine.wake_leaders()
             self._engine.reader.on_settled()
             self.lost.set()
@@ -156,14 +158,14 @@ class Settlements:
                 settled.append(record)
         run.apply_event(LockEvent.LOSE)
         acquisition.note_reason(run, reason)
-        self._engine.meters.on_lost(reason, len(held) + len(settled), confirmed)
+        self._meters.on_lost(reason, len(held) + len(settled), confirmed)
         for record in settled:
             acquisition.settled_late.add(record.offset)
             error = make_lost_error(record, reason, confirmed)
             error.__cause__ = cause
             self._report(record, error)
         for record in held:
-            self._engine.meters.emit_lost(record, reason)
+            self._meters.emit_lost(record, reason)
             scope = self._scopes.get(_key(record))
             if scope is not None:
                 scope.on_lost(reason)
@@ -231,7 +233,7 @@ class Settlements:
             if pending.covers(record):
                 pending.outcomes[record] = error
                 covered = True
-        self._engine.meters.on_acknowledge_error(error)
+        self._meters.on_acknowledge_error(error)
         self._changed.set()
         if not covered:
             self._tell(error)

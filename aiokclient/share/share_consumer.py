@@ -19,16 +19,16 @@ from aiokclient.decoding.deserialize import Deserializers
 from aiokclient.errors import ClosedError, IllegalStateError, KafkaError
 from aiokclient.errors.local import refuse_loop
 from aiokclient.log.foreign_names import with_foreign_names
+from aiokclient.share.delivery.record import ShareRecord
 from aiokclient.share.locks import AcknowledgeType
-from aiokclient.share.record import ShareRecord
 from aiokclient.types import State, TopicPartition, public_in, seconds
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
+    from aiokclient.share.delivery.iterators import ShareBatches, ShareIterator, TrackedShareRecords
+    from aiokclient.share.delivery.processing import OnLost, Processing
     from aiokclient.share.engine import ShareEngine
-    from aiokclient.share.iterators import ShareBatches, ShareIterator, TrackedShareRecords
-    from aiokclient.share.processing import OnLost, Processing
     from aiokclient.types import Handle
     from aiokclient.worker import Worker
 
@@ -224,7 +224,7 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
         a damaged batch, ConcurrentReadError while another task reads, and the errors by which
         brokers refuse requests. The next request goes on.
         """
-        from aiokclient.share.iterators import ShareIterator  # a late module
+        from aiokclient.share.delivery.iterators import ShareIterator  # a late module
 
         return ShareIterator(self, self._running.reader)
 
@@ -235,7 +235,7 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
         seconds after its first record was available. Requesting the next list accepts the one
         before. In all other respects it is like the iteration over the consumer.
         """
-        from aiokclient.share.iterators import ShareBatches  # a late module
+        from aiokclient.share.delivery.iterators import ShareBatches  # a late module
 
         require_count("max_records", max_records)
         if seconds(max_wait, "max_wait") < 0:
@@ -252,7 +252,7 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
         held. A record that is garbage collected without being settled is released, with a warning
         in the log. In all other respects it is like the iteration over the consumer.
         """
-        from aiokclient.share.iterators import TrackedShareRecords  # a late module
+        from aiokclient.share.delivery.iterators import TrackedShareRecords  # a late module
 
         require_count("max_outstanding", max_outstanding)
         engine = self._running
@@ -396,7 +396,7 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
         then left without an error, and the loss is reported as one of a settlement is; with
         "ignore" the body is not cancelled.
         """
-        from aiokclient.share.processing import Processing  # a late module
+        from aiokclient.share.delivery.processing import Processing  # a late module
 
         if on_lost not in ("raise", "return", "ignore"):
             raise IllegalStateError(

@@ -17,12 +17,12 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from aiokclient.background import RecordCursor, virtual_loop
 from aiokclient.consumer.delivery.reader import Reader
 from aiokclient.consumer.delivery.table_converter import LARGEST, Converted, TableConverter
 from aiokclient.consumer.fetching.buffer import PartitionFetch
 from aiokclient.consumer.records import Records
 from aiokclient.consumer.state.partition import PartitionState
-from aiokclient.decoding.cursor import RecordCursor, virtual_loop
 from aiokclient.errors.local import refuse_loop
 from aiokclient.record.batch import RecordBatch
 from aiokclient.types import ConsumerRecord, TopicPartition

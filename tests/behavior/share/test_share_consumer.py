@@ -245,7 +245,7 @@ async def test_a_hook_decides_about_undecodable_records(queue: Queue) -> None:
     assert await queue.lag() == 0
 
 
-async def test_lists_wait_for_more_records(queue: Queue) -> None:
+async def test_lists_of_locked_records_wait_for_more(queue: Queue) -> None:
     await queue.fill(10)
     async with queue.consumer() as consumer:
         batches = consumer.batches(max_records=25, max_wait=TIMEOUT_S)
@@ -257,7 +257,7 @@ async def test_lists_wait_for_more_records(queue: Queue) -> None:
         assert await consumer.commit(records) == dict.fromkeys(records)
 
 
-async def test_a_cancelled_request_loses_no_record(queue: Queue) -> None:
+async def test_a_cancelled_request_for_locked_records_loses_none(queue: Queue) -> None:
     async with queue.consumer() as consumer:
         for _ in range(3):
             with pytest.raises(TimeoutError):

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from aiokclient.decoding.cursor import RecordCursor
+from aiokclient.background import RecordCursor
 from aiokclient.errors.local import refuse_loop
-from aiokclient.share.record import ShareRecord
+from aiokclient.share.delivery.record import ShareRecord
 
 if TYPE_CHECKING:
-    from aiokclient.share.reader import ShareReader
+    from aiokclient.share.delivery.reader import ShareReader
     from aiokclient.share.settlements import Settlements
 
 K = TypeVar("K")

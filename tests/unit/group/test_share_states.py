@@ -91,7 +91,7 @@ def member_in(state: Kip932State) -> Kip932Member:
 
 @pytest.mark.parametrize("state", Kip932State)
 @pytest.mark.parametrize("event", Kip932Event)
-def test_a_member_does_what_the_table_says(state: Kip932State, event: Kip932Event) -> None:
+def test_a_share_member_does_what_the_table_says(state: Kip932State, event: Kip932Event) -> None:
     member = member_in(state)
     memberships, leaves, epoch = member.memberships, member.must_leave, member.epoch
     expected = EXPECTED.get((state, event))
@@ -109,7 +109,7 @@ def test_a_member_does_what_the_table_says(state: Kip932State, event: Kip932Even
     assert member.member_id == "m"
 
 
-def test_every_state_can_be_reached() -> None:
+def test_every_state_of_a_share_member_can_be_reached() -> None:
     reached: set[Kip932State] = set()
     more = {Kip932State.OUT}
     while more:
@@ -119,7 +119,9 @@ def test_every_state_can_be_reached() -> None:
 
 
 @pytest.mark.parametrize(("state", "event"), list(itertools.product(Kip932State, Kip932Event)))
-def test_the_membership_ends_with_the_heartbeats(state: Kip932State, event: Kip932Event) -> None:
+def test_a_share_membership_ends_with_the_heartbeats(
+    state: Kip932State, event: Kip932Event
+) -> None:
     row = TABLE.get((state, event))
     if row is None:
         return
@@ -129,7 +131,7 @@ def test_the_membership_ends_with_the_heartbeats(state: Kip932State, event: Kip9
 
 
 @pytest.mark.parametrize("state", Kip932State)
-def test_a_closed_member_stays_closed(state: Kip932State) -> None:
+def test_a_closed_share_member_stays_closed(state: Kip932State) -> None:
     assert after(state, Kip932Event.CLOSED) is Kip932State.CLOSED
     assert not any((Kip932State.CLOSED, event) in TABLE for event in Kip932Event)
 

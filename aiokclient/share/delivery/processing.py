@@ -6,8 +6,8 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
+from aiokclient.share.delivery.record import ShareRecord
 from aiokclient.share.locks import AcknowledgeType, Reason
-from aiokclient.share.record import ShareRecord
 
 if TYPE_CHECKING:
     from aiokclient.share.engine import ShareEngine

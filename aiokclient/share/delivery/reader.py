@@ -30,6 +30,7 @@ from aiokclient.errors import (
     RecordError,
 )
 from aiokclient.record.batch import RecordBatch, walk
+from aiokclient.share.delivery.record import ShareRecord, lock_records
 from aiokclient.share.locks import (
     DELIVERED_WITHIN,
     LEFT_AT_DELIVERY,
@@ -39,11 +40,10 @@ from aiokclient.share.locks import (
     LockState,
     Run,
 )
-from aiokclient.share.record import ShareRecord, lock_records
 from aiokclient.types import REJECT, RELEASE, ConsumerRecord
 
 if TYPE_CHECKING:
-    from aiokclient.decoding.cursor import RecordCursor
+    from aiokclient.background import RecordCursor
     from aiokclient.decoding.deserialize import Deserializers
     from aiokclient.protocol.messages.share_fetch import PartitionData
     from aiokclient.share.engine import ShareEngine

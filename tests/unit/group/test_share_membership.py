@@ -60,7 +60,7 @@ def test_a_lone_member_has_all_partitions_a_second_after_the_start() -> None:
 
 
 @pytest.mark.parametrize(("interval_ms", "between"), [(5000, (2, 3)), (500, (20, 25))])
-def test_heartbeats_are_sent_at_the_interval_of_the_broker(
+def test_a_share_member_sends_heartbeats_at_the_interval_of_the_broker(
     interval_ms: int, between: tuple[int, int]
 ) -> None:
     async def scenario(group: ShareGroupWorld) -> None:

@@ -98,8 +98,8 @@ def lock_records(
     """Return the records as objects of `kind`, with their lock."""
     locked = []
     for record in records:
-        fields: Any = record._fields()
-        made = kind(*fields, lock.delivery_count)
+        make: Any = kind
+        made: ShareRecord[Any, Any] = make(*record._fields(), lock.delivery_count)
         sizes = record._found_sizes()
         if sizes is not None:
             made._sizes = sizes
