@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from aiokclient.decoding.deserialize import Deserializers
     from aiokclient.network.event_hub import EventSource
     from aiokclient.protocol.messages.share_fetch import ShareFetchResponse
+    from aiokclient.share.outcomes import SessionOutcome
     from aiokclient.share.partition import SharePartition
     from aiokclient.share.share_consumer import ShareConsumer
 
@@ -441,9 +442,9 @@ class ShareEngine:
         """Record an empty answer that was throttled: records were acquired, and are lost."""
         self.meters.on_throttled()
 
-    def on_session_reset(self, node_id: int, reason: str) -> None:
-        """Report that the session with a broker begins anew."""
-        self.meters.on_session_reset(node_id, reason)
+    def on_session_reset(self, node_id: int, outcome: SessionOutcome | None) -> None:
+        """Report that the session with a broker begins anew; None is a lost connection."""
+        self.meters.on_session_reset(node_id, outcome)
 
     def on_member_failed(self, error: KafkaError) -> None:
         """Wake all that waits, because the group refuses this consumer for good. Synchronous."""

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from aiokclient.network.connection import BrokerConnection
     from aiokclient.share.engine import ShareEngine
+    from aiokclient.share.renewals import Renewals
     from aiokclient.types import TopicPartition
 
 Carried: TypeAlias = "dict[SharePartition, list[Run]]"
@@ -77,6 +78,7 @@ class ShareLeader:
     def __init__(self, node_id: int, engine: ShareEngine) -> None:
         self.node_id = node_id
         self._engine = engine
+        self._renewals: Renewals = engine.renewals
         self._cluster = engine.cluster
         self._clock = engine.cluster.clock
         self._config = config = engine.config
@@ -350,11 +352,11 @@ class ShareLeader:
         elif outcome is SessionOutcome.ENDED:
             self._session.reset()
             self._lose_all("session")
-            self._engine.on_session_reset(self.node_id, "session")
+            self._engine.on_session_reset(self.node_id, outcome)
         else:
             if outcome is not SessionOutcome.AGAIN:
                 self._session.reset()
-                self._engine.on_session_reset(self.node_id, outcome.value)
+                self._engine.on_session_reset(self.node_id, outcome)
             for partition, runs in carried.items():
                 partition.return_runs(runs)
         if outcome is not SessionOutcome.ENDED or self._attempts.attempt:
@@ -536,7 +538,7 @@ class ShareLeader:
             runs = carried[partition]
             outcome = judge_partition(error)
             if outcome is PartitionOutcome.APPLIED:
-                self._engine.renewals.on_renewed(runs, sent_at, lock_s)
+                self._renewals.on_renewed(runs, sent_at, lock_s)
             elif outcome is PartitionOutcome.MOVED:
                 assert error is not None
                 self._lose_partition(partition, self._choose_reason(error, data), error)
@@ -548,7 +550,7 @@ class ShareLeader:
                 self._back_off(error)
             else:
                 assert error is not None
-                self._engine.renewals.on_refused(runs, error)
+                self._renewals.on_refused(runs, error)
 
     # -- what becomes of locks
 
@@ -602,7 +604,7 @@ class ShareLeader:
         had_open = any(each.has_open() for each in self._partitions.values())
         self._lose_all("disconnected", reason)
         if had_open and not self.is_closing:
-            self._engine.on_session_reset(self.node_id, "disconnected")
+            self._engine.on_session_reset(self.node_id, None)
         self.wake.set()
 
     def _on_request_error(self, error: KafkaError) -> None:

@@ -13,6 +13,7 @@ from aiokclient.share.locks import AcknowledgeType, Acquisition, Reason
 if TYPE_CHECKING:
     from aiokclient.protocol.messages.share_fetch import ShareFetchResponse
     from aiokclient.share.engine import ShareEngine
+    from aiokclient.share.outcomes import SessionOutcome
 
 RECENT_S: Final = 60.0
 """The seconds for which `health()` counts lost locks and throttled fetches."""
@@ -64,8 +65,8 @@ class ShareMeters:
     def on_acknowledge_error(self, error: KafkaError) -> None:
         """Count a settlement that has failed."""
 
-    def on_session_reset(self, node_id: int, reason: str) -> None:
-        """Report that the session with a broker begins anew."""
+    def on_session_reset(self, node_id: int, outcome: SessionOutcome | None) -> None:
+        """Report that the session with a broker begins anew; None is a lost connection."""
 
     def emit_lost(self, record: ShareRecord[Any, Any], reason: Reason) -> None:
         """Report that the lock of a held record was lost."""

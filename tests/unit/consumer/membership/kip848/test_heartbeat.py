@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from aiokclient.config.consumer import ConsumerConfig
-from aiokclient.consumer.membership.kip848.heartbeat import (
+from aiokclient.consumer.membership.kip848.membership import (
     HeartbeatBuilder,
     HeartbeatSubscription,
     expression,
