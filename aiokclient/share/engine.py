@@ -18,7 +18,6 @@ from aiokclient.background import Wakeup
 from aiokclient.cluster.lifecycle.ownership import Anchor, for_background
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.errors import KafkaError, error_for
-from aiokclient.group.share_membership import ShareMembership
 from aiokclient.log.limited_log import LimitedLog
 from aiokclient.metrics import Labels
 from aiokclient.policy import Scope
@@ -30,6 +29,7 @@ from aiokclient.protocol.messages.describe_share_group_offsets import (
 from aiokclient.share.delivery.reader import ShareReader
 from aiokclient.share.leader import ShareLeader
 from aiokclient.share.locks import DELIVERED_WITHIN, Acquisition, LockState, Run
+from aiokclient.share.membership import ShareMembership
 from aiokclient.share.meters import ShareMeters
 from aiokclient.share.renewals import Renewals
 from aiokclient.share.session import BATCHES, RECORD_LIMIT, FetchSize
@@ -170,9 +170,9 @@ class ShareEngine:
         self.settlements = Settlements(self)
         self.renewals = Renewals(self)
         self.demand = Demand(self)
+        self.membership = ShareMembership(self)
         self.reader = ShareReader(self, deserializers)
         self.watch = LockWatch(self)
-        self.membership = ShareMembership(self)
         self.lock_timeout_ms: int | None = None
         """The duration of locks by the last answer, in ms."""
         self._batch_records = 0.0

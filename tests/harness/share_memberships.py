@@ -12,10 +12,10 @@ from aiokclient.cluster.client import ClusterClient
 from aiokclient.config.share import ShareConsumerConfig
 from aiokclient.errors import KafkaError
 from aiokclient.group.heartbeats import make_member_id
-from aiokclient.group.share_membership import ShareMembership
 from aiokclient.metrics import OwnMetrics
 from aiokclient.network.event_hub import EventSource
 from aiokclient.protocol import ApiKey
+from aiokclient.share.membership import ShareMembership
 
 HEARTBEAT = ApiKey.SHARE_GROUP_HEARTBEAT
 ALL = [("t", 0), ("t", 1), ("t", 2), ("t", 3)]

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from aiokclient.decoding.deserialize import Deserializers
     from aiokclient.protocol.messages.share_fetch import PartitionData
     from aiokclient.share.engine import ShareEngine
+    from aiokclient.share.membership import ShareMembership
     from aiokclient.share.partition import SharePartition
 
 RawRecord: TypeAlias = "ConsumerRecord[Any, Any]"
@@ -106,6 +107,7 @@ class ShareReader:
         self._engine = engine
         self._clock = engine.cluster.clock
         self._config = engine.config
+        self._membership: ShareMembership = engine.membership
         self._deserializers = Anchor(deserializers)
         self._parts: deque[FetchedPart] = deque()
         self._errors: deque[KafkaError] = deque()
@@ -341,7 +343,7 @@ class ShareReader:
             raise failure
         if self._errors:
             raise self._errors.popleft()
-        error = self._engine.membership.find_read_error()
+        error = self._membership.find_read_error()
         if error is not None:
             raise error
         self._engine.wake_leaders()
