@@ -31,10 +31,14 @@ extensions = [
     "sphinxcontrib.mermaid",
     "docstrings",
     "generated",
+    "site_search",
 ]
 exclude_patterns = ["_build", "_ext", "inventories"]
 html_theme = "furo"
 html_title = "aiokclient"
+# The search is our own (`_static/search.js`): that of Sphinx finds only pages with all words.
+html_static_path = ["_static"]
+templates_path = ["_templates"]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_fence_as_directive = ["mermaid"]

@@ -51,21 +51,7 @@ class Options(Generated):
 
 def option(entry: OptionEntry) -> list[str]:
     """Return one option as an entry of a definition list."""
-    if not entry.in_java:
-        kafka = "Kafka's Java clients have no such option."
-    elif entry.java_default is None:
-        kafka = f"In Kafka: `{entry.kafka_name}`, with the same default."
-    elif entry.java_default == "required":
-        kafka = f"In Kafka: `{entry.kafka_name}`, without a default."
-    else:
-        kafka = f"In Kafka: `{entry.kafka_name}`, default `{entry.java_default}`."
-    return [
-        f"`{entry.name}`",
-        f": {entry.text}",
-        "",
-        f"  Type `{entry.type}`, default `{entry.default}`. It must be {entry.allowed}. {kafka}",
-        "",
-    ]
+    return [f"`{entry.name}`", f": {entry.text}", "", f"  {entry.facts}", ""]
 
 
 class Errors(Directive):

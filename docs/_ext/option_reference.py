@@ -33,6 +33,20 @@ class OptionEntry(NamedTuple):
     shared: bool
     """Whether every client has this option."""
 
+    @property
+    def facts(self) -> str:
+        """Its type, its default, what it accepts, and its counterpart in Kafka, in Markdown."""
+        if not self.in_java:
+            kafka = "Kafka's Java clients have no such option."
+        elif self.java_default is None:
+            kafka = f"In Kafka: `{self.kafka_name}`, with the same default."
+        elif self.java_default == "required":
+            kafka = f"In Kafka: `{self.kafka_name}`, without a default."
+        else:
+            kafka = f"In Kafka: `{self.kafka_name}`, default `{self.java_default}`."
+        own = f"Type `{self.type}`, default `{self.default}`. It must be {self.allowed}."
+        return f"{own} {kafka}"
+
 
 def describe(config: type[ClientConfig]) -> list[OptionEntry]:
     """Return the options of one kind of client, in the order of their declarations.

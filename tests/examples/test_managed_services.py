@@ -2,7 +2,7 @@
 
 The host names of the services resolve to the embedded cluster, whose certificates contain these
 names. The cluster's certificate authority replaces the default ones of the operating system. The
-programs of the documentation page run unchanged.
+programs of the documentation's pages run unchanged.
 """
 
 from __future__ import annotations
@@ -23,23 +23,27 @@ from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
 
 from aiokclient import Consumer, OAuthToken, Producer, SaslOAuthBearer
 from aiokclient.config.client import ClientConfig
-from aiokclient.errors import SaslAuthenticationError
+from aiokclient.errors import RecordTooLargeError, SaslAuthenticationError
 from aiokclient.network.sasl.tokens import refresh_delay_s
 from aiokclient.network.transport import Address, TcpConnector
 from aiokclient.testing import BrokerListener, EmbeddedCluster, unsecured_token
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "concepts" / "security.md"
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+PAGES = sorted((Path(__file__).resolve().parents[2] / "docs" / "services").glob("*.md"))
+BLOCKS = [
+    block
+    for page in PAGES
+    for block in re.findall(r"^```(\w+)\n(.*?)^```$", page.read_text(), re.M | re.S)
+]
 PASSWORD = "Endpoint=sb://example.servicebus.windows.net/;SharedAccessKey=a+b/c="
 
 
 @pytest.fixture(scope="module")
 def page() -> dict[str, Any]:
-    """The names that the programs of the page define."""
+    """The names that the programs of all pages define."""
     names: dict[str, Any] = {"__name__": "__docs__"}
     for language, code in BLOCKS:
         if language == "python":
-            exec(compile(code, str(PAGE), "exec"), names)
+            exec(compile(code, "docs/services", "exec"), names)
     return names
 
 
@@ -166,6 +170,69 @@ async def test_aiven_with_a_password(
     with service(options, tmp_path, monkeypatch, **listener) as cluster:
         monkeypatch.delenv("SSL_CERT_FILE")
         await round_trip(options, cluster)
+
+
+async def test_event_hubs_limits_the_size_of_requests(
+    page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENT_HUBS_CONNECTION_STRING", PASSWORD)
+    options = page["event_hubs_producer"]()
+    users = {"$ConnectionString": PASSWORD}
+    with service(options, tmp_path, monkeypatch, mechanisms=["PLAIN"], users=users) as cluster:
+        async with Producer(**options, connector=names_of(options, cluster)) as producer:
+            with pytest.raises(RecordTooLargeError):
+                await producer.send("t", bytes(1_040_000))
+
+
+async def test_redpanda_cloud(page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDPANDA_USER", "me")
+    monkeypatch.setenv("REDPANDA_PASSWORD", PASSWORD)
+    options = page["redpanda_cloud"]()
+    listener = {"mechanisms": ["SCRAM-SHA-256"], "users": {"me": PASSWORD}}
+    with service(options, tmp_path, monkeypatch, **listener) as cluster:
+        await round_trip(options, cluster)
+
+
+async def test_strimzi_with_a_password(
+    page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets(tmp_path, ca="", password=PASSWORD)
+    options = page["strimzi_with_password"](tmp_path)
+    listener = {"mechanisms": ["SCRAM-SHA-512"], "users": {"billing": PASSWORD}}
+    with service(options, tmp_path, monkeypatch, **listener) as cluster:
+        monkeypatch.delenv("SSL_CERT_FILE")
+        secrets(tmp_path, ca=(tmp_path / "ca.pem").read_text())
+        await round_trip(page["strimzi_with_password"](tmp_path), cluster)
+
+
+async def test_strimzi_with_a_certificate(
+    page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = page["strimzi_with_certificate"](tmp_path)
+    with service(options, tmp_path, monkeypatch, mutual_tls=True) as cluster:
+        monkeypatch.delenv("SSL_CERT_FILE")
+        secrets(
+            tmp_path,
+            ca=(tmp_path / "ca.pem").read_text(),
+            certificate=(tmp_path / "service.cert").read_text(),
+            key=(tmp_path / "service.key").read_text(),
+        )
+        await round_trip(options, cluster)
+
+
+def secrets(
+    folder: Path, ca: str = "", password: str = "", certificate: str = "", key: str = ""
+) -> None:
+    """Write what the pod of Strimzi's page mounts. Files of empty texts are left as they are."""
+    for name, text in (
+        ("ca/ca.crt", ca),
+        ("user/password", password),
+        ("user/user.crt", certificate),
+        ("user/user.key", key),
+    ):
+        if text:
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text)
 
 
 @pytest.fixture
