@@ -133,6 +133,7 @@ class Call:
         "client_id",
         "cluster",
         "handled",
+        "outlives_connection",
         "owner",
         "request",
         "times",
@@ -161,6 +162,11 @@ class Call:
         """The connection on which the request arrived.
 
         Some objects, such as client instances, have it as their owner, and end when it closes.
+        """
+        self.outlives_connection = False
+        """Whether the request is executed to its end even if the connection is lost meanwhile.
+
+        The broker then notices the loss afterwards.
         """
         self._authorizer = cluster.security.authorizer
         self._refusals = [each for each in faults if isinstance(each, Refusal)]

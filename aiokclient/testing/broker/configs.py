@@ -252,6 +252,9 @@ BROKER_OPTIONS: Mapping[str, BrokerOption] = {
         BrokerOption("uniform,range", BrokerConfigType.LIST, _make_list_check("uniform", "range"))
     ),
     "group.consumer.heartbeat.interval.ms": _fixed_option(_int_option(500, 1)),
+    # Sessions and locks of tests end soon, so groups may have shorter ones than in Kafka.
+    "group.consumer.min.heartbeat.interval.ms": _fixed_option(_int_option(1, 1)),
+    "group.consumer.min.session.timeout.ms": _fixed_option(_int_option(10, 1)),
     "group.consumer.max.size": _fixed_option(_int_option((1 << 31) - 1, 1)),
     "group.consumer.migration.policy": _fixed_option(
         BrokerOption(
@@ -269,6 +272,9 @@ BROKER_OPTIONS: Mapping[str, BrokerOption] = {
     "group.share.delivery.count.limit": _fixed_option(_int_option(5, 2, 10)),
     "group.share.heartbeat.interval.ms": _fixed_option(_int_option(500, 1)),
     "group.share.max.share.sessions": _fixed_option(_int_option(2_000, 1)),
+    "group.share.min.heartbeat.interval.ms": _fixed_option(_int_option(1, 1)),
+    "group.share.min.record.lock.duration.ms": _fixed_option(_int_option(10, 1)),
+    "group.share.min.session.timeout.ms": _fixed_option(_int_option(10, 1)),
     "group.share.max.size": _fixed_option(_int_option(200, 1, 1_000)),
     "group.share.partition.max.record.locks": _fixed_option(_int_option(2_000, 100, 10_000)),
     "group.share.record.lock.duration.ms": _fixed_option(_int_option(30_000, 1, 3_600_000)),
@@ -298,10 +304,15 @@ KAFKA_DEFAULTS: Mapping[str, str] = {
     "auto.create.topics.enable": "true",
     "group.consumer.assignment.interval.ms": "1000",
     "group.consumer.heartbeat.interval.ms": "5000",
+    "group.consumer.min.heartbeat.interval.ms": "5000",
+    "group.consumer.min.session.timeout.ms": "45000",
     # The first rebalance of a group waits for more members.
     "group.initial.rebalance.delay.ms": "3000",
     "group.share.assignment.interval.ms": "1000",
     "group.share.heartbeat.interval.ms": "5000",
+    "group.share.min.heartbeat.interval.ms": "5000",
+    "group.share.min.record.lock.duration.ms": "15000",
+    "group.share.min.session.timeout.ms": "45000",
     "log.retention.bytes": "-1",
     "log.segment.bytes": str(1 << 30),
 }
@@ -319,25 +330,34 @@ def _is_dead_letter_topic(value: str) -> bool:
     return not value.startswith("__")
 
 
-# The options of one group that uses the consumer protocol, or of a share group. In Kafka, options
-# of the brokers limit them. The lowest session timeouts, and the shortest duration of locks, are
-# shorter than in Kafka, so that those of tests end soon.
+_LIMITED = (
+    "consumer.assignment.interval.ms",
+    "consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms",
+    "share.assignment.interval.ms",
+    "share.delivery.count.limit",
+    "share.heartbeat.interval.ms",
+    "share.partition.max.record.locks",
+    "share.record.lock.duration.ms",
+    "share.session.timeout.ms",
+)
+
+
+def _name_limits(name: str) -> tuple[str, str]:
+    kind, _, what = name.partition(".")
+    return f"group.{kind}.min.{what}", f"group.{kind}.max.{what}"
+
+
+# For each option of groups that is limited, the broker options with the least and the most.
+GROUP_LIMITS: Mapping[str, tuple[str, str]] = {name: _name_limits(name) for name in _LIMITED}
+
+# The options of one group that uses the consumer protocol, or of a share group.
 GROUP_OPTIONS: Mapping[str, BrokerOption] = {
     **{
-        name.removeprefix("group."): BROKER_OPTIONS[name]._replace(
-            fixed=False, valid=_make_range_check(least, most)
+        name: BROKER_OPTIONS[f"group.{name}"]._replace(
+            fixed=False, valid=_CHECKS[BrokerConfigType.INT]
         )
-        for name, least, most in (
-            ("group.consumer.assignment.interval.ms", 0, 15_000),
-            ("group.consumer.heartbeat.interval.ms", 1, 15_000),
-            ("group.consumer.session.timeout.ms", 10, 60_000),
-            ("group.share.assignment.interval.ms", 0, 15_000),
-            ("group.share.delivery.count.limit", 2, 10),
-            ("group.share.heartbeat.interval.ms", 1, 15_000),
-            ("group.share.partition.max.record.locks", 100, 4_000),
-            ("group.share.record.lock.duration.ms", 10, 60_000),
-            ("group.share.session.timeout.ms", 10, 60_000),
-        )
+        for name in _LIMITED
     },
     "errors.deadletterqueue.copy.record.enable": _boolean_option(False),
     "errors.deadletterqueue.topic.name": BrokerOption(
@@ -500,6 +520,17 @@ class Configs:
         if value is not None and not option.valid(value):
             error = ConfigRequestError if self.source in _RUNNING else ConfigValueError
             raise error(f"{value!r} is not allowed for the config {name!r}.")
+        if value is not None:
+            self._check_limits(name, value)
+
+    def _check_limits(self, name: str, value: str) -> None:
+        """Raise ConfigValueError if the value of a group is not within the limits of brokers."""
+        limits = GROUP_LIMITS.get(name)
+        if self.source is not BrokerConfigSource.GROUP or self._parent is None or limits is None:
+            return
+        least, most = map(self._parent.read_number, limits)
+        if not least <= int(value) <= most:
+            raise ConfigValueError(f"{name} must be in the range {least} to {most} inclusive.")
 
     def check_changes(self, changes: Mapping[str, str | None]) -> None:
         """Raise ConfigValueError if a name is unknown or a value is not allowed."""

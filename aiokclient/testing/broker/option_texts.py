@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from aiokclient.testing.broker.configs import GROUP_LIMITS
+
 NO_EFFECT = "The embedded cluster stores this option. It has no effect."
 OWN = "The embedded cluster has started this broker with this value."
 
@@ -78,6 +80,11 @@ _BROKER_TEXTS: Mapping[str, str] = {
     "max.incremental.fetch.session.cache.slots": "The maximum number of fetch sessions.",
     "num.partitions": "The number of partitions of a topic that is created without it.",
     "offset.metadata.max.bytes": "The maximum length of the metadata of a committed offset.",
+    **{
+        limit: f"The {which} value that a group may have for {name}."
+        for name, limits in GROUP_LIMITS.items()
+        for which, limit in zip(("lowest", "highest"), limits, strict=True)
+    },
     "offsets.topic.num.partitions": "The number of partitions of __consumer_offsets.",
     "share.coordinator.snapshot.update.records.per.snapshot": "The number of updates of a share "
     "partition between two snapshots.",

@@ -305,3 +305,17 @@ def test_offsets_far_away_are_set_at_once(group):
     assert group.alter_offsets({name: {0: 1 << 60}}) == (("ok", None), [(0, "ok", None)])
     assert group.member("a").fetch(max_wait_ms=0).partitions == {0: NOTHING}
     assert group.alter_offsets({name: {0: 2}}) == (("ok", None), [(0, "ok", None)])
+
+
+def test_brokers_limit_the_configs_of_groups(scenario_broker, wire_to):
+    configs = {
+        "group.share.min.record.lock.duration.ms": 1000,
+        "group.share.max.delivery.count.limit": 25,
+    }
+    with EmbeddedCluster(configs=configs) as cluster:
+        group = ShareGroup(scenario_broker(wire_to(cluster), cluster.address(1)))
+        assert group.configure("share.record.lock.duration.ms", 999) == (
+            "INVALID_CONFIG",
+            "share.record.lock.duration.ms must be in the range 1000 to 60000 inclusive.",
+        )
+        assert group.configure("share.record.lock.duration.ms", 1000) == ("ok", None)

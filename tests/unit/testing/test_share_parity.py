@@ -176,6 +176,23 @@ def connection_ends(broker):
 
 
 @scenario
+def connection_ends_while_a_fetch_waits(broker):
+    locks = {"share.record.lock.duration.ms": 60_000}
+    group = shared(broker, partitions=2, **locks)
+    a, b, c = (group.member(each) for each in "abc")
+    seen = [a.fetch(at=(0,)), a.fetch(at=(1,))]
+    a.send_fetch(at=(), max_wait_ms=30_000)
+    a.close()
+    # The broker notices the loss when the fetch has ended. Until then, the locks stay.
+    seen += [b.fetch(max_wait_ms=500)]
+    broker.connection.produce(group.names[0], broker.wire.batch(b"new"), 1)
+    found = {}
+    group.until(lambda: found.update(b.fetch(max_wait_ms=100).partitions) or found[0][3])
+    # What the fetch acquired was released, too, with a higher count.
+    return [*seen, found[0], c.fetch(at=(1,))]
+
+
+@scenario
 def forgotten_partitions(broker):
     group = shared(broker, partitions=2)
     a, b = group.member("a"), group.member("b")
@@ -486,6 +503,27 @@ def altered_offsets_of_a_loaded_partition(broker):
     group.broker.request = group.broker.again().request
     group.until(is_read_again)
     return [*seen, found]
+
+
+@scenario
+def limits_of_group_configs(broker):
+    group, seen = ShareGroup(broker), []
+    for name, value in {
+        "share.delivery.count.limit": 11,
+        "share.record.lock.duration.ms": 60_001,
+        "share.heartbeat.interval.ms": 15_001,
+        "share.session.timeout.ms": 60_001,
+        "share.assignment.interval.ms": 15_001,
+        "share.partition.max.record.locks": 4_001,
+        "consumer.session.timeout.ms": 60_001,
+        "consumer.heartbeat.interval.ms": 15_001,
+        "consumer.assignment.interval.ms": 15_001,
+    }.items():
+        code, text = group.configure(name, value)
+        # The least values of both brokers are not the same.
+        before, _, after = text.rpartition(" to ")
+        seen.append((code, before.rpartition(" ")[0], after))
+    return seen
 
 
 @scenario

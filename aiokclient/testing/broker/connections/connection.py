@@ -89,6 +89,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         "__weakref__",
         "_awaited",
         "_busy",
+        "_call",
         "_closes",
         "_cluster",
         "_current",
@@ -135,6 +136,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._timer: asyncio.Handle | None = None
         self._awaited: asyncio.Future[Any] | None = None
         self._handling: Coroutine[Any, Any, Any] | None = None
+        self._call: Call | None = None
+        """The request whose handler waits."""
         self._spent: list[Any] = []
         """The large messages of the request being handled, which are freed after it."""
         self._withheld: Callable[[], None] | None = None
@@ -169,8 +172,22 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._withheld = None
+        call = self._call
+        if call is not None and call.outlives_connection and self.broker.alive:
+            # Like Kafka, which does not read from a connection while it handles a request of it.
+            self._waiting.clear()
+        else:
+            self._end_connection()
+
+    def _end_connection(self) -> None:
+        """Discard all requests, and end what depends on the connection."""
         self._discard_requests()
         self._registry.on_disconnected(self)
+
+    @property
+    def _is_outlived(self) -> bool:
+        """Whether the connection is lost, and the request being handled goes on."""
+        return self._transport is None and self._call is not None
 
     def _discard_requests(self) -> None:
         """Discard the queued requests and the one being handled."""
@@ -184,7 +201,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._awaited = None
         if self._handling is not None:
             self._handling.close()
-            self._handling = None
+            self._handling = self._call = None
         self._free_messages()
 
     def pause_writing(self) -> None:
@@ -197,6 +214,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Cut the connection without sending anything more."""
         transport = self._transport
+        if self._is_outlived:
+            self._end_connection()
         if transport is not None:
             self._waiting.clear()
             self._queued = 0
@@ -353,14 +372,19 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         except StopIteration as done:
             answer: Answer = done.value
         else:
-            self._handling = handling
+            self._handling, self._call = handling, call
             then = partial(self._continue_handler, handling, call, received, faults)
             if awaited is None:
                 self._timer = self._cluster.loop.call_soon(self._on_delay_end, then)
             else:
                 self._continue_after(awaited, lambda _: then())
             return
-        self._handling = None
+        outlived = self._is_outlived
+        self._handling = self._call = None
+        if outlived:
+            self._cluster.notify_tests()
+            self._end_connection()
+            return
         self._on_reply(answer, received, faults, large=call.yielded)
 
     def _on_reply(
@@ -385,7 +409,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def _on_awaited(self, then: Callable[[Any], None], future: asyncio.Future[Any]) -> None:
         self._awaited = None
-        if future.cancelled() or self._transport is None:
+        if future.cancelled() or (self._transport is None and not self._is_outlived):
             return
         self._call_guarded(lambda: then(future.result()))
         self.handle_queued()

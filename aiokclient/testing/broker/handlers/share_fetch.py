@@ -16,8 +16,9 @@
 * The last request of a session, with epoch -1, acquires nothing. After its response, the records
   that the member holds in the partitions of the session are available again.
 * A response to a client above its quota has no records, although they were acquired.
-* If the connection is lost while a request waits, it acquires nothing. In Kafka, it may still
-  acquire records that come, which are released when the broker notices the loss.
+* If the connection is lost while a request waits, the broker notices it when the wait is over. The
+  request still acquires records that come meanwhile. Then they are released, like all others that
+  the member holds, with their delivery counts raised.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ _MODES = (0, 1)
 
 async def handle(call: Call) -> Answer:
     request: ShareFetchRequest = call.request
+    call.outlives_connection = True
     try:
         check_enabled(call.cluster)
         key = check_member(call)
