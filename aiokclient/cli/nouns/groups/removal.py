@@ -138,14 +138,23 @@ class DeleteOffsets(AdminCommand):
                 f"{given.group} is a share group, whose offsets are deleted for whole topics. Give "
                 f"{partial[0]} without partitions."
             )
-        topics = [each.topic for each in given.topic]
-        if given.all_topics:
-            starts = (await admin.list_share_group_offsets([given.group])).raise_for_errors()
-            topics = sorted({tp.topic for tp in starts[given.group]})
+        listed = await admin.list_share_group_offsets([given.group])
+        known = sorted({tp.topic for tp in listed.raise_for_errors()[given.group]})
+        chosen = known if given.all_topics else [each.topic for each in given.topic]
+        topics = [name for name in dict.fromkeys(chosen) if name in known]
+        failures: dict[str, Exception] = {
+            name: NotFoundError("The group has no offsets of this topic.")
+            for name in chosen
+            if name not in known
+        }
         if topics:
             confirm(given, f"Delete the offsets of {given.group} in {count_of(topics, 'topic')}?")
-        failures: dict[str, Exception] = {}
-        if topics and not given.dry_run:
+        if topics and given.dry_run:
+            occupied = find_occupied(await admin.list_groups())
+            if given.group in occupied:
+                failures |= dict.fromkeys(topics, occupied[given.group])
+                topics = []
+        elif topics:
             deleted = await admin.delete_share_group_offsets(given.group, topics)
             failures |= deleted.errors
             topics = list(deleted.succeeded)

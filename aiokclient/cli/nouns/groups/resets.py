@@ -1,4 +1,4 @@
-"""The commands that change the committed offsets of groups."""
+"""The commands that change the committed offsets of groups, or the starts of share groups."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ class ResetTarget:
 
     def __init__(self, text: str) -> None:
         self.spec = SPECS.get(KAFKAS_WORDS.get(text, text)) if text[:1] not in "+-" else None
+        self.is_bound = self.spec in ("EARLIEST", "LATEST")
         self.is_current = text in CURRENT
         self.distance = int(text) if self._SHIFT.fullmatch(text) else None
         self.offset = int(text) if text.isascii() and text.isdecimal() else None
@@ -78,7 +79,7 @@ class ResetTarget:
         try:
             return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.milliseconds or 0)
         except OverflowError:
-            raise WrongUseError(f"--to: {self.milliseconds} ms is too far away.") from None
+            raise WrongUseError(f"The time {self.milliseconds} ms is too far away.") from None
 
 
 class ResetOffsets(AdminCommand):
@@ -247,6 +248,65 @@ class CopyOffsets(AdminCommand):
         failures = keyed(copied.errors)
         done = {target: copied.succeeded}
         return changes_result(done, failures, notes_on(done, (), True))
+
+
+class CreateShareGroup(AdminCommand):
+    """Create a share group whose starts are stored before its first member joins.
+
+    Otherwise, its brokers look for the start when a member first fetches, and again if the leader
+    moves before a member has settled a record: what was produced meanwhile is skipped.
+
+    --from is start, end, a time, or a time span before now such as -1h. If all records are older
+    than a time, the start is the end. A partition that has a start keeps it, so that the command
+    can be repeated. The group must not have members, unless all partitions have a start.
+
+    A file has lines of TOPIC,PARTITION,OFFSET with all partitions of the topics, as for reset.
+    """
+
+    verb = "create-share"
+    changes = True
+    arguments = (
+        Argument("GROUP", "The name of the group."),
+        Argument("TOPIC", "The topics that the group will read.", "+", completes="topics"),
+    )
+    options = (
+        Option(("-o", "--from"), "The start of the group.", "POSITION", type=ResetTarget),
+        Option(
+            ("--from-file",),
+            "A CSV file with the start of each partition; - is standard input.",
+            "FILE",
+            type=TextFile,
+            completes="files",
+        ),
+        NO_CHECK,
+    )
+
+    def run(self, given: Namespace) -> int:
+        """Check which options were given together, and run the command."""
+        start: ResetTarget | None = getattr(given, "from")
+        if (start is None) == (given.from_file is None):
+            raise WrongUseError("Give the start by either --from or --from-file.")
+        if start is not None and not start.is_bound and start.milliseconds is None:
+            raise WrongUseError("--from is start, end, or a time. Offsets need --from-file.")
+        return super().run(given)
+
+    async def ask(self, admin: Admin, given: Namespace) -> Result:
+        """Return the start of each partition, as `reset` returns offsets."""
+        start: ResetTarget | None = getattr(given, "from")
+        target: Any
+        if start is None:
+            plans = read_plans(given.from_file, given.group)
+            if given.group not in plans:
+                raise WrongUseError(f"{given.from_file.name} has no offset of {given.group}.")
+            target = plans[given.group]
+        else:
+            target = start.as_argument()
+        created = await admin.create_share_group(
+            given.group, given.topic, target, dry_run=given.dry_run, check=not given.no_check
+        )
+        changes = {given.group: created.succeeded}
+        notes = [*notes_on(changes, (), not given.dry_run), *dry_run_notes(given)]
+        return changes_result(changes, keyed(created.errors), notes)
 
 
 async def reset_group(
