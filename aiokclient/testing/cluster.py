@@ -45,7 +45,7 @@ from aiokclient.testing.controls.base import forward_to
 from aiokclient.testing.controls.brokers import BrokerControls
 from aiokclient.testing.controls.data import DataControls
 from aiokclient.testing.controls.faults import FaultControls
-from aiokclient.testing.controls.groups import GroupControls
+from aiokclient.testing.controls.groups import GroupControls, check_share_level
 from aiokclient.testing.controls.leaders import LeaderControls
 from aiokclient.testing.controls.security import SecurityControls
 from aiokclient.testing.controls.transactions import TransactionControls, check_level
@@ -104,7 +104,7 @@ class EmbeddedCluster:
     transaction_version: The level of the feature transaction.version: 2 as in Kafka 4, or 0 or 1.
         `set_transaction_version` changes it.
     share_version: The level of the feature share.version: 2 as in Kafka 4.4, 1 as in Kafka 4.2,
-        or 0 to disable share groups.
+        or 0 to disable share groups. `set_share_version` changes it.
     persist_groups: Whether a coordinator that takes over a group finds its generation and members.
     seed: The seed for ids and all other random choices, which makes them the same in each run.
     listeners: More listeners of each broker by name, for TLS and logins (`BrokerListener`). The
@@ -166,9 +166,7 @@ class EmbeddedCluster:
         self._state.groups.resync = resync
         self._state.groups.persist = persist_groups
         self._state.transactions.level = check_level(transaction_version)
-        if share_version not in (0, 1, 2):
-            raise ValueError(f"share_version={share_version!r} is not valid. Use 0, 1, or 2.")
-        self._state.share_level = share_version
+        self._state.share_level = check_share_level(share_version)
         self._sockets = TcpListener()
         self._listener = listener or self._sockets
         self._listen_host = host
@@ -423,6 +421,11 @@ class EmbeddedCluster:
         """The level of the feature transaction.version: 0, 1, or 2."""
         return self._transactions.transaction_version
 
+    @property
+    def share_version(self) -> int:
+        """The level of the feature share.version: 0, 1, or 2."""
+        return self._groups.share_version
+
     def connections(self, broker: int | None = None) -> int:
         """Return the number of open connections to a broker, or to all brokers."""
         return self._runner.call_in_loop(
@@ -467,6 +470,7 @@ class EmbeddedCluster:
         state = self._state
         state.faults.clear_rules()
         get_groups(state).release_all()
+        state.share_states.release_all()
         get_transactions(state).release_all()
         state.versions.remove_limits()
         state.held.clear()
@@ -522,6 +526,8 @@ class EmbeddedCluster:
     committed = forward_to("_groups", GroupControls.committed)
     rebalance = forward_to("_groups", GroupControls.rebalance)
     hold_loading = forward_to("_groups", GroupControls.hold_loading)
+    hold_share_coordinator = forward_to("_groups", GroupControls.hold_share_coordinator)
+    set_share_version = forward_to("_groups", GroupControls.set_share_version)
 
     allow = forward_to("_acls", AclControls.allow)
     deny = forward_to("_acls", AclControls.deny)

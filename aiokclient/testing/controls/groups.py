@@ -10,9 +10,18 @@ from aiokclient.testing.broker.groups.group import Group, GroupView
 from aiokclient.testing.controls.base import Controls
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
+SHARE_LEVELS = (0, 1, 2)
+
+
+def check_share_level(level: int) -> int:
+    """Return a level of share.version. Raises ValueError for one that does not exist."""
+    if level not in SHARE_LEVELS:
+        raise ValueError(f"share_version={level!r} is not valid. Use 0, 1, or 2.")
+    return level
+
 
 class GroupControls(Controls):
-    """Controls that inspect groups, make them rebalance, and keep them loading.
+    """Controls that inspect groups, make them rebalance, and keep their coordinators away.
 
     There are four points at which a coordinator can fail in a rebalance of the classic protocol. In
     each case, a test makes it fail by `move_coordinator(group)`, or by `stop` of its broker. The
@@ -64,6 +73,38 @@ class GroupControls(Controls):
             yield
         finally:
             self._runner.post_to_loop(lambda: get_groups(self._state).release_loading(group))
+
+    @contextmanager
+    def hold_share_coordinator(self, group: str | None = None) -> Iterator[None]:
+        """Keep the share coordinator unavailable within the block, for one group or for all.
+
+        What members of share groups accept, release, or reject waits for the end of the block, and
+        their connections with it. After 61 seconds, as in Kafka, the records have the error
+        COORDINATOR_NOT_AVAILABLE. Their locks may have ended then, and others get them. Renewals
+        and fetches go on, except from partitions that the group has not fetched before. The calls
+        of `Admin` go on, too, which is not so in Kafka.
+        """
+        states = self._state.share_states
+        self._runner.call_in_loop(lambda: states.hold(group))
+        try:
+            yield
+        finally:
+            self._runner.post_to_loop(lambda: states.release(group))
+
+    @property
+    def share_version(self) -> int:
+        """The level of the finalized feature share.version."""
+        return self._runner.call_in_loop(lambda: self._state.share_level)
+
+    def set_share_version(self, level: int) -> None:
+        """Change the level of the finalized feature share.version to 0, 1, or 2.
+
+        Clients learn it from their next ApiVersions response, in a higher epoch of the finalized
+        features. Level 0 disables share groups and ends all share sessions with their locks; the
+        groups and what they have settled stay. Level 1 has no dead letters.
+        """
+        check_share_level(level)
+        self._runner.call_in_loop(lambda: self._state.set_share_level(level))
 
     def _require_group(self, group_id: str) -> Group:
         found = get_groups(self._state).find_group(group_id)

@@ -192,6 +192,23 @@ def test_lowering_the_feature_ends_sessions_and_refuses_requests(group):
     assert ranges_of(a.fetch(0)) == [(0, 9, 1)]
 
 
+def test_share_groups_are_switched_off_and_on_by_a_control(group):
+    cluster, a = group.broker.wire.cluster, group.member("a")
+    a.fetch()
+    assert cluster.share_version == 2
+    cluster.set_share_version(0)
+    assert cluster.share_version == 0
+    assert a.settle(0, 0, ACCEPT) == "UNSUPPORTED_VERSION"
+    for level in (1, 2):
+        cluster.set_share_version(level)
+        # The group is still there, without sessions.
+        assert group.describe()[:2] == ("ok", "Stable")
+        assert a.settle(0, 0, ACCEPT, epoch=1) == "SHARE_SESSION_NOT_FOUND"
+    assert ranges_of(a.fetch(0)) == [(0, 9, 1)]
+    with pytest.raises(ValueError, match="share_version=3 is not valid"):
+        cluster.set_share_version(3)
+
+
 def test_throttled_fetch_acquires_and_sends_nothing(group):
     entity = alter_client_quotas.EntityData(entity_type="client-id", entity_name="raw")
     change = alter_client_quotas.OpData(key="consumer_byte_rate", value=1.0)

@@ -35,7 +35,8 @@ def acquire(table, *batches, member="a", records=500, strict=False, deadline=1.0
 
 def settle(table, first, last, *types, member="a", deadline=9.0, limits=LIMITS):
     batch = Acknowledgement(first, last, types)
-    return table.acknowledge(member, [batch], limits, deadline, can_renew=True)
+    settled = table.check_acknowledgements(member, [batch], deadline, can_renew=True)
+    return table.apply_settlements(settled, limits)
 
 
 @pytest.mark.parametrize(
@@ -273,3 +274,43 @@ def test_members_get_partitions_of_their_own_topics_only():
         "y": {PartitionId(b, 0), PartitionId(b, 1)},
         "z": frozenset(),
     }
+
+
+def test_settling_records_keep_their_locks_until_they_are_applied_or_given_up():
+    table = RecordTable(0)
+    acquire(table, (0, 9))
+    accepted = Acknowledgement(2, 5, [AckType.ACCEPT])
+    settled = table.check_acknowledgements("a", [accepted], 9.0, can_renew=True)
+    for again in (AckType.ACCEPT, AckType.RENEW):
+        with pytest.raises(Refused, match="The offset is not acquired"):
+            settle(table, 4, 4, again)
+    assert [each[:2] for each in table.expire_locks(2.0, LIMITS)] == [
+        (each, each) for each in (0, 1, 6, 7, 8, 9)
+    ]
+    assert table.find_deadline() is None
+    table.give_up(settled)
+    assert table.find_deadline() == 1.0
+    assert settle(table, 4, 4, AckType.ACCEPT) == [StateChange(4, 4, RecordState.ACKNOWLEDGED, 1)]
+
+
+def test_whole_range_that_is_settling_is_not_settled_again_in_parts():
+    table = RecordTable(0)
+    acquire(table, (0, 9))
+    whole = Acknowledgement(0, 9, [AckType.ACCEPT])
+    settled = table.check_acknowledgements("a", [whole], 9.0, can_renew=True)
+    for first, last in ((0, 9), (3, 4)):
+        with pytest.raises(Refused, match="not in the acquired state"):
+            settle(table, first, last, AckType.RELEASE)
+    assert table.apply_settlements(settled, LIMITS) == [
+        StateChange(0, 9, RecordState.ACKNOWLEDGED, 1)
+    ]
+    assert table.start == 10
+
+
+def test_refused_acknowledgement_leaves_nothing_settling():
+    table = RecordTable(0)
+    acquire(table, (0, 9))
+    batches = [Acknowledgement(0, 1, [AckType.ACCEPT]), Acknowledgement(8, 12, [AckType.ACCEPT])]
+    with pytest.raises(Refused, match="past acquired records"):
+        table.check_acknowledgements("a", batches, 9.0, can_renew=True)
+    assert len(settle(table, 0, 9, AckType.ACCEPT)) == 10

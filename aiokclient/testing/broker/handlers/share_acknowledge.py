@@ -6,6 +6,8 @@
   does not lead it any more is UNKNOWN_TOPIC_OR_PARTITION, and so is a partition that no fetch has
   loaded. A topic that was deleted is UNKNOWN_TOPIC_ID. If the offsets of the group were altered
   meanwhile, the error is NOT_LEADER_OR_FOLLOWER, with this broker as the leader.
+* While a test keeps the share coordinator unavailable, all but renewals wait for it. After 61
+  seconds, they end with COORDINATOR_NOT_AVAILABLE. The connection waits, too.
 * From version 2 on, `is_renew_ack` allows to renew locks, beside other acknowledgements.
 """
 
@@ -22,7 +24,7 @@ from aiokclient.protocol.messages.share_acknowledge import (
 from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Refused
 from aiokclient.testing.broker.share.acknowledging import (
-    acknowledge_partition,
+    acknowledge_partitions,
     list_acknowledged,
 )
 from aiokclient.testing.broker.share.leader import check_enabled
@@ -37,6 +39,7 @@ from aiokclient.testing.broker.share.sessions import FINAL_EPOCH
 
 async def handle(call: Call) -> Answer:
     request: ShareAcknowledgeRequest = call.request
+    call.outlives_connection = True
     shares = call.broker.shares
     try:
         check_enabled(call.cluster)
@@ -48,9 +51,8 @@ async def handle(call: Call) -> Answer:
         )
     topics: dict[UUID, ShareAcknowledgeTopicResponse] = {}
     leaders: dict[int, None] = {}
-    acknowledged = list_acknowledged(request.topics)
-    async for target in call.iterate_items(acknowledged):
-        result = acknowledge_partition(call, key, target, acknowledged[target])
+    results = await acknowledge_partitions(call, key, list_acknowledged(request.topics))
+    for target, result in results.items():
         answer = PartitionData(
             partition_index=target.partition,
             error_code=result.code,

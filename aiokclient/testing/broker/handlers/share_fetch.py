@@ -8,6 +8,8 @@
   ends, a topic that is deleted, or a leader that moves. If all partitions have errors, it does not
   wait. A partition whose state the coordinator of the group has not created is
   UNKNOWN_SERVER_ERROR after the wait.
+* While a test keeps the share coordinator unavailable, acknowledgements wait for it, and so does
+  the request. A partition that no fetch has loaded before has no records until then.
 * `max_records` counts over all partitions of the request. In version 2, a client chooses whether
   the batch in which it is reached is acquired as a whole (mode 0) or not (mode 1). The records in
   the response are whole batches in any case.
@@ -35,7 +37,7 @@ from aiokclient.testing.broker.call import Answer, Call
 from aiokclient.testing.broker.codes import Code, Refused
 from aiokclient.testing.broker.share.acknowledging import (
     AckResult,
-    acknowledge_partition,
+    acknowledge_partitions,
     list_acknowledged,
 )
 from aiokclient.testing.broker.share.fetch import ShareFetch
@@ -71,10 +73,7 @@ async def handle(call: Call) -> Answer:
         await _wait(call)
         return ShareFetchResponse(error_code=Code.SHARE_SESSION_LIMIT_REACHED)
     acknowledged = list_acknowledged(request.topics)
-    results = {
-        target: acknowledge_partition(call, key, target, acknowledged[target])
-        async for target in call.iterate_items(acknowledged)
-    }
+    results = await acknowledge_partitions(call, key, acknowledged)
     expected = session.epoch
     fetch = ShareFetch(call, session)
     if request.share_session_epoch != FINAL_EPOCH and not _is_renewal(call):

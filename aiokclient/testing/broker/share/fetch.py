@@ -46,7 +46,7 @@ class ShareFetch:
         self._request: ShareFetchRequest = call.request
         self._partitions: list[SharePartition] = []
         self._refused: dict[SharePartitionKey, int] = {}
-        """The error codes of partitions that could not be loaded, which come after the wait."""
+        """The codes of partitions that could not be loaded, which come after the wait."""
 
     async def acquire_records(self) -> None:
         """Acquire records, as soon as there are enough or `max_wait_ms` has passed."""
@@ -71,6 +71,11 @@ class ShareFetch:
                 self._add_failure(key, refused or code, partition)
                 continue
             group_id = self._session.key.group_id
+            is_known = cluster.share_states.is_available(group_id)
+            if not is_known and node.shares.find_loaded(group_id, key) is None:
+                # The state of the partition cannot be read yet. The fetch waits without it.
+                self._refused[key] = Code.NONE
+                continue
             try:
                 found = node.shares.load_partition(cluster, group_id, key, partition)
             except Refused as unready:

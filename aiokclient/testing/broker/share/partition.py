@@ -23,6 +23,7 @@ from aiokclient.testing.broker.share.records import (
     Limits,
     OffsetRange,
     RecordTable,
+    Settlement,
     StateChange,
     Wanted,
 )
@@ -144,7 +145,7 @@ class SharePartition:
     def _find_state(self) -> ShareState | None:
         return self._cluster.share_states.find_state(self._group_id, self.key)
 
-    def _check_state(self) -> None:
+    def check_state(self) -> None:
         """Raise Refused if the share coordinator accepts nothing from this leader."""
         state = self._find_state()
         if state is None:
@@ -181,24 +182,39 @@ class SharePartition:
             self._start_timer(deadline)
         return result
 
-    def acknowledge(self, member_id: str, batches: Sequence[Acknowledgement]) -> None:
-        """Apply acknowledgements, and persist them. Raises Refused.
+    def check_acknowledgements(
+        self, member_id: str, batches: Sequence[Acknowledgement]
+    ) -> list[Settlement]:
+        """Return the settlements among acknowledgements, and apply the renewals. Raises Refused."""
+        return self.table.check_acknowledgements(
+            member_id,
+            batches,
+            self._find_deadline(),
+            can_renew=self._configs["share.renew.acknowledge.enable"] == "true",
+        )
+
+    def settle(self, settled: Sequence[Settlement]) -> None:
+        """Apply settlements, and persist them. Raises Refused, and gives them up.
 
         Watchers are notified if the start offset moves. Like Kafka, nobody is told that records
         were released.
         """
-        self._check_state()
+        try:
+            self.check_state()
+        except Refused:
+            self.give_up(settled)
+            raise
         start = self.table.start
-        changes = self.table.acknowledge(
-            member_id,
-            batches,
-            self.limits,
-            self._find_deadline(),
-            can_renew=self._configs["share.renew.acknowledge.enable"] == "true",
-        )
-        self._persist(start, changes)
+        self._persist(start, self.table.apply_settlements(settled, self.limits))
         if self.table.start != start:
             self._notify_watchers()
+
+    def give_up(self, settled: Sequence[Settlement]) -> None:
+        """Undo settlements that could not be stored. Locks whose time has passed end now."""
+        self.table.give_up(settled)
+        deadline = self.table.find_deadline()
+        if deadline is not None and not self._is_dropped:
+            self._start_timer(deadline)
 
     def release_member(self, member_id: str) -> None:
         """End all locks of a member whose session has ended."""

@@ -12,6 +12,9 @@ were never there. Records after the end offset are not in flight yet.
     ACQUIRED  --accept--> ACKNOWLEDGED
     ACQUIRED  --reject, gap--> ARCHIVED
     ACQUIRED  --renew, new deadline--> ACQUIRED
+    ACQUIRED  --settlement that waits for the share coordinator--> settling, still ACQUIRED
+    settling  --stored--> as above
+    settling  --given up--> ACQUIRED; the lock may have ended meanwhile
     ACQUIRED  --release, lost session, end of the lock--> AVAILABLE, or ARCHIVED after the last one
     any state --the log starts after it, aborted transaction--> ARCHIVED
 
@@ -90,6 +93,14 @@ class Acquired(NamedTuple):
     deliveries: int
 
 
+class Settlement(NamedTuple):
+    """The answer of a member about records, all of one state, that is allowed and not applied."""
+
+    first: int
+    last: int
+    kind: AckType
+
+
 class Acknowledgement(NamedTuple):
     """A range of offsets with one type for all, or with one for each."""
 
@@ -136,7 +147,7 @@ class Wanted(NamedTuple):
 class RecordLife:
     """The state of one record, or of all records of a range."""
 
-    __slots__ = ("deadline", "deliveries", "member_id", "state")
+    __slots__ = ("deadline", "deliveries", "is_settling", "member_id", "state")
 
     def __init__(
         self, state: RecordState, deliveries: int, member_id: str = "", deadline: float = 0.0
@@ -145,9 +156,17 @@ class RecordLife:
         self.deliveries = deliveries
         self.member_id = member_id
         self.deadline = deadline
+        self.is_settling = False
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a member holds the lock, and has not settled the record."""
+        return self.state is RecordState.ACQUIRED and not self.is_settling
 
     def copy(self) -> RecordLife:
-        return RecordLife(self.state, self.deliveries, self.member_id, self.deadline)
+        copied = RecordLife(self.state, self.deliveries, self.member_id, self.deadline)
+        copied.is_settling = self.is_settling
+        return copied
 
     def acquire(self, member_id: str, deadline: float) -> None:
         self.state = RecordState.ACQUIRED
@@ -238,12 +257,7 @@ class RecordTable:
 
     def find_deadline(self) -> float | None:
         """Return the time at which the next lock ends."""
-        held = (
-            life.deadline
-            for each in self.ranges
-            for life in each.lives
-            if life.state is RecordState.ACQUIRED
-        )
+        held = (life.deadline for each in self.ranges for life in each.lives if life.is_held)
         return min(held, default=None)
 
     def count_finished(self) -> int:
@@ -319,46 +333,60 @@ class RecordTable:
 
     # -- acknowledging -----------------------------------------------------------------------
 
-    def acknowledge(
+    def check_acknowledgements(
         self,
         member_id: str,
         batches: Iterable[Acknowledgement],
-        limits: Limits,
         deadline: float,
         *,
         can_renew: bool,
-    ) -> list[StateChange]:
-        """Apply the acknowledgements of a member, and return what is to be persisted.
+    ) -> list[Settlement]:
+        """Return the settlements of a member, whose records are settling until they are applied.
 
-        Raises Refused, and applies nothing, if one of them is not allowed, except renewals before
-        it, which stay in force. Offsets before the start offset are ignored, whatever the type.
+        Raises Refused if one acknowledgement is not allowed. Renewals are applied at once, and
+        those before the one that is not allowed stay in force. Offsets before the start offset are
+        ignored, whatever the type.
         """
-        settled: list[tuple[int, int, RecordLife, AckType]] = []
-        pending: set[RecordLife] = set()
-        for batch in batches:
-            if batch.last < self.start:
-                continue
-            for each in self._find_acknowledged(batch):
-                for first, last, life in self._find_pieces(member_id, batch, each):
-                    kind = batch.find_type(first)
-                    if life.state is not RecordState.ACQUIRED or life in pending:
-                        raise _refuse_state(
-                            "The offset cannot be acknowledged. The offset is not acquired."
-                        )
-                    if life.member_id != member_id:
-                        raise _refuse_state("Member is not the owner of offset")
-                    if kind is AckType.RENEW:
-                        if not can_renew:
-                            raise _refuse_state(
-                                "Renewing acquisition locks is not enabled for the group."
-                            )
-                        life.deadline = deadline
-                    else:
-                        pending.add(life)
-                        settled.append((first, last, life, kind))
-        changes = [self._settle(*each, limits) for each in settled]
+        settled: list[Settlement] = []
+        try:
+            for batch in batches:
+                if batch.last < self.start:
+                    continue
+                for each in self._find_acknowledged(batch):
+                    for first, last, life in self._find_pieces(member_id, batch, each):
+                        kind = batch.find_type(first)
+                        _check_life(life, member_id, kind, can_renew)
+                        if kind is AckType.RENEW:
+                            life.deadline = deadline
+                        else:
+                            life.is_settling = True
+                            settled.append(Settlement(first, last, kind))
+        except Refused:
+            self.give_up(settled)
+            raise
+        return settled
+
+    def apply_settlements(self, settled: Iterable[Settlement], limits: Limits) -> list[StateChange]:
+        """Apply settlements, and return what is to be persisted."""
+        changes = [
+            self._settle(first, last, life, each.kind, limits)
+            for each in settled
+            for first, last, life in self._find_settling(each)
+        ]
         self._advance_start()
         return changes
+
+    def give_up(self, settled: Iterable[Settlement]) -> None:
+        """Undo settlements that could not be stored."""
+        for each in settled:
+            for _, _, life in self._find_settling(each):
+                life.is_settling = False
+
+    def _find_settling(self, settled: Settlement) -> Iterator[tuple[int, int, RecordLife]]:
+        for each in self.find_overlap(settled.first, settled.last):
+            for first, last, life in each.iterate_pieces(settled.first, settled.last):
+                if life.is_settling:
+                    yield first, last, life
 
     def _find_acknowledged(self, batch: Acknowledgement) -> list[InFlight]:
         first = max(batch.first, self.start)
@@ -386,13 +414,12 @@ class RecordTable:
             if life.member_id not in (member_id, ""):
                 raise _refuse_state("Member is not the owner of batch record")
             is_whole = first <= in_flight.first and last >= in_flight.last
-            state = life.state
             if is_whole and len(batch.types) == 1:
-                if state is not RecordState.ACQUIRED:
+                if not life.is_held:
                     raise _refuse_state(
                         "The batch cannot be acknowledged. The batch is not in the acquired state."
                     )
-            elif state is not RecordState.ACQUIRED:
+            elif not life.is_held:
                 raise _refuse_state(
                     "The batch cannot be acknowledged. The subset batch is not in the acquired "
                     "state."
@@ -404,6 +431,7 @@ class RecordTable:
     def _settle(
         self, first: int, last: int, life: RecordLife, kind: AckType, limits: Limits
     ) -> StateChange:
+        life.is_settling = False
         if kind is AckType.RELEASE:
             return self._make_available(first, last, life, limits)
         life.leave(_STATES[kind])
@@ -443,7 +471,7 @@ class RecordTable:
             self._make_available(first, last, life, limits)
             for each in self.ranges
             for first, last, life in each.iterate_pieces(self.start, each.last)
-            if life.state is RecordState.ACQUIRED and is_over(life)
+            if life.is_held and is_over(life)
         ]
         self._advance_start()
         return changes
@@ -624,6 +652,16 @@ class _Acquiring:
         life.acquire(self._member_id, self._deadline)
         self.result.append(Acquired(first, last, life.deliveries))
         self._left -= last - first + 1
+
+
+def _check_life(life: RecordLife, member_id: str, kind: AckType, can_renew: bool) -> None:
+    """Raise Refused unless a member may acknowledge a record in this way."""
+    if not life.is_held:
+        raise _refuse_state("The offset cannot be acknowledged. The offset is not acquired.")
+    if life.member_id != member_id:
+        raise _refuse_state("Member is not the owner of offset")
+    if kind is AckType.RENEW and not can_renew:
+        raise _refuse_state("Renewing acquisition locks is not enabled for the group.")
 
 
 def _make_archived() -> RecordLife:

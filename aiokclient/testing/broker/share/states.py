@@ -13,6 +13,8 @@ not finished, and `finished` counts those after it.
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from aiokclient.testing.broker.state import ClusterState
 
 UNKNOWN_OFFSET = -1
+_PATIENCE_S = 61.0
+"""Seconds for which Kafka's leaders try to reach a share coordinator."""
 _UPDATES = "share.coordinator.snapshot.update.records.per.snapshot"
 
 
@@ -111,6 +115,49 @@ class ShareStates:
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
         self._states: dict[str, dict[SharePartitionKey, ShareState]] = {}
+        self._held: Counter[str | None] = Counter()
+        """The groups whose share coordinators a test keeps unavailable; None stands for all."""
+        self._waiting: list[asyncio.Future[None]] = []
+
+    # -- availability ------------------------------------------------------------------------
+
+    def is_available(self, group_id: str) -> bool:
+        """Return whether the share coordinator answers for a group."""
+        return not (self._held[group_id] or self._held[None])
+
+    async def wait_until_available(self, group_id: str) -> bool:
+        """Wait for the share coordinator, and return whether it answers before leaders give up."""
+        loop = self._cluster.loop
+        deadline = loop.time() + _PATIENCE_S
+        while not self.is_available(group_id) and loop.time() < deadline:
+            woken = loop.create_future()
+            self._waiting.append(woken)
+            timer = loop.call_at(deadline, _wake, woken)
+            try:
+                await woken
+            finally:
+                timer.cancel()
+                self._waiting.remove(woken)
+        return self.is_available(group_id)
+
+    def hold(self, group_id: str | None) -> None:
+        """Make the share coordinator unavailable for a group, or for all with None.
+
+        It lasts until each call of this has its call of `release`.
+        """
+        self._held[group_id] += 1
+
+    def release(self, group_id: str | None) -> None:
+        self._held[group_id] -= 1
+        self._held += Counter()
+        for each in self._waiting:
+            _wake(each)
+
+    def release_all(self) -> None:
+        for group_id in list(self._held.elements()):
+            self.release(group_id)
+
+    # -- states ------------------------------------------------------------------------------
 
     def find_state(self, group_id: str, key: SharePartitionKey) -> ShareState | None:
         return self._states.get(group_id, {}).get(key)
@@ -192,3 +239,8 @@ class ShareStates:
     def delete_topic(self, topic_id: UUID) -> None:
         for group_id in self._states:
             self.delete_states(group_id, topic_id)
+
+
+def _wake(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
