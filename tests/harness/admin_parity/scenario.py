@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from kafka_harness import ExternalKafka
 from raw_transactions import RawTransaction
+from share_member import SharingMember
 
 from admin_parity.forms import uuid_text
 from aiokclient import (
@@ -184,6 +185,17 @@ def share_offsets(group: str, *offsets: tuple[str, int, int]) -> Step:
         (await world.admin.alter_share_group_offsets(name, wanted)).raise_for_errors()
 
     return alter
+
+
+def share_member(group: str, name: str) -> Step:
+    """Return a step with a member of a share group, which has an assignment."""
+
+    async def join(world: World) -> None:
+        member = SharingMember(world.client, world.resolve(group), world.resolve(name))
+        await member.join()
+        world.stack.push_async_callback(member.leave)
+
+    return join
 
 
 def configured(kind: str, name: str, **options: Any) -> Step:

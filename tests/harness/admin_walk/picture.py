@@ -117,6 +117,13 @@ async def _read_groups(admin: Admin) -> dict[Key, State]:
     for group, committed in offsets.items():
         for tp, offset in committed.items():
             found.setdefault(("offsets", group, tp.topic), {})[tp.partition] = offset.offset
+    sharing = [name for name, group in groups.items() if group.type == "share"]
+    starts = (await admin.list_share_group_offsets(sharing)).raise_for_errors()
+    for group, of_group in starts.items():
+        for tp, start in of_group.items():
+            if start is not None:
+                key = ("starts", group, tp.topic)
+                found.setdefault(key, {})[tp.partition] = start.start_offset
     return {key: frozenset(each.items()) for key, each in found.items()}
 
 

@@ -352,9 +352,10 @@ def _refuse(outcomes: list[Done | Refused], _: State) -> list[Done | Refused]:
 
 def forget_offsets(model: Model, topic: str, disturbed: bool, text: str) -> None:
     """Take in that brokers forget the offsets of groups in a topic that was deleted."""
-    for key in model.list_keys("offsets", existing=True):
-        if key[2] == topic:
-            model.forget(key, disturbed, text)
+    for kind in ("offsets", "starts"):
+        for key in model.list_keys(kind, existing=True):
+            if key[2] == topic:
+                model.forget(key, disturbed, text)
 
 
 def replace_partition(state: TopicState, index: int, **changes: Any) -> TopicState:

@@ -19,6 +19,7 @@ from .model import BrokenModelError, Model, TopicState, describe_result
 from .picture import INTERNAL, find_misplaced, read_held, read_picture
 from .replica_calls import ReplicaCalls
 from .security_calls import SecurityCalls
+from .share_calls import ShareCalls
 from .topic_calls import TopicCalls, replace_partition
 
 PERIOD = 20
@@ -89,7 +90,13 @@ class Walk:
             reuses_names=site.reuses_names,
             deletes_credentials=site.deletes_credentials,
         )
-        kinds: list[type[CallMaker]] = [TopicCalls, GroupCalls, SecurityCalls, ReplicaCalls]
+        kinds: list[type[CallMaker]] = [
+            TopicCalls,
+            GroupCalls,
+            ShareCalls,
+            SecurityCalls,
+            ReplicaCalls,
+        ]
         makers = [kind(rng, self.model, self._around) for kind in kinds]
         pairs = [pair for maker in makers for pair in maker.list_makers()]
         self._makers = [maker for maker, _ in pairs]
