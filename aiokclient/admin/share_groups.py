@@ -24,8 +24,8 @@ from aiokclient.admin.requests import (
 )
 from aiokclient.admin.results import Results
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
-from aiokclient.cluster.targets import Broker, Coordinator
-from aiokclient.errors import KafkaError, TopicAuthorizationError
+from aiokclient.cluster.targets import Broker, Coordinator, Target
+from aiokclient.errors import KafkaError, TopicAuthorizationError, UnsupportedVersionError
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
 from aiokclient.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -49,6 +49,8 @@ from aiokclient.types.named_tuple import NamedTuple
 DESCRIBE: Final = "DescribeShareGroupOffsets"
 ALTER: Final = "AlterShareGroupOffsets"
 DELETE: Final = "DeleteShareGroupOffsets"
+REFUSALS: Final = ("", "The version of API is not supported.")
+"""The texts of brokers about a request that they refuse although they announce its version."""
 SPECS: Final = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST}
 """The bounds of the log at which a share group can start, by name."""
 
@@ -104,7 +106,7 @@ async def list_share_group_offsets(
                 for group, tps in left.items()
             ]
         )
-        response = await requests.send_request(request, Broker(to.node_id), remaining)
+        response = await _send_request(requests, request, Broker(to.node_id), remaining)
         return {**answers, **{each.group_id: _read_group(each) for each in response.groups}}
 
     return await requests.ask_coordinators(wanted, ask, timeout)
@@ -124,12 +126,12 @@ async def _find_problems(
     are not.
     """
     request = ShareGroupDescribeRequest(group_ids=list(groups))
-    response = await requests.send_request(request, Broker(to.node_id), remaining)
+    response = await _send_request(requests, request, Broker(to.node_id), remaining)
     answers: dict[str, Any] = {}
     for group in response.groups:
         error = read_failure(group, "ShareGroupDescribe", f"group {group.group_id}")
         if error is not None and error.code != TopicAuthorizationError.code:
-            answers[group.group_id] = error
+            answers[group.group_id] = _explain_disabled(error)
     topics = list(dict.fromkeys(tp.topic for tps in groups.values() for tp in tps or ()))
     if topics:
         snapshot = await requests.cluster.updater.refresh(topics, timeout=remaining, at_once=True)
@@ -140,6 +142,26 @@ async def _find_problems(
                 ):
                     answers[name] = error
     return answers
+
+
+async def _send_request(requests: AdminRequests, request: Any, to: Target, remaining: float) -> Any:
+    """Send a request. If share groups are disabled, the error says so."""
+    try:
+        return await requests.send_request(request, to, remaining)
+    except UnsupportedVersionError as error:
+        _explain_disabled(error)
+        raise
+
+
+def _explain_disabled(error: KafkaError) -> KafkaError:
+    """Return an error, which gets another text if it is that of disabled share groups.
+
+    Brokers announce the requests of share groups even if these are disabled.
+    """
+    if error.code == UnsupportedVersionError.code and error.message in REFUSALS:
+        error.what = "Share groups are disabled: the feature share.version of the cluster is 0."
+        error.hint = "Raise it to 1 or 2 with Admin.update_features."
+    return error
 
 
 def _make_topics(tps: Iterable[TopicPartition]) -> list[DescribeShareGroupOffsetsRequestTopic]:
@@ -154,7 +176,7 @@ def _make_topics(tps: Iterable[TopicPartition]) -> list[DescribeShareGroupOffset
 def _read_group(group: DescribeShareGroupOffsetsResponseGroup) -> ShareOffsets | KafkaError:
     resource = f"group {group.group_id}"
     if error := read_failure(group, DESCRIBE, resource):
-        return error
+        return _explain_disabled(error)
     found: ShareOffsets = {}
     for topic in group.topics:
         for part in topic.partitions:
@@ -205,7 +227,7 @@ async def alter_share_group_offsets(
             for name, of_topic in by_topic(items).items()
         ]
         request = AlterShareGroupOffsetsRequest(group_id=group, topics=topics)
-        response = await requests.send_request(request, Coordinator("group", group), remaining)
+        response = await _send_request(requests, request, Coordinator("group", group), remaining)
         return {
             (tp := TopicPartition(topic.topic_name, part.partition_index)): read_failure(
                 part, ALTER, f"partition {tp}"
@@ -286,7 +308,7 @@ async def delete_share_group_offsets(
             group_id=group,
             topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in items],
         )
-        response = await requests.send_request(request, Coordinator("group", group), remaining)
+        response = await _send_request(requests, request, Coordinator("group", group), remaining)
         return {
             each.topic_name: read_failure(each, DELETE, f"topic {each.topic_name}")
             for each in response.responses

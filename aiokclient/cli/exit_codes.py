@@ -98,6 +98,7 @@ def exit_code_of_all(errors: Iterable[BaseException], changes: bool = False) -> 
 
 WORDS = {
     "check=False": "--no-check",
+    "Admin.delete_groups()": f"'{NAME} groups delete'",
     "Admin.remove_members()": f"'{NAME} groups remove-members'",
     "Admin.find_hanging_transactions returns it, and Admin.abort_transaction ends it.": (
         f"'{NAME} transactions find-hanging' shows it, and '{NAME} transactions abort' ends it."

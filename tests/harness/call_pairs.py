@@ -59,6 +59,8 @@ CALLS: Mapping[type[Any], Mapping[str, Call]] = {
     Admin: {
         "list_topics": lambda c: c.list_topics(),
         "describe_groups": lambda c: c.describe_groups(["g"]),
+        "list_share_group_offsets": lambda c: c.list_share_group_offsets({"s": [T0]}),
+        "create_share_group": lambda c: c.create_share_group("s", ["t"], "latest"),
         "delete_records": lambda c: c.delete_records({T0: 0}),
         "describe_producers": lambda c: c.describe_producers([T0]),
         "fence_producers": lambda c: c.fence_producers(["x"]),
