@@ -22,8 +22,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from aiokclient.background import Wakeup
@@ -55,53 +55,8 @@ from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
-    from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.cluster.metadata.snapshot import ClusterMetadata
-    from aiokclient.config.share import ShareConsumerConfig
-    from aiokclient.log.client_log import ClientLog
-    from aiokclient.metrics import OwnMetrics
-    from aiokclient.network.event_hub import EventSource
-
-
-class MeterOwner(Protocol):
-    """The object that has the metrics of a share consumer."""
-
-    @property
-    def own_metrics(self) -> OwnMetrics: ...
-
-
-class MembershipOwner(Hashable, Protocol):
-    """The engine of a share consumer, as its membership sees it."""
-
-    @property
-    def cluster(self) -> ClusterClient: ...
-    @property
-    def config(self) -> ShareConsumerConfig: ...
-    @property
-    def group_id(self) -> str: ...
-    @property
-    def member_id(self) -> str: ...
-    @property
-    def supervisor(self) -> Supervisor: ...
-    @property
-    def log(self) -> ClientLog: ...
-    @property
-    def events(self) -> EventSource: ...
-    @property
-    def meters(self) -> MeterOwner: ...
-    @property
-    def topics(self) -> frozenset[str]:
-        """The topics of the subscription. They are also wanted in the metadata."""
-        ...
-
-    def on_assignment(self, assignment: Mapping[TopicPartition, UUID]) -> None:
-        """Fetch these partitions from now on, and no others."""
-        ...
-
-    def on_member_failed(self, error: KafkaError) -> None:
-        """Fail, because the group refuses this consumer for good. It may raise the error."""
-        ...
-
+    from aiokclient.share.engine import ShareEngine
 
 USUAL_S: Final = 5.0
 """Seconds between heartbeats if the coordinator requests no interval: Kafka's default."""
@@ -176,7 +131,7 @@ class ShareAssignment:
 class ShareMembership:
     """The membership of one share consumer. Its heartbeats have a connection of their own."""
 
-    def __init__(self, engine: MembershipOwner) -> None:
+    def __init__(self, engine: ShareEngine) -> None:
         cluster, config = engine.cluster, engine.config
         self._engine = engine
         self._cluster = cluster
@@ -421,8 +376,7 @@ class ShareMembership:
                 self._on_topics_accepted(topics)
             self._on_response(answer, sent_at)
             if keeps and self._sent is None:
-                member.mark_kept()
-                self._schedule.delay_next_until(sent_at + EARLY_S)
+                member.mark_kept()  # The schedule delays attempts that follow each other.
 
     def _build_heartbeat(self, topics: frozenset[str] | None) -> ShareGroupHeartbeatRequest:
         """Return a heartbeat. Topics that have not changed are null."""

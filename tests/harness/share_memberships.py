@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from world import World, simulate
@@ -46,7 +46,7 @@ class ShareGroupMember:
         self.history: list[list[tuple[str, int]]] = []
         """The assignments, in order."""
         self.failures: list[KafkaError] = []
-        self.membership = ShareMembership(self)
+        self.membership = ShareMembership(cast(Any, self))
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> "ShareGroupMember":

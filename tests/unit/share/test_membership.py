@@ -1,7 +1,9 @@
 """Tests of members of a share group on a simulated cluster, with Kafka's intervals."""
 
 import asyncio
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+from uuid import UUID
 
 import pytest
 from share_memberships import ALL, HEARTBEAT, ShareGroupMember, ShareGroupWorld, run
@@ -22,8 +24,10 @@ from aiokclient.errors import (
     UnsupportedVersionError,
 )
 from aiokclient.events import Assigned
+from aiokclient.group.heartbeats import TopicIdPartition
 from aiokclient.group.share_states import Kip932State
 from aiokclient.protocol import ApiKey
+from aiokclient.share.membership import ShareAssignment
 
 
 async def until_assigned(*members: ShareGroupMember, count: int) -> None:
@@ -168,6 +172,33 @@ def test_topic_ids_without_a_name_are_requested_until_it_is_known() -> None:
             await until_assigned(member, count=4)
 
     run(scenario)
+
+
+class Metadata(NamedTuple):
+    """The names of topics in the metadata of a cluster."""
+
+    version: int
+    names: dict[UUID, str]
+
+
+def test_a_topic_that_was_deleted_keeps_its_name_until_it_is_no_longer_assigned() -> None:
+    one, other = UUID(int=1), UUID(int=2)
+    cluster = SimpleNamespace(metadata=Metadata(1, {one: "t"}))
+    assignment = ShareAssignment(cast(Any, cluster))
+    topics = frozenset({"t", "u"})
+    assert assignment.set_target(frozenset({TopicIdPartition(one, 0), TopicIdPartition(other, 3)}))
+    assert assignment.name_partitions(topics)
+    assert (dict(assignment.partitions), assignment.has_unknown) == ({("t", 0): one}, True)
+    cluster.metadata = Metadata(2, {other: "u"})
+    assert assignment.name_partitions(topics)
+    assert (dict(assignment.partitions), assignment.has_unknown) == (
+        {("t", 0): one, ("u", 3): other},
+        False,
+    )
+    assert not assignment.name_partitions(topics)
+    assert assignment.set_target(frozenset({TopicIdPartition(other, 3)}))
+    assert assignment.name_partitions(topics)
+    assert dict(assignment.partitions) == {("u", 3): other}
 
 
 FENCES = [UnknownMemberIdError, FencedMemberEpochError, GroupIdNotFoundError, UnknownServerError]
@@ -458,7 +489,9 @@ def test_a_consumer_that_starts_without_topics_sends_nothing() -> None:
         member = group.member()
         member.topics = frozenset()
         async with member:
+            began = group.world.now
             await member.membership.wait_until_assigned(3.0)
+            assert group.world.now - began < 0.1
             await asyncio.sleep(10.0)
         assert group.beats() == []
 
