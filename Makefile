@@ -65,6 +65,10 @@ docs: .venv/.docs ## the site of the documentation, in build/docs; every warning
 	$(PY) -m sphinx -n -W --keep-going -q -E -b html docs build/docs
 	@if [ -n "$$DOCS_EXTERNAL" ]; then $(PY) -m sphinx -q -b linkcheck docs build/linkcheck; fi
 
+.PHONY: screens
+screens: .venv/.test .venv/.native ## the screens and plots of the site, in both color schemes: about two minutes
+	$(PY) docs/make_screens.py
+
 kafka: .venv/.test ## download Apache Kafka for the tests
 	.ci/need-java
 	.ci/need-krb5 $(PY)

@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import inspect
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,12 +19,11 @@ from typing import Any, NamedTuple
 
 import pytest
 from error_reference import CATEGORIES, CAUSES, causes, classes, errors_of
-from option_reference import describe
+from option_reference import CLIENTS, by_subject, describe, names_table
 
+from aiokclient.cli.grammar import WrongUseError, find_noun, find_verb, parse_words
+from aiokclient.cli.program import NOUNS, load_commands
 from aiokclient.config.client import ClientConfig
-from aiokclient.config.consumer import ConsumerConfig
-from aiokclient.config.producer import ProducerConfig
-from aiokclient.config.share import ShareConsumerConfig
 from aiokclient.errors import KafkaError
 from aiokclient.group.options import GroupMemberConfig
 from aiokclient.testing import EmbeddedCluster
@@ -137,6 +137,58 @@ def test_the_commands_that_a_page_names_exist(page: Path) -> None:
     quoted = "\n".join(re.findall(r"`([^`\n]+)`", prose(page)))
     named = set(re.findall(r"\bmake ([a-z][\w-]*)", f"{shell}\n{quoted}"))
     assert sorted(named - targets) == []
+
+
+def typed_commands(page: Path) -> Iterator[list[str]]:
+    """Yield the words after `aiokclient` of each command in a page that can be parsed as it is."""
+    shell = "\n".join(block.code for block in blocks(page) if block.language == "sh")
+    lines = shell.replace("\\\n", " ").splitlines() + re.findall(r"`([^`\n]+)`", prose(page))
+    for line in lines:
+        match = re.match(r"(?:\$ )?aiokclient ([a-z].*)", line.strip())
+        if match and not re.search(r"[\[\]…]|\.\.\.", match[1]):
+            words = shlex.split(re.split(r" [|><&] ?| #|;", match[1])[0])
+            # Other programs have this name, too, such as a format of Spark.
+            if words[0] in NOUNS and len(words) > 1:
+                yield words
+
+
+def test_the_commands_of_the_command_line_in_pages_can_be_parsed() -> None:
+    wrong = []
+    commands = [(name_of(page), words) for page in PAGES for words in typed_commands(page)]
+    for name, words in [*commands, *(("causes", each) for each in typed_commands(CAUSES))]:
+        try:
+            typed = find_verb(find_noun(words), load_commands(words[0]))
+            for command in load_commands(words[0]):
+                if command.verb == (typed.verb or "") and "--help" not in words:
+                    parse_words(words[0], command, typed.others)
+        except (WrongUseError, SystemExit) as error:
+            # A page may name a command without its arguments, or a file of the reader.
+            if not re.search(" needs | required|cannot be read", str(error)):
+                wrong.append(f"{name}: aiokclient {' '.join(words)}: {error}")
+    assert wrong == [], "\n".join(wrong)
+    assert len(commands) > 50
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_has_each_image_in_both_color_schemes(page: Path) -> None:
+    shown = re.findall(
+        r"^```\{image\} (\S+)\n:class: only-(light|dark)\n:alt: .+\n```$", text_of(page), re.M
+    )
+    for image, scheme in shown:
+        assert f"-{scheme}." in image
+        assert (page.parent / image).exists()
+        other = "dark" if scheme == "light" else "light"
+        assert (image.replace(f"-{scheme}.", f"-{other}."), other) in shown
+
+
+def test_blocks_of_python_that_are_not_run_say_why() -> None:
+    silent = [
+        f"{name_of(page)}:{block.line}"
+        for page in PAGES
+        for block in blocks(page)
+        if block.language == "{code-block} python" and "Not run by the tests" not in block.code
+    ]
+    assert silent == []
 
 
 def anchors(page: Path) -> set[str]:
@@ -271,25 +323,22 @@ def test_the_modules_that_pages_run_exist() -> None:
 
 
 def test_the_table_of_options_lists_every_option_once() -> None:
-    text = text_of(ROOT / "docs" / "reference" / "options.md")
-    rows = re.findall(
-        r"^\|[^|]+\| (all|producer|consumer|share consumer) \| ([^|]+) \|$", text, re.M
-    )
-    own = {
-        "all": ClientConfig,
-        "producer": ProducerConfig,
-        "consumer": ConsumerConfig,
-        "share consumer": ShareConsumerConfig,
-    }
-    listed = {
-        client: re.findall(r"`(\w+)`", " ".join(cell for of, cell in rows if of == client))
-        for client in own
-    }
-    for client, config in own.items():
+    listed: dict[str, list[str]] = {client: [] for client in CLIENTS}
+    for _, client, names in by_subject():
+        listed[client] += names
+    for client, config in CLIENTS.items():
         names = [each.name for each in describe(config) if each.shared == (config is ClientConfig)]
         assert sorted(listed[client]) == sorted(names), client
     others = {each.name for each in describe(GroupMemberConfig) if not each.shared}
     assert others - {*listed["consumer"]} == {"protocol_type", "rebalance_timeout_ms"}
+
+
+def test_the_table_of_names_has_each_options_name_and_default_in_kafka() -> None:
+    rows = names_table()
+    assert any("| `linger_ms` | `5` | `linger.ms` | the same |" in row for row in rows)
+    assert any("| `start_without_brokers` | `False` | - | - |" in row for row in rows)
+    listed = sum(len(names) for _, _, names in by_subject())
+    assert len(rows) == listed + 2
 
 
 def test_the_catalog_has_a_section_for_every_category() -> None:

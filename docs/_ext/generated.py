@@ -15,7 +15,7 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 from error_reference import ErrorEntry, errors_of
-from option_reference import OptionEntry, describe
+from option_reference import OptionEntry, describe, names_table
 
 __all__ = ["setup"]
 
@@ -54,6 +54,18 @@ def option(entry: OptionEntry) -> list[str]:
     return [f"`{entry.name}`", f": {entry.text}", "", f"  {entry.facts}", ""]
 
 
+class OptionNames(Generated):
+    """All options by subject, beside their names and defaults in Kafka."""
+
+    required_arguments = 0
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table."""
+        parent = nodes.container()
+        self.state.nested_parse(StringList(names_table(), source="options"), 0, parent)
+        return list(parent.children)
+
+
 class Errors(Directive):
     """The errors of one category, each in a section with an anchor of its own."""
 
@@ -76,5 +88,6 @@ class Errors(Directive):
 def setup(app: Any) -> dict[str, Any]:
     """Add the directives."""
     app.add_directive("options", Options)
+    app.add_directive("option-names", OptionNames)
     app.add_directive("errors", Errors)
     return {"parallel_read_safe": True}

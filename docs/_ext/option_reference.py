@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from aiokclient.config.client import ClientConfig
+from aiokclient.config.consumer import ConsumerConfig
 from aiokclient.config.login import LoginConfig
 from aiokclient.config.option import ABSENT, Option
+from aiokclient.config.producer import ProducerConfig
+from aiokclient.config.share import ShareConsumerConfig
 from aiokclient.types.named_tuple import NamedTuple
+
+PAGE: Final = Path(__file__).resolve().parent.parent / "reference" / "options.md"
+
+CLIENTS: Final[dict[str, type[ClientConfig]]] = {
+    "all": ClientConfig,
+    "producer": ProducerConfig,
+    "consumer": ConsumerConfig,
+    "share consumer": ShareConsumerConfig,
+}
+"""The options of clients, by the names that the table of options by subject gives them."""
 
 # The alias says more to type checkers than to readers.
 _SERIALIZER: Final = re.compile(r"SerializerFunction\[(\w)\]")
@@ -77,3 +92,33 @@ def _entry(declaration: Option, shared: bool) -> OptionEntry:
         java_default=declaration.java if in_java else None,
         shared=shared,
     )
+
+
+def by_subject() -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the rows of the table of options by subject: subject, client, and options."""
+    subject = ""
+    kinds = "|".join(CLIENTS)
+    for row in re.finditer(rf"^\|([^|]+)\| ({kinds}) \| ([^|]+) \|$", PAGE.read_text(), re.M):
+        subject = row[1].strip() or subject
+        yield subject, row[2], re.findall(r"`(\w+)`", row[3])
+
+
+def names_table() -> list[str]:
+    """Return a table of all options by subject, with their names and defaults in Kafka."""
+    lines = [
+        "| Subject | Option | Default | In Kafka | Kafka's default |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    shown = ""
+    for subject, client, names in by_subject():
+        entries = {entry.name: entry for entry in describe(CLIENTS[client])}
+        for name in names:
+            entry = entries[name]
+            kafka, default = "-", "-"
+            if entry.in_java:
+                kafka = f"`{entry.kafka_name}`"
+                default = "the same" if entry.java_default is None else f"`{entry.java_default}`"
+            label = subject if subject != shown else ""
+            shown = subject
+            lines.append(f"| {label} | `{name}` | `{entry.default}` | {kafka} | {default} |")
+    return lines

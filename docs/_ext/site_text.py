@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from error_reference import errors_of
-from option_reference import describe
+from option_reference import describe, names_table
 
 from aiokclient.types.named_tuple import NamedTuple
 
@@ -100,8 +100,14 @@ def _expand(source: str) -> str:
             )
         if directive == "options":
             return "\n\n".join(_options(argument))
+        if directive == "option-names":
+            return "\n".join(names_table())
         if directive == "eval-rst":
             return "\n\n".join(_reference(content))
+        if directive == "image":
+            alternative = re.search(r"^:alt: (.+)$", content, re.M)
+            shown = alternative and ":class: only-dark" not in content
+            return f"![{alternative[1]}]({argument})" if alternative and shown else ""
         return "" if directive == "toctree" else match[0]
 
     return re.sub(r"^```\{([\w-]+)\}([^\n]*)\n(.*?)^```$", replacement, source, flags=re.M | re.S)

@@ -12,7 +12,7 @@
   const K1 = 1.2;
   const B = 0.6;
   // Pages for those who work on the library, and lists of everything, are rarely what a question is about.
-  const PART_WEIGHTS = { "Work on it": 0.45, Reference: 0.8 };
+  const PART_WEIGHTS = { "Work on it": 0.45, Reference: 0.8, Spark: 0.75 };
   const PAGE_WEIGHTS = { "reference/api.html": 0.6, "glossary.html": 0.75, "telemetry-metrics.html": 0.6 };
   const STOP_WORDS = new Set(
     ("a an and any are as at be because but by can could did do does for from get got had has have how i if in into is it " +
@@ -208,7 +208,8 @@
         }
         if (group.size) groups.push(group);
       }
-      for (const name of this.namesIn(query)) groups.push(new Map([[name, 1]]));
+      // Two words are often words, and no name.
+      for (const name of this.namesIn(query)) groups.push(new Map([[name, name.split("_").length > 2 ? 1 : 0.3]]));
       return groups;
     }
 
