@@ -72,6 +72,8 @@ OTHER = {
     "AIOKafkaConsumer.getmany": "Its records are those of aiokclient, with the attributes of "
     "`ConsumerRecord` except `checksum`. The records before one that cannot be deserialized come "
     "first.",
+    "AIOKafkaConsumer.subscribe": "Without a group, partitions that are read already keep their "
+    "positions.",
     "AIOKafkaConsumer.position": "Raises NoOffsetForPartitionError at once, instead of waiting, if "
     f'`auto_offset_reset` is "none". {STOPPED}',
     **dict.fromkeys(

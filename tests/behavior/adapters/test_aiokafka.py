@@ -636,6 +636,18 @@ async def test_second_subscription_to_a_topic_rebalances_and_calls_its_listener(
     assert await waiting == {}
 
 
+async def test_consumer_stops_after_its_native_one_was_closed(cluster: EmbeddedCluster) -> None:
+    stage = Stage(cluster, adapter)
+    consumer = stage.consumer(stage.topic)
+    await consumer.start()
+    await consumer.native.close()
+    with pytest.raises(adapter.ConsumerStoppedError):
+        consumer.assignment()
+    await consumer.stop()
+    with pytest.raises(adapter.ConsumerStoppedError):
+        await consumer.getone()
+
+
 async def test_other_thread_reads_the_state_of_a_consumer(cluster: EmbeddedCluster) -> None:
     # As faust does, whose consumer has a thread of its own.
     stage = Stage(cluster, adapter)

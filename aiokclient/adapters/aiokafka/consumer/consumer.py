@@ -180,8 +180,8 @@ class AIOKafkaConsumer:
         if self._closed:
             return
         try:
-            self._at_stop = frozenset(self.native.assignment()), self.subscription()
-        except KafkaError:
+            self._at_stop = self.assignment(), self.subscription()
+        except (KafkaError, ConsumerStoppedError):
             pass  # The native consumer has failed, and knows neither any more.
         self._closed = True
         self._turns.close()
