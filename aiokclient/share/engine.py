@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from aiokclient.share.partition import SharePartition
     from aiokclient.share.share_consumer import ShareConsumer
 
+LEADERS_S: Final = 0.5
+"""The seconds between two updates of the metadata while records are held."""
+
 START_S: Final = 3.0
 """The longest time, in seconds, that a start waits for the first assignment."""
 
@@ -101,17 +104,33 @@ class LockWatch:
 
     It loses locks that have ended, releases records that have waited too long, and has locks
     renewed. Whatever brings an earlier time forward sets `changed`.
+
+    While records are held, it also updates the metadata, because no broker tells a member that the
+    leader has moved, which ends locks at once. A fetch that waits learns of it by the second answer
+    after that, and a member that fetches nothing by its next settlement.
     """
 
     def __init__(self, engine: ShareEngine) -> None:
         self._engine = engine
         self._clock = engine.cluster.clock
         self.changed = engine.new_wakeup()
+        self._updated_at = -math.inf
 
     async def run(self) -> None:
         """Check the locks when it is time, until the task is cancelled."""
         while True:
-            await self.changed.wait(self.check_locks())
+            await self.changed.wait(min(self.check_locks(), self._look_for_leaders()))
+
+    def _look_for_leaders(self) -> float:
+        """Update the metadata of the topics of held records; return the time of the next update."""
+        topics = self._engine.list_held_topics()
+        if not topics:
+            return math.inf
+        now = self._clock.monotonic()
+        if now >= self._updated_at + LEADERS_S:
+            self._updated_at = now
+            self._engine.cluster.updater.request_update(topics)
+        return self._updated_at + LEADERS_S
 
     def check_locks(self) -> float:
         """Act on all locks; return the time of the next check. Synchronous."""
@@ -135,6 +154,10 @@ class LockWatch:
                 leader.wake.set()
         if acquisition.has_state(LockState.HELD):
             following = min(following, self._engine.renewals.check_held(leader, acquisition, now))
+        if acquisition.has_state(LockState.SETTLED):
+            # The leader may not come to send it, for example while a request is in flight.
+            lose = self._engine.settlements.lose_expired
+            following = min(following, lose(acquisition, LockState.SETTLED, now))
         return following
 
 
@@ -422,6 +445,16 @@ class ShareEngine:
             for acquisition in leader.list_acquisitions():
                 yield from acquisition.find_runs(LockState.HELD)
 
+    def list_held_topics(self) -> list[str]:
+        """Return the topics of which any record is delivered and not settled."""
+        found = {
+            acquisition.partition.tp.topic: None
+            for leader in self.list_leaders()
+            for acquisition in leader.list_acquisitions()
+            if acquisition.has_state(LockState.HELD)
+        }
+        return list(found)
+
     def has_unsent(self) -> bool:
         """Return whether any settlement is not confirmed yet."""
         return any(
@@ -449,10 +482,6 @@ class ShareEngine:
     def on_member_failed(self, error: KafkaError) -> None:
         """Wake all that waits, because the group refuses this consumer for good. Synchronous."""
         self.wake_all()
-
-    def on_fatal(self, error: KafkaError) -> None:
-        """Fail the consumer with the error of a broker. Does not return."""
-        raise error
 
     def log_partition_error(self, tp: TopicPartition, error: KafkaError) -> None:
         """Log the error of a fetch of one partition."""

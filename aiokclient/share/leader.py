@@ -12,7 +12,9 @@ Each turn sends the first of these that there is:
 3. a fetch that acquires nothing, to open a session for acknowledgements, or to make the broker
    forget partitions that are no longer fetched here.
 
-`outcomes` has the meaning of each answer, and `locks` the life of a record.
+`outcomes` has the meaning of each answer, and `locks` the life of a record. After an error, the
+request is repeated later: that of a partition alone, or, if the error concerns the session or the
+connection, every one but renewals, which go on as long as there is a session.
 """
 
 from __future__ import annotations
@@ -21,15 +23,20 @@ import asyncio
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
-from aiokclient.errors import KafkaError, UnsupportedVersionError, error_for
+from aiokclient.errors import (
+    FencedLeaderEpochError,
+    KafkaError,
+    NotLeaderOrFollowerError,
+    UnsupportedVersionError,
+    error_for,
+)
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Attempts, Backoff, Decision, Scope, classify
-from aiokclient.protocol.messages.share_acknowledge import (
-    ShareAcknowledgeResponse,
-)
+from aiokclient.protocol.messages.share_acknowledge import ShareAcknowledgeResponse
 from aiokclient.protocol.messages.share_fetch import (
     PartitionData,
     ShareFetchRequest,
@@ -43,6 +50,7 @@ from aiokclient.share.locks import (
     Run,
 )
 from aiokclient.share.outcomes import (
+    REOPENING,
     UNCOUNTED,
     PartitionOutcome,
     SessionOutcome,
@@ -50,7 +58,7 @@ from aiokclient.share.outcomes import (
     judge_session,
 )
 from aiokclient.share.partition import SharePartition, split_by_deadline
-from aiokclient.share.session import NOTHING, FetchSize, ShareSession
+from aiokclient.share.session import NOTHING, FetchSize, ShareSession, read_acknowledged
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -60,13 +68,16 @@ if TYPE_CHECKING:
     from aiokclient.share.renewals import Renewals
     from aiokclient.types import TopicPartition
 
-Carried: TypeAlias = "dict[SharePartition, list[Run]]"
+Carried: TypeAlias = "Mapping[SharePartition, list[Run]]"
 """The acknowledgements, or renewals, in a request, by partition."""
 
 RENEWS_FROM: Final = 2
 """The first version of the requests with renewals and with a limit of records."""
 
 SHORTEST_WAIT_MS: Final = 1
+
+LEADER_CODES: Final = (NotLeaderOrFollowerError.code, FencedLeaderEpochError.code)
+"""The codes with which an answer names the leader of a partition."""
 
 
 class ShareLeader:
@@ -90,6 +101,11 @@ class ShareLeader:
         """What the request in flight acknowledges."""
         self._attempts = Attempts(math.inf, Backoff.of(config), self._clock)
         self._retry_at = -math.inf
+        """The time before which nothing is sent after an error, except renewals."""
+        self._throttled_until = -math.inf
+        """The time before which the broker reads nothing."""
+        self._fatal: KafkaError | None = None
+        """The error with which the consumer fails."""
         self.is_closing = False
         self.ended = engine.new_wakeup()
         """A flag that is set when the session has ended after `close`."""
@@ -108,8 +124,14 @@ class ShareLeader:
 
     def list_acquisitions(self) -> Iterator[Acquisition]:
         """Yield what is acquired here and not final."""
-        for partition in self._partitions.values():
+        for partition in self._list_partitions():
             yield from partition.acquisitions
+
+    def _list_partitions(self) -> Iterable[SharePartition]:
+        """Return the partitions, and those that were replaced while a request is in flight."""
+        if not self._in_flight:
+            return self._partitions.values()
+        return dict.fromkeys([*self._partitions.values(), *self._in_flight])
 
     def count_waiting(self) -> int:
         """Return the number of offsets that are acquired here and not delivered."""
@@ -155,8 +177,9 @@ class ShareLeader:
         if self.is_closing or not self._partitions:
             return False
         now = self._clock.monotonic()
-        if self._retry_at > now:
-            await self.wake.wait(self._retry_at)
+        resume_at = max(self._throttled_until, self._find_retry_time(now))
+        if resume_at > now:
+            await self.wake.wait(min(resume_at, max(self._find_renewal_time(), now)))
             return True
         if not self._has_work(now):
             await self.wake.wait(self._find_next_time(now))
@@ -166,8 +189,23 @@ class ShareLeader:
             if not self.is_closing:
                 await self._send_next(connection)
         except KafkaError as error:
+            if error is self._fatal:
+                raise
             self._on_request_error(error)
         return True
+
+    def _find_retry_time(self, now: float) -> float:
+        """Return the time before which nothing is sent after an error. Renewals do not wait."""
+        if self._retry_at > now and self._has_session() and any(self._find_to_renew(now).values()):
+            return -math.inf
+        return self._retry_at
+
+    def _find_renewal_time(self) -> float:
+        """Return the time at which a renewal is due in the present session."""
+        return self._engine.find_renewal_time(self) if self._has_session() else math.inf
+
+    def _has_session(self) -> bool:
+        return self._is_connected() and self._session.is_open
 
     def _forget_finished(self) -> None:
         for tp, partition in list(self._partitions.items()):
@@ -181,7 +219,7 @@ class ShareLeader:
         return self._connection is not None and not self._connection.closed
 
     def _has_work(self, now: float) -> bool:
-        if any(partition.has_settled for partition in self._partitions.values()):
+        if any(each.has_settled and each.settle_at <= now for each in self._partitions.values()):
             return True
         if self._is_to_forget() or any(self._find_to_renew(now).values()):
             return True
@@ -204,11 +242,15 @@ class ShareLeader:
             for each in self._partitions.values()
             if each.is_assigned and each.retry_at > now
         ]
+        retries += [each.settle_at for each in self._partitions.values() if each.has_settled]
+        retries += [each.renew_at for each in self._partitions.values() if each.renew_at > now]
         return min([*retries, self._engine.find_renewal_time(self)])
 
     def _find_to_renew(self, now: float) -> Carried:
-        found: Carried = {}
+        found: dict[SharePartition, list[Run]] = {}
         for partition in self._partitions.values():
+            if partition.renew_at > now:
+                continue
             runs = self._engine.find_to_renew(partition, now)
             if runs:
                 found[partition] = runs
@@ -229,15 +271,20 @@ class ShareLeader:
         version = connection.broker.version_of(ShareFetchRequest)
         wanted = self._list_wanted(now)
         if not self._session.is_open:
-            await self._send_fetch(connection, wanted, {}, self._choose_size(wanted, version, now))
+            opening = wanted or [each for each in self._partitions.values() if each.has_settled]
+            size = self._choose_size(wanted, version, now)
+            await self._send_fetch(connection, opening, {}, size)
             return
         if version >= RENEWS_FROM and (renewals := self._find_to_renew(now)):
             await self._send_renewal(connection, renewals)
             return
         size = self._choose_size(wanted, version, now)
         settled = self._take_settled(now)
-        # A fetch adds the partitions whose acknowledgements it carries to the session.
-        carried = {each: runs for each, runs in settled.items() if each.is_assigned}
+        # A fetch adds the partitions whose acknowledgements it carries to the session, for good.
+        # And the parts of a refused acknowledgement must not wait for records, one after another.
+        carried = {
+            each: runs for each, runs in settled.items() if each in wanted and not each.is_split
+        }
         if (size is NOTHING and settled) or len(carried) < len(settled):
             await self._send_acknowledgement(connection, settled)
         elif size is not NOTHING or self._is_to_forget():
@@ -254,9 +301,9 @@ class ShareLeader:
 
     def _take_settled(self, now: float) -> Carried:
         self._engine.settle_passed()
-        found: Carried = {}
+        found: dict[SharePartition, list[Run]] = {}
         for partition in self._partitions.values():
-            if not partition.has_settled:
+            if not partition.has_settled or partition.settle_at > now:
                 continue
             due, expired = partition.take_settled(now)
             for run in expired:
@@ -278,20 +325,20 @@ class ShareLeader:
         sent_at = self._clock.monotonic()
         self._engine.meters.on_fetch_sent()
         answer = await self._send(connection, request, carried, LockEvent.SEND)
-        if self._apply_session_code(answer, carried, "ShareFetch"):
+        if self._apply_session_code(answer, "ShareFetch", carried):
             self._apply_fetch(answer, carried, sent_at)
 
     async def _send_acknowledgement(self, connection: BrokerConnection, carried: Carried) -> None:
         request = self._session.make_acknowledgement(carried)
         answer = await self._send(connection, request, carried, LockEvent.SEND)
-        if self._apply_session_code(answer, carried, "ShareAcknowledge"):
-            self._apply_acknowledgement(answer, carried)
+        if self._apply_session_code(answer, "ShareAcknowledge", carried):
+            self._apply_acknowledged(answer, carried, self._clock.monotonic())
 
     async def _send_renewal(self, connection: BrokerConnection, carried: Carried) -> None:
         request = self._session.make_renewal(carried)
         sent_at = self._clock.monotonic()
         answer = await self._send(connection, request, carried, None)
-        if self._apply_session_code(answer, {}, "ShareAcknowledge"):
+        if self._apply_session_code(answer, "ShareAcknowledge", {}, carried):
             self._apply_renewal(answer, carried, sent_at)
 
     async def _send(
@@ -304,9 +351,18 @@ class ShareLeader:
                     run.apply_event(event)
             self._in_flight = carried
         try:
-            return await connection.send(request, timeout_s=self._timeout_s)
+            answer = await connection.send(request, timeout_s=self._timeout_s)
+        except KafkaError:
+            if not connection.closed:  # Then the request was never written.
+                for partition, runs in carried.items():
+                    partition.return_runs(runs)
+            raise
         finally:
             self._in_flight = {}
+        # The connection would hold requests, and write them though locks have ended meanwhile.
+        if answer.throttle_time_ms > 0:
+            self._throttled_until = self._clock.monotonic() + answer.throttle_time_ms / 1000
+        return answer
 
     async def end_session(self, timeout: float) -> None:
         """Send what is settled, release the rest, and end the session, within `timeout` seconds.
@@ -314,16 +370,16 @@ class ShareLeader:
         A failure is only logged: the broker releases everything when the connection is closed.
         """
         connection = self._connection
-        if connection is None or connection.closed or not self._session.is_open:
+        if connection is None or connection.closed:
             return
         try:
             async with asyncio.timeout(timeout):
-                now = self._clock.monotonic()
-                while settled := self._take_settled(now):
-                    await self._send_acknowledgement(connection, settled)
-                request = self._session.make_last({})
-                self._session.reset()
-                await connection.send(request, timeout_s=timeout)
+                while self._has_settled() and not connection.closed:
+                    await self._send_settled(connection)
+                if self._session.is_open:
+                    request = self._session.make_last({})
+                    self._session.reset()
+                    await connection.send(request, timeout_s=timeout)
         except (KafkaError, TimeoutError) as error:
             text, extra = (
                 "Could not end the share session at broker %d: %r",
@@ -331,35 +387,55 @@ class ShareLeader:
             )
             self._engine.log.info(text, self.node_id, error, extra=extra)
 
+    def _has_settled(self) -> bool:
+        return any(each.has_settled for each in self._partitions.values())
+
+    async def _send_settled(self, connection: BrokerConnection) -> None:
+        """Send what is settled when it is time, in a new session if there is none."""
+        now = self._clock.monotonic()
+        held_until = [each.settle_at for each in self._partitions.values() if each.has_settled]
+        resume_at = max(self._retry_at, self._throttled_until, min(held_until))
+        if resume_at > now:
+            await asyncio.sleep(resume_at - now)
+        elif not self._session.is_open:
+            opening = [each for each in self._partitions.values() if each.has_settled]
+            await self._send_fetch(connection, opening, {}, NOTHING)
+        elif settled := self._take_settled(now):
+            await self._send_acknowledgement(connection, settled)
+
     # -- answers
 
-    def _apply_session_code(self, answer: Any, carried: Carried, api: str) -> bool:
+    def _apply_session_code(
+        self, answer: Any, api: str, carried: Carried, renewed: Carried = MappingProxyType({})
+    ) -> bool:
         """Apply the code at the top level of an answer. Return whether there is more to apply."""
         error = error_for(answer.error_code, answer.error_message, api=api, broker=self.node_id)
         outcome = judge_session(error)
+        was_open = self._session.is_open
         if outcome not in UNCOUNTED:
             self._session.count_request()
-        if outcome is SessionOutcome.OPEN:
-            self._attempts.start_over()
+        if error is None:
+            if was_open:  # Opening a session alone does not show that it lasts.
+                self._attempts.start_over()
             self.trouble = None
             return True
-        assert error is not None
         if outcome is SessionOutcome.FATAL:
-            self._engine.on_fatal(error)
-        if outcome is SessionOutcome.REFUSED:
+            self._fail(error)
+        if outcome in REOPENING:
+            self._session.reset()
+            self._engine.on_session_reset(self.node_id, outcome)
+        if outcome is SessionOutcome.ENDED:
+            self._lose_all("session")
+        elif outcome in (SessionOutcome.REFUSED, SessionOutcome.UNCLEAR):
             for runs in carried.values():
                 self._refuse_runs(runs, error)
-        elif outcome is SessionOutcome.ENDED:
-            self._session.reset()
-            self._lose_all("session")
-            self._engine.on_session_reset(self.node_id, outcome)
+            for partition, runs in renewed.items():
+                self._on_renewal_refused(partition, runs, error)
         else:
-            if outcome is not SessionOutcome.AGAIN:
-                self._session.reset()
-                self._engine.on_session_reset(self.node_id, outcome)
+            is_certain = outcome is SessionOutcome.LIMITED  # It was refused before anything else.
             for partition, runs in carried.items():
-                partition.return_runs(runs)
-        if outcome is not SessionOutcome.ENDED or self._attempts.attempt:
+                partition.return_runs(runs, is_certain=is_certain)
+        if outcome not in (SessionOutcome.ENDED, SessionOutcome.REOPENED) or self._attempts.attempt:
             self._back_off(error)
         else:
             self._attempts.next_attempt()
@@ -367,31 +443,18 @@ class ShareLeader:
 
     def _apply_fetch(self, answer: ShareFetchResponse, carried: Carried, sent_at: float) -> None:
         now = self._clock.monotonic()
-        lock_s = answer.acquisition_lock_timeout_ms / 1000
         self._engine.on_fetched(answer, sent_at, now)
-        left = dict(carried)
+        lock_s = (answer.acquisition_lock_timeout_ms or self._engine.lock_timeout_ms or 0) / 1000
+        found: list[tuple[SharePartition, PartitionData]] = []
         for topic in answer.responses:
             for data in topic.partitions:
                 partition = self._session.find_partition(topic.topic_id, data.partition_index)
-                if partition is None:
-                    continue
-                runs = left.pop(partition, None)
-                if runs is None and data.acknowledge_error_code and partition in carried:
-                    runs = carried[partition]
-                if runs is not None:
-                    error = error_for(
-                        data.acknowledge_error_code,
-                        data.acknowledge_error_message,
-                        api="ShareFetch",
-                        broker=self.node_id,
-                        topic_partition=partition.tp,
-                    )
-                    self._apply_partition(partition, runs, error, data, now)
-                self._apply_data(partition, data, sent_at + lock_s, lock_s, answer)
-        self._refuse_unanswered(left, "ShareFetch")
-        if answer.throttle_time_ms and not any(
-            data.acquired_records for topic in answer.responses for data in topic.partitions
-        ):
+                if partition is not None:
+                    found.append((partition, data))
+        self._apply_acknowledged(answer, carried, now)
+        for partition, data in found:
+            self._apply_data(partition, data, sent_at + lock_s, lock_s, answer)
+        if answer.throttle_time_ms and not any(data.acquired_records for _, data in found):
             self._engine.on_throttled(answer.throttle_time_ms)
 
     def _apply_data(
@@ -413,8 +476,13 @@ class ShareLeader:
             self._on_partition_error(partition, error, data, answer)
             return
         partition.failures = 0
-        if data.acquired_records:
-            self._engine.reader.add_part(partition, data, deadline, lock_s)
+        if not data.acquired_records:
+            return
+        for acquired in data.acquired_records:
+            # A leader acquires only what is not locked: these locks have ended early.
+            for run in partition.find_open_among(acquired.first_offset, acquired.last_offset):
+                self._lose_run(run, "expired")
+        self._engine.reader.add_part(partition, data, deadline, lock_s)
 
     def _on_partition_error(
         self,
@@ -426,69 +494,40 @@ class ShareLeader:
         """Fetch the partition again later, from the same leader or from another one."""
         outcome = judge_partition(error)
         if outcome is PartitionOutcome.FATAL:
-            self._engine.on_fatal(error)
+            self._fail(error)
         if outcome is PartitionOutcome.MOVED:
-            self._lose_partition(partition, self._choose_reason(error, data))
-            self._apply_hint(partition, data, answer)
-            self._cluster.updater.request_update([partition.tp.topic])
+            self._on_moved(partition, error, data, answer)
         delay_s = self._attempts.backoff.compute_delay_s(partition.failures, self._clock.rng)
         partition.failures += 1
         partition.retry_at = self._clock.monotonic() + delay_s
         self._engine.log_partition_error(partition.tp, error)
 
-    def _apply_hint(self, partition: SharePartition, data: Any, answer: Any) -> None:
+    def _on_moved(
+        self, partition: SharePartition, error: KafkaError, data: Any, answer: Any
+    ) -> None:
+        """Lose the locks of a partition that this broker does not lead, and find its leader."""
+        self._lose_partition(partition, self._choose_reason(error, data), error)
+        self._apply_hint(partition, error, data, answer)
+        self._cluster.updater.request_update([partition.tp.topic])
+
+    def _apply_hint(
+        self, partition: SharePartition, error: KafkaError, data: Any, answer: Any
+    ) -> None:
         """Apply the new leader that an answer names (KIP-951)."""
         leader = data.current_leader
-        if leader.leader_id >= 0 and leader.leader_epoch >= 0:
+        # With other codes, brokers leave 0 in both fields.
+        if error.code in LEADER_CODES and leader.leader_id >= 0 and leader.leader_epoch >= 0:
             nodes = answer.node_endpoints
             endpoints = [BrokerInfo(n.node_id, n.host, n.port, n.rack) for n in nodes]
             self._cluster.updater.apply_hint(
                 *partition.tp, leader.leader_id, leader.leader_epoch, endpoints
             )
 
-    def _apply_acknowledgement(self, answer: ShareAcknowledgeResponse, carried: Carried) -> None:
-        now = self._clock.monotonic()
-        left = dict(carried)
-        for partition, data, error in self._list_answers(answer, carried):
-            runs = left.pop(partition, None)
-            if runs is not None:
-                self._apply_partition(partition, runs, error, data, now)
-                if judge_partition(error) is PartitionOutcome.MOVED:
-                    self._apply_hint(partition, data, answer)
-                    self._cluster.updater.request_update([partition.tp.topic])
-        self._refuse_unanswered(left, "ShareAcknowledge")
-
-    def _list_answers(
-        self, answer: ShareAcknowledgeResponse, carried: Carried
-    ) -> Iterator[tuple[SharePartition, Any, KafkaError | None]]:
-        known = {(each.topic_id, each.tp.partition): each for each in carried}
-        for topic in answer.responses:
-            for data in topic.partitions:
-                partition = known.get((topic.topic_id, data.partition_index))
-                if partition is not None:
-                    yield (
-                        partition,
-                        data,
-                        error_for(
-                            data.error_code,
-                            data.error_message,
-                            api="ShareAcknowledge",
-                            broker=self.node_id,
-                            topic_partition=partition.tp,
-                        ),
-                    )
-
-    def _refuse_unanswered(self, left: Carried, api: str) -> None:
-        for partition, runs in left.items():
-            error = error_for(
-                -1,
-                "The answer does not contain the partition.",
-                api=api,
-                broker=self.node_id,
-                topic_partition=partition.tp,
-            )
-            assert error is not None
-            self._refuse_runs(runs, error)
+    def _apply_acknowledged(self, answer: Any, carried: Carried, now: float) -> None:
+        """Apply the outcomes of acknowledgements, in the order in which they were sent."""
+        outcomes = read_acknowledged(answer, carried, self.node_id)
+        for partition, (data, error) in outcomes.items():
+            self._apply_partition(partition, carried[partition], error, data, answer, now)
 
     def _apply_partition(
         self,
@@ -496,31 +535,36 @@ class ShareLeader:
         runs: list[Run],
         error: KafkaError | None,
         data: Any,
+        answer: Any,
         now: float,
     ) -> None:
         """Apply the answer to the acknowledgements of one partition."""
         outcome = judge_partition(error)
-        if outcome is PartitionOutcome.APPLIED:
+        if error is None:
+            partition.settle_failures = 0
             for run in runs:
                 for part in split_by_deadline(run, now):
                     self._confirm_run(part, now)
-            return
-        assert error is not None
-        if outcome is PartitionOutcome.INVALID:
+        elif outcome is PartitionOutcome.INVALID:
             if sum(run.length for run in runs) > 1:
                 partition.split_runs(runs)
             else:
                 for run in runs:
                     self._lose_run(run, "refused", error, confirmed=False)
         elif outcome is PartitionOutcome.MOVED:
-            self._lose_partition(partition, self._choose_reason(error, data), error)
+            self._on_moved(partition, error, data, answer)
         elif outcome is PartitionOutcome.AGAIN:
-            partition.return_runs(runs)
-            self._back_off(error)
+            partition.return_runs(runs, is_certain=False)
+            partition.settle_at = now + self._compute_delay_s(partition.settle_failures)
+            partition.settle_failures += 1
+            self._note_error(error)
         else:
             self._refuse_runs(runs, error)
             if outcome is PartitionOutcome.FATAL:
-                self._engine.on_fatal(error)
+                self._fail(error)
+
+    def _compute_delay_s(self, failures: int) -> float:
+        return self._attempts.backoff.compute_delay_s(failures, self._clock.rng)
 
     def _choose_reason(self, error: KafkaError, data: Any) -> Reason:
         """Return why the locks of a partition are lost.
@@ -534,23 +578,34 @@ class ShareLeader:
         self, answer: ShareAcknowledgeResponse, carried: Carried, sent_at: float
     ) -> None:
         lock_s = answer.acquisition_lock_timeout_ms / 1000
-        for partition, data, error in self._list_answers(answer, carried):
-            runs = carried[partition]
-            outcome = judge_partition(error)
-            if outcome is PartitionOutcome.APPLIED:
+        outcomes = read_acknowledged(answer, carried, self.node_id)
+        for partition, (data, error) in outcomes.items():
+            runs, outcome = carried[partition], judge_partition(error)
+            if error is None:
+                partition.renew_failures = 0
                 self._renewals.on_renewed(runs, sent_at, lock_s)
             elif outcome is PartitionOutcome.MOVED:
-                assert error is not None
-                self._lose_partition(partition, self._choose_reason(error, data), error)
+                self._on_moved(partition, error, data, answer)
             elif outcome is PartitionOutcome.FATAL:
-                assert error is not None
-                self._engine.on_fatal(error)
+                self._fail(error)
+            elif outcome is PartitionOutcome.INVALID:
+                self._renewals.on_forbidden(runs, error)
             elif outcome is PartitionOutcome.AGAIN:
-                assert error is not None
-                self._back_off(error)
+                self._renew_later(partition, error)
             else:
-                assert error is not None
-                self._renewals.on_refused(runs, error)
+                self._on_renewal_refused(partition, runs, error)
+
+    def _on_renewal_refused(
+        self, partition: SharePartition, runs: Iterable[Run], error: KafkaError
+    ) -> None:
+        self._renewals.on_refused(runs, error)
+        self._renew_later(partition, error)
+
+    def _renew_later(self, partition: SharePartition, error: KafkaError) -> None:
+        delay_s = self._compute_delay_s(partition.renew_failures)
+        partition.renew_at = self._clock.monotonic() + delay_s
+        partition.renew_failures += 1
+        self._note_error(error)
 
     # -- what becomes of locks
 
@@ -590,7 +645,7 @@ class ShareLeader:
         partition.remove_finished()
 
     def _lose_all(self, reason: Reason, cause: KafkaError | None = None) -> None:
-        for partition in self._partitions.values():
+        for partition in list(self._list_partitions()):
             self._lose_partition(partition, reason, cause)
 
     # -- errors
@@ -609,17 +664,25 @@ class ShareLeader:
 
     def _on_request_error(self, error: KafkaError) -> None:
         if isinstance(error, UnsupportedVersionError):
-            self._engine.on_fatal(error)
+            self._fail(error)
         if classify(error, Scope.FETCH) is Decision.REFRESH_AND_RETRY:
             self._cluster.updater.request_update(
                 list(dict.fromkeys(tp.topic for tp in self._partitions))
             )
         self._back_off(error)
 
+    def _fail(self, error: KafkaError) -> NoReturn:
+        """Fail the consumer with this error."""
+        self._fatal = error
+        raise error
+
     def _back_off(self, error: KafkaError) -> None:
-        self.trouble = error
         delay_s = self._attempts.take_pause_after_s(error, Scope.FETCH)
         self._retry_at = self._clock.monotonic() + delay_s
+        self._note_error(error)
+
+    def _note_error(self, error: KafkaError) -> None:
+        self.trouble = error
         text, extra = "A request to broker %d failed: %s", {"event": "share_request_failed"}
         self._engine.limited_log.write(
             logging.INFO,

@@ -183,6 +183,7 @@ class Acquisition:
         "deadline",
         "delivered_at",
         "delivery_count",
+        "doubtful",
         "first",
         "is_expiry_told",
         "lock_s",
@@ -211,6 +212,8 @@ class Acquisition:
         """Lists of delivered records, in the order of offsets."""
         self._tracked: dict[int, weakref.ref[ShareRecord[Any, Any]]] = {}
         """The delivered records to which only the application refers, by offset."""
+        self.doubtful: set[int] = set()
+        """The offsets whose acknowledgement is sent again although it may have been applied."""
         self.settled_late: set[int] = set()
         """The offsets whose loss was reported as the outcome of a settlement."""
         self.delivered_at = math.inf
@@ -293,7 +296,13 @@ class Acquisition:
 
     def note_reason(self, run: Run, reason: Reason) -> None:
         """Record why the locks of these records were lost."""
-        self._reasons.append((run.list_offsets(), reason))
+        offsets = run.list_offsets()
+        if self._reasons:
+            last, known = self._reasons[-1]
+            if known == reason and last.stop == offsets.start:
+                self._reasons[-1] = range(last.start, offsets.stop), reason
+                return
+        self._reasons.append((offsets, reason))
 
     def find_reason(self, offset: int) -> Reason:
         """Return why the lock of a record was lost."""

@@ -7,14 +7,16 @@ ways:
 
 - An answer without an error at the top level has a code for each partition: of its fetch, of its
   acknowledgements, or of its renewals. `PARTITION_CODES` says what the code means.
-- An answer with an error at the top level concerns the session, and nothing in the request was
-  applied. `SESSION_CODES` says what the code means.
+- An answer with an error at the top level concerns the session. `SESSION_CODES` says what the code
+  means. Usually, nothing in the request was applied; but a fetch that waited may end with
+  INVALID_SHARE_SESSION_EPOCH after its acknowledgements were.
 - Without an answer, the connection is closed. The broker ends the session with it, and releases the
   records of the session. Whether it has applied the acknowledgements is not known, so that they are
   never sent again: LOST, with `confirmed=None`.
 
 For codes without a row, the policy decides (scope SHARE): what is retriable is sent again, until
-the lock of the record ends, and everything else is refused.
+the lock of the record ends, and everything else is refused. What is sent again although it may have
+been applied, and is then refused or expires, is LOST with `confirmed=None` as well.
 """
 
 from __future__ import annotations
@@ -79,7 +81,10 @@ class SessionOutcome(Enum):
     FATAL = "fatal"
     """The consumer may not use the group, or the brokers have no share groups: it fails."""
     AGAIN = "again"
-    """The broker could not handle the request. It is sent again, with the next epoch."""
+    """The broker could not handle the request. It is sent again in a new session, because it is not
+    known whether its epoch was used up. It may have been applied."""
+    UNCLEAR = "unclear"
+    """The broker has failed. The acknowledgements are refused, and a new session begins."""
 
 
 PARTITION_CODES: Final[Mapping[int | None, PartitionOutcome]] = MappingProxyType(
@@ -111,10 +116,19 @@ SESSION_CODES: Final[Mapping[int | None, SessionOutcome]] = MappingProxyType(
 )
 """The meaning of codes at the top level."""
 
-UNCOUNTED: Final = frozenset(
-    {SessionOutcome.REFUSED, SessionOutcome.REOPENED, SessionOutcome.ENDED}
-)
+UNCOUNTED: Final = frozenset({SessionOutcome.REFUSED})
 """The outcomes after which the broker expects the same epoch again."""
+
+REOPENING: Final = frozenset(
+    {
+        SessionOutcome.REOPENED,
+        SessionOutcome.ENDED,
+        SessionOutcome.LIMITED,
+        SessionOutcome.AGAIN,
+        SessionOutcome.UNCLEAR,
+    }
+)
+"""The outcomes after which a new session begins. It takes over the locks that there are."""
 
 
 def judge_partition(error: KafkaError | None) -> PartitionOutcome:
@@ -136,4 +150,4 @@ def judge_session(error: KafkaError | None) -> SessionOutcome:
     if found is not None:
         return found
     again = classify(error, Scope.SHARE).again
-    return SessionOutcome.AGAIN if again else SessionOutcome.REFUSED
+    return SessionOutcome.AGAIN if again else SessionOutcome.UNCLEAR

@@ -8,6 +8,7 @@ partition is sent.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -36,6 +37,16 @@ class SharePartition:
         """The number of consecutive fetches with an error of the partition."""
         self.has_settled = False
         """Whether there may be settled records that are not sent."""
+        self.settle_at = -math.inf
+        """The time before which nothing is acknowledged, after a temporary error."""
+        self.settle_failures = 0
+        """The number of consecutive temporary errors of acknowledgements."""
+        self.renew_at = -math.inf
+        """The time before which no lock is renewed, after an error."""
+        self.renew_failures = 0
+        """The number of consecutive errors of renewals."""
+        self.is_split = False
+        """Whether what was taken last is a part of a refused acknowledgement."""
         self._acquisitions: list[Acquisition] = []
         self._pieces: deque[list[Run]] = deque()
         """Parts of refused acknowledgements, which are sent one by one."""
@@ -80,17 +91,21 @@ class SharePartition:
         while self._pieces and not due:
             for run in self._pieces.popleft():
                 _sort_by_deadline(_settled_in(run), now, due, expired)
+        self.is_split = bool(due)
         if not due:
+            expired.clear()  # They are found again.
             for acquisition in self._acquisitions:
                 runs = acquisition.find_runs(LockState.SETTLED)
                 _sort_by_deadline(runs, now, due, expired)
-        self.has_settled = bool(self._pieces)
+        self.has_settled = self.is_split  # Other records may have been settled meanwhile.
         due.sort(key=_first_offset)
         return due, expired
 
-    def return_runs(self, runs: Iterable[Run]) -> None:
-        """Send these acknowledgements again, because they were not applied."""
+    def return_runs(self, runs: Iterable[Run], *, is_certain: bool = True) -> None:
+        """Send these acknowledgements again, because they were not applied, or possibly not."""
         for run in runs:
+            if not is_certain:
+                run.acquisition.doubtful.update(run.list_offsets())
             run.apply_event(LockEvent.RETURN)
         self.has_settled = True
 
@@ -115,13 +130,28 @@ class SharePartition:
         for acquisition in self._acquisitions:
             yield from acquisition.find_open_runs()
 
+    def find_open_among(self, first: int, last: int) -> list[Run]:
+        """Return the runs of these offsets whose state is not final."""
+        found: list[Run] = []
+        for acquisition in self._acquisitions:
+            start = max(first - acquisition.first, 0)
+            stop = min(last - acquisition.first + 1, len(acquisition.states))
+            if start < stop:
+                found += _clip(acquisition.find_open_runs(), start, stop)
+        return found
+
 
 def _settled_in(run: Run) -> Iterator[Run]:
     """Yield those parts of a run that are settled."""
-    for found in run.acquisition.find_runs(LockState.SETTLED):
-        start, stop = max(found.start, run.start), min(found.stop, run.stop)
-        if start < stop:
-            yield Run(run.acquisition, start, stop)
+    return _clip(run.acquisition.find_runs(LockState.SETTLED), run.start, run.stop)
+
+
+def _clip(runs: Iterable[Run], start: int, stop: int) -> Iterator[Run]:
+    """Yield the parts of these runs that are between two indexes."""
+    for run in runs:
+        clipped = run._replace(start=max(run.start, start), stop=min(run.stop, stop))
+        if clipped.start < clipped.stop:
+            yield clipped
 
 
 def _sort_by_deadline(runs: Iterable[Run], now: float, due: list[Run], expired: list[Run]) -> None:

@@ -11,7 +11,7 @@ and reports `LockExpiring` at three quarters of a lock.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.errors import AcknowledgeError, KafkaError
@@ -53,7 +53,9 @@ class Renewals:
         self._clock = engine.cluster.clock
         self._config = engine.config
         self._refusal: str | None = None
-        """Why locks cannot be renewed, or None if they can."""
+        """Why locks could not be renewed the last time, or None if they could."""
+        self._forbidden_until = -math.inf
+        """The time before which no lock is renewed, because the group does not allow it."""
         self._asked: dict[tuple[int, int], ShareRecord[Any, Any]] = {}
         """The records that the application wants to be renewed, without an outcome yet."""
         self._overdue: set[int] = set()
@@ -62,14 +64,13 @@ class Renewals:
     @property
     def are_possible(self) -> bool:
         """Whether brokers and group allow renewals, as far as is known."""
-        return self._refusal is None
+        return self._forbidden_until <= self._clock.monotonic()
 
     # -- when
 
     def check_held(self, leader: ShareLeader, acquisition: Acquisition, now: float) -> float:
         """Act on the locks of held records; return the time of the next check."""
-        self._lose_expired(acquisition, now)
-        deadline = acquisition.find_first_deadline(LockState.HELD)
+        deadline = self._engine.settlements.lose_expired(acquisition, LockState.HELD, now)
         if deadline == math.inf:
             return math.inf
         if self._is_renewed(acquisition, now):
@@ -77,7 +78,6 @@ class Renewals:
             if due > now:
                 return due
             leader.wake.set()
-            return deadline
         tell_at = deadline - acquisition.lock_s * TOLD_AT
         if tell_at > now:
             return tell_at
@@ -89,12 +89,6 @@ class Renewals:
         if not self._config.renew_locks or not self.are_possible:
             return False
         return now - acquisition.delivered_at < self._config.max_processing_ms / 1000
-
-    def _lose_expired(self, acquisition: Acquisition, now: float) -> None:
-        for run in list(acquisition.find_runs(LockState.HELD)):
-            for part in split_by_deadline(run, now):
-                if acquisition.find_deadline(acquisition.first + part.start) <= now:
-                    self._engine.settlements.lose_run(part, "expired", False, None)
 
     def _tell_expiry(self, acquisition: Acquisition, now: float) -> None:
         if acquisition.is_expiry_told:
@@ -118,7 +112,7 @@ class Renewals:
         for acquisition in partition.acquisitions:
             automatic = self._is_renewed(acquisition, now)
             early = acquisition.lock_s * (RENEWED_AT + TOGETHER)
-            for run in acquisition.find_runs(LockState.HELD):
+            for run in _find_certain(acquisition, now):
                 if automatic and acquisition.find_first_deadline(LockState.HELD) - early <= now:
                     found.append(run)
                 elif self._asked:
@@ -152,7 +146,8 @@ class Renewals:
         for acquisition in leader.list_acquisitions():
             if acquisition.has_state(LockState.HELD) and self._is_renewed(acquisition, now):
                 deadline = acquisition.find_first_deadline(LockState.HELD)
-                found = min(found, deadline - acquisition.lock_s * RENEWED_AT)
+                due = deadline - acquisition.lock_s * RENEWED_AT
+                found = min(found, max(due, acquisition.partition.renew_at))
         return found
 
     # -- asked for
@@ -166,12 +161,18 @@ class Renewals:
         self._engine.wake_leaders()
 
     def is_asked(self, record: ShareRecord[Any, Any]) -> bool:
-        """Return whether a renewal that was asked for has no outcome yet."""
-        return self._key(lock_of(record), record.offset) in self._asked
+        """Return whether a renewal that was asked for has no outcome yet.
+
+        The renewal of a record that was settled meanwhile has the outcome of the settlement.
+        """
+        key = self._key(lock_of(record), record.offset)
+        if key in self._asked and not self._engine.settlements.is_held(record):
+            del self._asked[key]
+        return key in self._asked
 
     def list_asked(self) -> list[ShareRecord[Any, Any]]:
         """Return the records whose renewals were asked for and have no outcome yet."""
-        return list(self._asked.values())
+        return [record for record in list(self._asked.values()) if self.is_asked(record)]
 
     def _end_asked(self, acquisition: Acquisition, offset: int, error: KafkaError | None) -> None:
         record = self._asked.pop(self._key(acquisition, offset), None)
@@ -183,8 +184,10 @@ class Renewals:
     def on_renewed(self, runs: Iterable[Run], sent_at: float, lock_s: float) -> None:
         """Record that a leader has renewed these locks."""
         now = self._clock.monotonic()
+        self._allow()
         for run in runs:
             acquisition = run.acquisition
+            lock_s = lock_s or acquisition.lock_s
             for part in split_by_deadline(run, now):
                 if acquisition.find_deadline(acquisition.first + part.start) <= now:
                     self._engine.settlements.lose_run(part, "expired", False, None)
@@ -195,10 +198,17 @@ class Renewals:
                     self._end_asked(acquisition, offset, None)
         self._engine.watch.changed.set()
 
-    def on_refused(self, runs: Iterable[Run], error: KafkaError) -> None:
-        """Record that the group does not allow renewals. The locks stay until their deadlines."""
+    def on_forbidden(self, runs: Iterable[Run], error: KafkaError) -> None:
+        """Record that the group does not allow renewals. The locks stay until their deadlines.
+
+        The configuration of the group may change, so that they are tried again after a lock.
+        """
         runs = list(runs)
         self.forbid(str(error), runs[0].acquisition.lock_s)
+        self.on_refused(runs, error)
+
+    def on_refused(self, runs: Iterable[Run], error: KafkaError) -> None:
+        """Record that these renewals were refused. The locks stay until their deadlines."""
         for run in runs:
             for offset in run.list_offsets():
                 record = self._asked.get(self._key(run.acquisition, offset))
@@ -208,13 +218,18 @@ class Renewals:
                     self._end_asked(run.acquisition, offset, refusal)
 
     def forbid(self, why: str, lock_s: float) -> None:
-        """Renew no more locks, and warn once. Synchronous."""
+        """Renew no locks until a lock has passed, and warn the first time. Synchronous."""
+        self._forbidden_until = self._clock.monotonic() + lock_s
         if self._refusal is None:
             self._refusal = why
             group, extra = self._engine.group_id, {"event": "share_renewal_impossible"}
             if self._config.renew_locks:
                 self._engine.log.warning(NOT_RENEWED, group, why, lock_s, extra=extra)
             self._engine.watch.changed.set()
+
+    def _allow(self) -> None:
+        """Record that the group allows renewals."""
+        self._refusal, self._forbidden_until = None, -math.inf
 
     def on_lost(self, records: Iterable[ShareRecord[Any, Any]], reason: Reason) -> None:
         """Give the renewals of lost records their outcome."""
@@ -231,3 +246,11 @@ class Renewals:
         if self._refusal is None or not self._config.renew_locks:
             return []
         return [f"renewal is not possible: {self._refusal}"]
+
+
+def _find_certain(acquisition: Acquisition, now: float) -> Iterator[Run]:
+    """Yield the runs of held records whose locks are certain. Others would spoil the renewal."""
+    for run in acquisition.find_runs(LockState.HELD):
+        for part in split_by_deadline(run, now):
+            if acquisition.find_deadline(acquisition.first + part.start) > now:
+                yield part

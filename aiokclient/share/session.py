@@ -22,9 +22,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from aiokclient.errors import KafkaError, UnknownServerError, error_for
 from aiokclient.protocol.messages import share_acknowledge, share_fetch
 from aiokclient.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
-from aiokclient.protocol.messages.share_fetch import ShareFetchRequest
+from aiokclient.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
 from aiokclient.share.locks import AcknowledgeType, Run, acknowledge_types
 from aiokclient.types.named_tuple import NamedTuple
 
@@ -175,6 +176,34 @@ class ShareSession:
     def find_partition(self, topic_id: UUID, index: int) -> SharePartition | None:
         """Return the partition of an answer, or None if the session does not have it."""
         return self._known.get((topic_id, index))
+
+
+def read_acknowledged(
+    answer: Any, asked: Acknowledged, broker: int
+) -> dict[SharePartition, tuple[Any, KafkaError | None]]:
+    """Return what an answer says of acknowledgements, or renewals, of these partitions.
+
+    A partition that the answer does not contain has an error. Of several parts about the same
+    partition, one with an error counts.
+    """
+    api = answer.request_class.__name__.removesuffix("Request")
+    is_fetch = isinstance(answer, ShareFetchResponse)
+    missing = UnknownServerError.code, "The answer does not contain the partition."
+    parts: dict[tuple[UUID, int], tuple[Any, int, str | None]] = {}
+    for topic in answer.responses:
+        for data in topic.partitions:
+            key = topic.topic_id, data.partition_index
+            code = data.acknowledge_error_code if is_fetch else data.error_code
+            text = data.acknowledge_error_message if is_fetch else data.error_message
+            if code or key not in parts:
+                parts[key] = data, code, text
+    found: dict[SharePartition, tuple[Any, KafkaError | None]] = {}
+    for partition in asked:
+        part = parts.get((partition.topic_id, partition.tp.partition), (None, *missing))
+        data, code, text = part
+        error = error_for(code or 0, text, api=api, broker=broker, topic_partition=partition.tp)
+        found[partition] = data, error
+    return found
 
 
 def _batches(kind: Any, runs: Iterable[Run], types: Sequence[int] | None = None) -> list[Any]:

@@ -22,6 +22,7 @@ from aiokclient.errors import (
 )
 from aiokclient.share.delivery.record import ShareRecord
 from aiokclient.share.locks import AcknowledgeType, Acquisition, LockEvent, LockState, Reason, Run
+from aiokclient.share.partition import split_by_deadline
 
 if TYPE_CHECKING:
     from aiokclient.share.engine import ShareEngine
@@ -161,7 +162,8 @@ class Settlements:
         self._meters.on_lost(reason, len(held) + len(settled), confirmed)
         for record in settled:
             acquisition.settled_late.add(record.offset)
-            error = make_lost_error(record, reason, confirmed)
+            in_doubt = confirmed is False and record.offset in acquisition.doubtful
+            error = make_lost_error(record, reason, None if in_doubt else confirmed)
             error.__cause__ = cause
             self._report(record, error)
         for record in held:
@@ -173,6 +175,14 @@ class Settlements:
         self.lost.set()
         self._engine.reader.on_settled()
         self._changed.set()
+
+    def lose_expired(self, acquisition: Acquisition, state: LockState, now: float) -> float:
+        """Lose the locks of records in a state that have ended; return when the next one ends."""
+        for run in list(acquisition.find_runs(state)):
+            for part in split_by_deadline(run, now):
+                if acquisition.find_deadline(acquisition.first + part.start) <= now:
+                    self.lose_run(part, "expired", False, None)
+        return acquisition.find_first_deadline(state)
 
     def refuse_run(self, run: Run, error: KafkaError) -> None:
         """Record that a broker refuses these settlements."""
