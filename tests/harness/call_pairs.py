@@ -1,4 +1,4 @@
-"""Seeded pairs of public calls, cancelled at their awaits: lifecycles, admin calls, group members.
+"""Seeded pairs of public calls of clients of all kinds, cancelled at their awaits.
 
 Each program opens clients of several kinds, which may share a client, and runs pairs of calls
 beside each other. It starts the second call, and cancels either of them, after random numbers of
@@ -33,6 +33,7 @@ from aiokclient import (
     GroupMember,
     GroupProtocol,
     Producer,
+    ShareConsumer,
     State,
     TopicPartition,
 )
@@ -73,6 +74,21 @@ CALLS: Mapping[type[Any], Mapping[str, Call]] = {
         "poll": lambda c: c.poll(timeout=0.5),
         "position": lambda c: c.position(T0),
     },
+    ShareConsumer: {
+        "poll": lambda c: c.poll(timeout=0.5, tracked=True),
+        "get": lambda c: c.get(timeout=0.5),
+        "batch": lambda c: asyncio.wait_for(anext(c.batches(3)), 0.5),
+        "tracked": lambda c: asyncio.wait_for(anext(c.tracked(2)), 0.5),
+        "processing": lambda c: process(c),
+        "done and commit": lambda c: settle(c),
+        "renew and commit": lambda c: renew(c),
+        "mark_processed": lambda c: mark_processed(c),
+        "drain": lambda c: c.drain(0.5),
+        "lag": lambda c: c.lag(timeout=1.0),
+        "lock_lost": lambda c: wait_for_loss(c),
+        "stop": lambda c: stop(c),
+        "subscribe": lambda c: subscribe(c),
+    },
     GroupMember: {
         "next generation": lambda c: asyncio.wait_for(anext(c.generations()), 1.0),
         "rejoin": lambda c: rejoin(c),
@@ -88,6 +104,45 @@ class Nothing(GroupProtocol):
 
     def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
         return {}
+
+
+async def take(consumer: ShareConsumer[Any, Any]) -> list[Any]:
+    return await consumer.poll(timeout=0.5, max_records=2, tracked=True)
+
+
+async def process(consumer: ShareConsumer[Any, Any]) -> None:
+    for record in await take(consumer):
+        async with consumer.processing(record):
+            await asyncio.sleep(0.01)
+
+
+async def settle(consumer: ShareConsumer[Any, Any]) -> None:
+    consumer.done(await take(consumer))
+    await consumer.commit(timeout=1.0)
+
+
+async def renew(consumer: ShareConsumer[Any, Any]) -> None:
+    consumer.renew(await take(consumer))
+    await consumer.commit(timeout=1.0)
+
+
+async def mark_processed(consumer: ShareConsumer[Any, Any]) -> None:
+    consumer.mark_processed()
+
+
+async def wait_for_loss(consumer: ShareConsumer[Any, Any]) -> None:
+    for record in await take(consumer):
+        await asyncio.wait_for(consumer.lock_lost(record), 0.5)
+
+
+async def stop(consumer: ShareConsumer[Any, Any]) -> None:
+    consumer.stop()
+
+
+async def subscribe(consumer: ShareConsumer[Any, Any]) -> None:
+    consumer.unsubscribe()
+    await asyncio.sleep(0.01)
+    consumer.subscribe(["t"])
 
 
 async def rejoin(member: GroupMember) -> None:
@@ -154,6 +209,8 @@ class Program:
     async def main(self, sim: Simulation) -> Outcome:
         self.sim = sim
         async with sim.cluster(brokers=2, topics={"t": 1}) as self.cluster:
+            async with Admin(**self.options()) as admin:
+                await admin.create_share_group("s", ["t"], start="earliest")
             for _ in range(PAIRS):
                 await self.pair()
             await asyncio.sleep(1)
@@ -179,6 +236,8 @@ class Program:
             options |= {"request_timeout_ms": 2_000, "default_api_timeout_ms": 4_000}
         if kind is GroupMember:
             return kind("g", protocol_type="t", protocols=[Nothing()], **options)
+        if kind is ShareConsumer:
+            return kind("t", group_id="s", **options)
         if kind is Consumer:
             return kind("t", group_id=self.sim.rng.choice([None, "c"]), **options)
         return kind(**options)
@@ -187,6 +246,8 @@ class Program:
         """Run two calls beside each other, of one object or of a client and its child."""
         rng = self.sim.rng
         kind = rng.choice(list(CALLS))
+        if kind is ShareConsumer:
+            self.cluster.produce("t", [b"x"] * 6)
         shared = self.made(Client, None) if rng.random() < 0.3 and kind is not Client else None
         client = self.made(kind, shared)
         if shared is not None:
