@@ -30,6 +30,7 @@ __all__ = [
     "LockLost",
     "Rebalanced",
     "Rebootstrapped",
+    "RegistryOutage",
     "SessionReset",
     "Throttled",
     "TokenRefreshed",
@@ -162,6 +163,17 @@ class SessionReset(Event):
 
     reason: str
     """The reason: the name of the broker's error, or "disconnected"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryOutage(Event):
+    """A URL of a schema registry gave no answer to a request, which is sent again if time is left.
+
+    `SchemaRegistry.events()` yields it. `broker` is None.
+    """
+
+    url: str
+    """The URL, without a user and a password."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

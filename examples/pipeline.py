@@ -1,13 +1,14 @@
 """A pipeline of pydantic models: orders become invoices, with retries and dead letters.
 
-What is no order, and an order for something that is not sold, is a dead letter at once. While the
-bank does not answer, an order runs again after 1 and after 5 seconds, from retry topics, and delays
-no other order. If it fails three times, it is a dead letter, too: `examples/replay.py` puts it back
-when the bank answers again.
+The schemas of both are in a schema registry. What is no order, and an order for something that is
+not sold, is a dead letter at once. While the bank does not answer, an order runs again after 1 and
+after 5 seconds, from retry topics, and delays no other order. If it fails three times, it is a dead
+letter, too: `examples/replay.py` puts it back when the bank answers again. While the registry does
+not answer, the worker waits, and nothing becomes a dead letter.
 
 Stop the program with SIGINT or SIGTERM: it finishes the orders that it has begun.
 
-python examples/pipeline.py [BOOTSTRAP]
+python examples/pipeline.py [BOOTSTRAP] [REGISTRY]
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from decimal import Decimal
 from pydantic import BaseModel, PositiveInt
 
 from aiokclient import Client, Consumer, ConsumerRecord, Producer
+from aiokclient.schema import PydanticDeserializer, PydanticSerializer, SchemaRegistry
 from aiokclient.worker import DeadLetter, Reject, Retry, Worker
 
 PRICES = {"tea": Decimal("3.20"), "cake": Decimal("4.50")}
@@ -50,20 +52,19 @@ async def handle(record: ConsumerRecord[bytes, Order], worker: Worker) -> None:
     worker.send("invoices", Invoice(customer=order.customer, total=total), key=record.key)
 
 
-def to_json(model: BaseModel) -> bytes:
-    return model.model_dump_json().encode()
-
-
-async def main(bootstrap: str = "localhost:9092") -> None:
+async def main(
+    bootstrap: str = "localhost:9092", registry_url: str = "http://localhost:8081"
+) -> None:
     async with (
+        SchemaRegistry(registry_url) as registry,
         Client(bootstrap_servers=bootstrap) as client,
-        Producer(client=client, value_serializer=to_json) as producer,
+        Producer(client=client, value_serializer=PydanticSerializer(registry, Invoice)) as producer,
         Consumer(
             "orders",
             client=client,
             group_id="invoices",
             auto_offset_reset="earliest",
-            value_deserializer=Order.model_validate_json,
+            value_deserializer=PydanticDeserializer(registry, Order),
         ) as consumer,
     ):
         worker = Worker(

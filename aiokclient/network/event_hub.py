@@ -35,6 +35,7 @@ EventKind: TypeAlias = Literal[
     "LockLost",
     "Rebalanced",
     "Rebootstrapped",
+    "RegistryOutage",
     "SessionReset",
     "Throttled",
     "TokenRefreshed",

@@ -22,6 +22,8 @@ from aiokclient.errors import (
     WrongLoopError,
 )
 from aiokclient.log.client_log import ClientLog
+from aiokclient.metrics import Metrics, MetricsSnapshot, MetricValue
+from aiokclient.network.event_hub import EventHub, EventReader
 from aiokclient.network.transport import Connector, TcpConnector
 from aiokclient.schema.http.endpoints import (
     Call,
@@ -30,6 +32,7 @@ from aiokclient.schema.http.endpoints import (
     make_call,
     parse_basic_auth,
     parse_headers,
+    parse_proxy,
     parse_urls,
 )
 from aiokclient.schema.http.flights import BoundedCache, Flights, copied
@@ -76,8 +79,10 @@ class SchemaRegistry:
     tokens, as that of `SaslOAuthBearer` does: `OidcClientCredentials`, `OidcJwtBearer`, or any
     async function that returns an `OAuthToken`. `security` is a `Tls` or an `ssl.SSLContext` for
     https URLs, which otherwise trust the certificates of the operating system. `headers` are sent
-    with each request. `timeout` bounds each call, with all its attempts, in seconds. `cache_size`
-    bounds each of the caches, in schemas. `connector` and `clock` are as those of other clients.
+    with each request. `proxy` is the URL of an HTTP proxy, such as http://user:password@proxy:3128,
+    through which all requests go. `timeout` bounds each call, with all its attempts, in seconds.
+    `cache_size` bounds each of the caches, in schemas. `connector` and `clock` are as those of
+    other clients.
 
     Use it as `async with SchemaRegistry(...) as registry:`, or await `close()` at the end. It
     belongs to the event loop that uses it first. It needs the extra `registry`.
@@ -97,6 +102,7 @@ class SchemaRegistry:
         token_provider: TokenProvider | None = None,
         security: Tls | ssl.SSLContext | None = None,
         headers: Mapping[str, str] | None = None,
+        proxy: str | None = None,
         timeout: float = 10.0,
         cache_size: int = 1000,
         connector: Connector | None = None,
@@ -106,9 +112,11 @@ class SchemaRegistry:
         if not callable(token_provider):
             token_provider = Secret.of(token_provider)  # type: ignore[assignment]
         urls, basic_auth, headers = Secret.of(urls), Secret.of(basic_auth), Secret.of(headers)  # type: ignore[assignment]
+        proxy = Secret.of(proxy)  # type: ignore[assignment]
         self._endpoints = parse_urls(urls)  # type: ignore[arg-type]
         self._basic = parse_basic_auth(basic_auth)  # type: ignore[arg-type]
         self._headers = parse_headers(headers)  # type: ignore[arg-type]
+        self._proxy = parse_proxy(proxy)  # type: ignore[arg-type]
         self._token_provider = token_provider
         check_credentials(self._endpoints, self._basic, token_provider)
         self._tls = choose_tls(self._endpoints, security)
@@ -122,6 +130,8 @@ class SchemaRegistry:
         self._connector = TcpConnector() if connector is None else connector
         self._clock = SystemClock() if clock is None else clock
         self._log = ClientLog(LOGGER, "schema-registry")
+        self._metrics = Metrics(self._clock)
+        self._events = EventHub(self._clock)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._requests: RegistryRequests | None = None
         self._flights = Flights()
@@ -186,9 +196,32 @@ class SchemaRegistry:
         Calls that wait for an answer raise ClosedError. Closing twice is no error.
         """
         self._is_closed = True
-        await self._flights.close()
-        if self._requests is not None:
-            await self._requests.close()
+        try:
+            await self._flights.close()
+            if self._requests is not None:
+                await self._requests.close()
+        finally:
+            self._events.end_readers()
+
+    # Observing
+
+    def metrics(self) -> MetricsSnapshot:
+        """Return all metrics, by `name{label=value,...}`. Synchronous, also after the close."""
+        return self._metrics.take_snapshot()
+
+    def metric_values(self, prefix: str = "") -> list[MetricValue]:
+        """Return, as tuples, the metrics whose names begin with `prefix`. Synchronous."""
+        return self._metrics.collect_values(prefix)
+
+    def events(self) -> EventReader:
+        """Return an asynchronous iterator over the events from now on. Synchronous.
+
+        They are `RegistryOutage` of `aiokclient.events`. The iterator ends when this object is
+        closed. Raises ClosedError if it is closed already.
+        """
+        if self._is_closed:
+            raise ClosedError("The client of the schema registry is closed.")
+        return self._events.open_reader()
 
     # Schemas
 
@@ -680,11 +713,14 @@ class SchemaRegistry:
             )
         return RegistryRequests(
             self._endpoints,
-            make_pool(self._connector, self._endpoints, self._tls, self._log),
+            make_pool(self._connector, self._endpoints, self._tls, self._proxy, self._log),
+            proxy=self._proxy,
             basic=self._basic,
             tokens=tokens,
             headers=self._headers,
             timeout_s=self._timeout_s,
+            metrics=self._metrics,
+            events=self._events,
             clock=self._clock,
             log=self._log,
         )

@@ -316,7 +316,7 @@ def test_every_metric_is_documented() -> None:
     documented = (package.parent / "docs" / "metrics.md").read_text()
     made = {"counter": 0, "gauge": 0, "histogram": 0, "get_topic_counters": 0, "collect_series": 0}
     made["show_series"] = 1
-    parts = ("client", "consumer", "group", "producer", "telemetry", "worker")
+    parts = ("client", "consumer", "group", "producer", "schema", "telemetry", "worker")
     names = set()
     for path in package.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -155,3 +155,22 @@ assert found["failing", ""].missing == "3 runs failed", found
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, cwd=BENCHMARKS)
     assert done.returncode == 0, done.stderr
+
+
+def test_schemas(tmp_path: Path) -> None:
+    pytest.importorskip(
+        "confluent_kafka.schema_registry", reason="a peer of the newest Python only"
+    )
+    command = [sys.executable, str(BENCHMARKS / "schemas.py"), "--no-instructions", "--count", "20"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()[2:]
+    rows = ("avro, two fields", "avro, an order", "json schema", "protobuf", "pydantic")
+    for line, (row, way) in zip(
+        lines, [(row, way) for row in rows for way in ("write", "read")], strict=True
+    ):
+        assert line.startswith(f"{row:18} {way} ")
+        figures = [float(cell) for cell in line[25:].split() if cell != "-"]
+        assert len(figures) == (4 if row == "pydantic" else 6)
+        assert all(figure > 0 for figure in figures)

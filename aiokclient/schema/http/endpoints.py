@@ -73,6 +73,28 @@ def parse_urls(urls: Secret) -> tuple[Endpoint, ...]:
     return parsed
 
 
+def parse_proxy(url: Secret | None) -> Endpoint | None:
+    """Return the proxy of a URL, or None. Raises ConfigError, which does not show the password."""
+    if url is None:
+        return None
+    parsed = _parse_proxy(url)
+    if isinstance(parsed, str):
+        raise ConfigError(f"SchemaRegistry: {parsed}")
+    return parsed
+
+
+def _parse_proxy(url: Secret) -> Endpoint | str:
+    """Return a proxy, or the problem as a sentence. This does not raise."""
+    if not isinstance(url._value, str):
+        return "proxy must be a URL such as http://proxy:3128."
+    parsed = _parse(url)
+    if isinstance(parsed, str):
+        return f"proxy {parsed}".replace(EXAMPLE, "such as http://proxy:3128")
+    if parsed.has_tls or parsed.path:
+        return "proxy must be a URL such as http://proxy:3128, without a path and without https."
+    return parsed
+
+
 def _parse_all(urls: Secret) -> tuple[Endpoint, ...] | str:
     """Return the endpoints, or the problem as a sentence. This does not raise."""
     given: Any = urls._value

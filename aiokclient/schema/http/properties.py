@@ -17,7 +17,10 @@ PREFIX: Final = "schema.registry."
 LIFE_MS: Final = 10 * 365 * 86_400_000
 """The lifetime of a token that is given as a text, whose end is not known."""
 
-SECRETS: Final = ("basic.auth.user.info", "bearer.auth.client.secret", "bearer.auth.token")
+SECRETS: Final = (
+    *("basic.auth.user.info", "bearer.auth.client.secret", "bearer.auth.token"),
+    "proxy",
+)
 NAMES: Final = (
     "basic.auth.credentials.source",
     "bearer.auth.client.id",
@@ -28,6 +31,8 @@ NAMES: Final = (
     "bearer.auth.scope",
     "bearer.auth.scope.claim.name",
     "bearer.auth.sub.claim.name",
+    "proxy.host",
+    "proxy.port",
 )
 URL: Final = "url"
 SSL: Final = "ssl."
@@ -70,7 +75,7 @@ def hide_registry_properties(
     The arguments of `SchemaRegistry` in `options` that may be secret are hidden in place. This does
     not raise. Blocking if it reads a file.
     """
-    for name in ("urls", "basic_auth", "headers"):
+    for name in ("urls", "basic_auth", "headers", "proxy"):
         if name in options:
             options[name] = Secret.of(options[name])
     public = (*NAMES, *SSL_PUBLIC)
@@ -95,6 +100,7 @@ def registry_options(properties: dict[str, Any] | Exception) -> dict[str, Any]:
     options |= _tls({name: given.pop(name) for name in list(given) if name.startswith(SSL)})
     options |= _basic(given)
     options |= _bearer(given)
+    options |= _proxy(given)
     if given:
         raise ConfigError(
             f"{next(iter(given))}: There is no such option of a schema registry, or it has no "
@@ -126,6 +132,16 @@ def _basic(given: dict[str, Any]) -> dict[str, Any]:
     if not user:
         raise ConfigError("basic.auth.user.info: It is missing. Give it as user:password.")
     return {"basic_auth": user}
+
+
+def _proxy(given: dict[str, Any]) -> dict[str, Any]:
+    proxy, host = given.pop("proxy", None), given.pop("proxy.host", None)
+    port = given.pop("proxy.port", None)
+    if proxy or not host:
+        return {"proxy": proxy} if proxy else {}
+    if port is None:
+        raise ConfigError("proxy.port: It is missing. Give it together with proxy.host.")
+    return {"proxy": f"http://{host}:{port}"}
 
 
 def _bearer(given: dict[str, Any]) -> dict[str, Any]:

@@ -36,6 +36,8 @@ from aiokclient.errors import (
 )
 from aiokclient.log.client_log import ClientLog
 from aiokclient.log.texts import bounded
+from aiokclient.metrics import Metrics
+from aiokclient.network.event_hub import EventHub
 from aiokclient.network.sasl.tokens import TokenSource
 from aiokclient.policy import Backoff
 from aiokclient.schema.http.endpoints import Call, Credentials, Endpoint
@@ -91,15 +93,21 @@ class RegistryRequests:
         endpoints: tuple[Endpoint, ...],
         pool: httpcore2.AsyncConnectionPool,
         *,
+        proxy: Endpoint | None,
         basic: Credentials | None,
         tokens: TokenSource | None,
         headers: tuple[tuple[str, Secret], ...],
         timeout_s: float,
+        metrics: Metrics,
+        events: EventHub,
         clock: Clock,
         log: ClientLog,
     ) -> None:
         self._endpoints = endpoints
         self._pool = pool
+        self._proxy = proxy
+        self._metrics = metrics
+        self._events = events
         self._tokens = tokens
         self._basic = basic
         self._headers = headers
@@ -136,6 +144,8 @@ class RegistryRequests:
                 return self._decode(endpoint, call, outcome)
             may_be_done = may_be_done or (outcome.may_be_done and call.method != "GET")
             outcomes[endpoint.url] = outcome.text
+            if self._events.heard:
+                self._events.emit("RegistryOutage", url=endpoint.url, cause=outcome.cause)
             if not outcome.stays:
                 self._leave(index, outcome)
             if outcome.may_be_done and not call.is_repeatable:
@@ -201,23 +211,29 @@ class RegistryRequests:
         began = self._clock.monotonic()
         failed: Exception
         may_be_done = True
+        outcome = "none"
         tls_error: HandshakeError | None = None
         try:
             async with asyncio.timeout(deadline - began):
                 answer = await self._exchange(endpoint, call, token)
+            outcome = str(answer.status)
         except TimeoutError:
             failed = TimeoutError(f"no answer within {deadline - began:.1f} s")
         except HandshakeError as error:
             tls_error = error if error.is_permanent else None
             failed = ConnectionError(f"the TLS handshake failed: {error}")
             may_be_done = False
-        except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
-            failed = ConnectionError(str(error) or "cannot connect")
+        except (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.ProxyError) as error:
+            text = str(error) or "cannot connect"
+            failed = ConnectionError(text if self._proxy is None else self._explain_proxy(text))
             may_be_done = False
         except (httpcore2.ReadError, httpcore2.WriteError, httpcore2.ProtocolError) as error:
             failed = ConnectionError(str(error) or type(error).__name__)
         else:
             return self._judge(endpoint, call, answer)
+        finally:
+            # A cancelled attempt counts, too: the registry may be silent.
+            self._count_attempt(endpoint, outcome, self._clock.monotonic() - began)
         if tls_error is not None:
             # From here, so that no traceback leads to the request.
             raise TlsError(
@@ -225,6 +241,15 @@ class RegistryRequests:
                 f"({tls_error.ssl_error.reason or tls_error.ssl_error})."
             ) from tls_error.ssl_error.with_traceback(None)
         return _Outage(str(failed), failed, may_be_done)
+
+    def _count_attempt(self, endpoint: Endpoint, outcome: str, took_s: float) -> None:
+        url, metrics = endpoint.url, self._metrics
+        metrics.counter("schema.registry.requests", url=url, outcome=outcome).add()
+        metrics.histogram("schema.registry.request.seconds", unit="s", url=url).observe(took_s)
+
+    def _explain_proxy(self, text: str) -> str:
+        assert self._proxy is not None
+        return f"the proxy {self._proxy.url} has not connected: {text}"
 
     def _judge(self, endpoint: Endpoint, call: Call, answer: _Answer) -> _Answer | _Outage:
         """Return the answer, or an outage if it says that the registry is not available now."""
@@ -321,7 +346,8 @@ class RegistryRequests:
         )
 
     def _scrub(self, endpoint: Endpoint, text: str) -> str:
-        for basic in (endpoint.basic, self._basic):
+        of_proxy = None if self._proxy is None else self._proxy.basic
+        for basic in (endpoint.basic, self._basic, of_proxy):
             text = text if basic is None else basic.scrub_text(text)
         for _, value in self._headers:
             text = value.scrub_text(text)

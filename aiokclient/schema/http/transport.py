@@ -39,9 +39,12 @@ class HttpStream(asyncio.BufferedProtocol, httpcore2.AsyncNetworkStream):
 
     The deadlines are those of the whole attempt, which cancels the task that waits here. So the
     timeouts of httpcore2 are not used.
+
+    `tunnel` has the contexts for TLS within the tunnel of a proxy, which begins later.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tunnel: TlsContexts | None = None) -> None:
+        self._tunnel = tunnel
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray(16 * 1024)
         self._unread = bytearray()
@@ -120,7 +123,22 @@ class HttpStream(asyncio.BufferedProtocol, httpcore2.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> HttpStream:
-        """Return this connection, which has TLS already."""
+        """Return this connection with TLS. It has that already, unless it is a proxy's tunnel."""
+        tunnel, self._tunnel = self._tunnel, None
+        if tunnel is None or self._transport is None:
+            return self
+        context, loop = await tunnel.current_context(), asyncio.get_running_loop()
+        try:
+            transport = await loop.start_tls(
+                self._transport, self, context, server_hostname=server_name(server_hostname or "")
+            )
+        except ssl.SSLError as error:
+            raise HandshakeError(error) from None
+        except OSError as error:
+            raise httpcore2.ConnectError(error.strerror or str(error)) from None
+        if transport is None:
+            raise httpcore2.ConnectError("The proxy has closed the connection")
+        self._transport = transport
         return self
 
     def get_extra_info(self, info: str) -> Any:
@@ -131,17 +149,20 @@ class HttpStream(asyncio.BufferedProtocol, httpcore2.AsyncNetworkStream):
 
 
 class RegistryBackend(httpcore2.AsyncNetworkBackend):
-    """The way in which httpcore2 connects to the endpoints of a registry."""
+    """The way in which httpcore2 connects to the endpoints of a registry, or to their proxy."""
 
     def __init__(
         self,
         connector: Connector,
         tls: TlsContexts | None,
         tls_addresses: Iterable[Address],
+        *,
+        has_proxy: bool,
     ) -> None:
         self._connector = connector
         self._tls = tls
-        self._tls_addresses = frozenset(tls_addresses)
+        self._tls_addresses = frozenset(() if has_proxy else tls_addresses)
+        self._tunnel = tls if has_proxy else None
 
     async def connect_tcp(
         self,
@@ -162,7 +183,7 @@ class RegistryBackend(httpcore2.AsyncNetworkBackend):
             ) from None
         problem: OSError = OSError(f"The name {host} has no address")
         for left, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
-            stream = HttpStream()
+            stream = HttpStream(self._tunnel)
             try:
                 # The deadline of the attempt bounds the last address.
                 async with asyncio.timeout(ADDRESS_S if left else None):
@@ -205,7 +226,11 @@ class HandshakeError(httpcore2.ConnectError):
 
 
 def make_pool(
-    connector: Connector, endpoints: Iterable[Endpoint], tls: Tls | None, log: ClientLog
+    connector: Connector,
+    endpoints: Iterable[Endpoint],
+    tls: Tls | None,
+    proxy: Endpoint | None,
+    log: ClientLog,
 ) -> httpcore2.AsyncConnectionPool:
     """Return a pool of connections. Blocking: call it in a thread.
 
@@ -216,10 +241,19 @@ def make_pool(
         contexts = TlsContexts(tls, log)
         contexts.load_files()
     addresses = [(each.host, each.port) for each in endpoints if each.has_tls]
+    through = None
+    if proxy is not None:
+        headers = [] if proxy.basic is None else [("Proxy-Authorization", proxy.basic.header)]
+        through = httpcore2.Proxy(
+            proxy.url, headers=[(name, value.reveal()) for name, value in headers]
+        )
     return httpcore2.AsyncConnectionPool(
+        proxy=through,
         # httpcore2 makes a context of its own if it has none. The stream ignores this one.
         ssl_context=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         max_connections=CONNECTIONS,
         keepalive_expiry=KEEPALIVE_S,
-        network_backend=RegistryBackend(connector, contexts, addresses),
+        network_backend=RegistryBackend(
+            connector, contexts, addresses, has_proxy=proxy is not None
+        ),
     )

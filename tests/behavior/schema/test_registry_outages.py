@@ -46,6 +46,7 @@ def connect(*urls: str, timeout: float = 20.0, **options: Any) -> SchemaRegistry
     return SchemaRegistry(urls, timeout=timeout, clock=QuickClock(), **options)
 
 
+@pytest.mark.fault(59)
 @pytest.mark.parametrize(
     ("status", "body"),
     [
@@ -66,6 +67,7 @@ async def test_a_passing_refusal_is_repeated(stub: RegistryStub, status: int, bo
     assert len(stub.requests) == 4
 
 
+@pytest.mark.fault(60)
 @pytest.mark.parametrize(
     ("status", "body", "code", "said"),
     [
@@ -103,6 +105,7 @@ async def test_a_lasting_refusal_is_raised_at_once(
     assert len(stub.requests) == 1
 
 
+@pytest.mark.fault(60)
 async def test_an_answer_is_bounded(stub: RegistryStub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aiokclient.schema.http.requests.LARGEST_ANSWER", 1000)
     stub.answer(b"x" * 1001)
@@ -131,6 +134,7 @@ async def test_retry_after_is_honored_up_to_the_timeout(stub: RegistryStub) -> N
     assert len(stub.requests) == 1
 
 
+@pytest.mark.fault(59)
 async def test_a_silent_registry_is_unavailable_after_the_timeout(stub: RegistryStub) -> None:
     stub.silence()
     async with connect(stub.url, timeout=1.0) as registry:
@@ -146,6 +150,7 @@ async def test_a_silent_registry_is_unavailable_after_the_timeout(stub: Registry
         assert (await registry.by_id(1)).schema == STRING
 
 
+@pytest.mark.fault(59)
 async def test_a_registry_that_died_is_used_again_when_it_is_back(stub: RegistryStub) -> None:
     async with connect(stub.url) as registry:
         await registry.register("orders", STRING)

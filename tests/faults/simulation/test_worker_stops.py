@@ -52,6 +52,7 @@ async def sleep_on(record: Record) -> None:
     await asyncio.sleep(1000)
 
 
+@pytest.mark.fault(61)
 def test_a_stop_ends_in_time_with_a_handler_that_ignores_cancellation() -> None:
     async def scenario(world: World) -> None:
         released = asyncio.Event()
@@ -86,6 +87,7 @@ def test_a_stop_ends_in_time_with_a_loop_that_was_blocked() -> None:
     simulate(scenario)
 
 
+@pytest.mark.fault(63)
 def test_a_stop_ends_in_time_with_a_dead_broker() -> None:
     async def scenario(world: World) -> None:
         stop = Stop(world, sleep_on)
@@ -98,6 +100,7 @@ def test_a_stop_ends_in_time_with_a_dead_broker() -> None:
     simulate(scenario)
 
 
+@pytest.mark.fault(63)
 @pytest.mark.parametrize("shares", [False, True], ids=["own connections", "a shared client"])
 def test_a_stop_ends_in_time_with_a_record_that_is_not_acknowledged(shares: bool) -> None:
     async def scenario(world: World) -> None:

@@ -412,7 +412,7 @@ def test_a_consumer_that_commits_on_its_own_is_refused() -> None:
     simulate(scenario, topics=TOPICS)
 
 
-@pytest.mark.fault(5)
+@pytest.mark.fault(5, 63)
 @pytest.mark.parametrize("owned", [False, True], ids=["started before", "started by the worker"])
 @pytest.mark.parametrize("after_s", [0.01, 5.0])
 @pytest.mark.parametrize(

@@ -243,6 +243,7 @@ def test_an_outage_of_many_records_is_one_reason_for_each_partition() -> None:
     simulate(scenario, topics={"t": 2})
 
 
+@pytest.mark.fault(61)
 def test_a_timeout_is_a_failure_and_a_handler_that_ignores_it_is_named() -> None:
     async def scenario(world: World) -> None:
         await fill(world, 2, partitions=2)
@@ -279,6 +280,7 @@ def test_a_timeout_is_a_failure_and_a_handler_that_ignores_it_is_named() -> None
     simulate(scenario, topics={"t": 2})
 
 
+@pytest.mark.fault(61)
 def test_a_stop_waits_for_handlers_and_cancels_those_that_are_late() -> None:
     async def scenario(world: World) -> None:
         await fill(world, 4, partitions=2)
@@ -455,6 +457,7 @@ def test_a_record_that_is_given_up_is_done_when_its_dead_letter_is_written() -> 
     simulate(scenario, topics={"t": 1, "dead": 1})
 
 
+@pytest.mark.fault(62)
 def test_a_dead_letter_that_cannot_be_written_makes_a_worker_unready_and_then_ends_it() -> None:
     async def scenario(world: World) -> None:
         await fill(world, 2)
@@ -496,6 +499,7 @@ class Schemas:
         return int(data)
 
 
+@pytest.mark.fault(59)
 def test_a_worker_waits_for_a_registry_and_writes_no_dead_letter() -> None:
     async def scenario(world: World) -> None:
         await fill(world, 3)
