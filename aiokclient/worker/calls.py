@@ -259,7 +259,8 @@ class HandlerCalls:
             run.set_timer(None)
         # The task's context refers to the run. Without this, garbage collection would have to find
         # each run, which takes as long as all other work for it.
-        run.set_task(None)
+        if run.task is not None:
+            run.set_task(None)
         if self.stuck:
             self.stuck.pop(run, None)
         if self._prepared_at:

@@ -176,10 +176,14 @@ class Lanes:
 
     def add_records(self, partition: Any, records: Iterable[Any], now: float) -> None:
         """Add the next records of a partition."""
-        order, tails = self._order, self._tails
+        order, tails, tp = self._order, self._tails, partition.tp
         in_hand = self._in_hand.setdefault(partition, {})
+        # By name and not by state, so that a partition that comes back waits for a handler that is
+        # still cancelled.
+        lane: Hashable = tp if order == "partition" else None
         for record in records:
-            lane = None if order is None else self._find_lane(order, partition, record)
+            if order == "key":
+                lane = None if record.key is None else (tp, record.key)
             run = Run(partition, record, lane, now)
             in_hand[run] = None
             if lane is None:
@@ -193,15 +197,6 @@ class Lanes:
                 self._ready.append(run)
             else:
                 tail.following = run
-
-    def _find_lane(self, order: Order, partition: Any, record: Any) -> Hashable:
-        # By name and not by state, so that a partition that comes back waits for a handler that is
-        # still cancelled.
-        if order == "partition":
-            return partition.tp  # type: ignore[no-any-return]
-        if order is None or record.key is None:
-            return None
-        return (partition.tp, record.key)
 
     # -- runs
 

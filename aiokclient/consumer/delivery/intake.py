@@ -156,7 +156,8 @@ class Intake:
         If unpacking takes too long, it sets `Reader._cut_short` and returns early.
         """
         reader = self._reader
-        self._admit_partitions()
+        if self._full:
+            self._admit_partitions()
         self._subscription.apply_changes()
         if reader._failed or reader._woken or reader._reports.errors:
             reader._raise_failure()
@@ -166,7 +167,7 @@ class Intake:
             blocked: dict[PartitionState, None] = {}
             for chunk in list(reader._chunks):
                 if chunk.state not in blocked:
-                    self._take_from(chunk, taken, blocked)
+                    self._take_from(chunk, taken, blocked, began)
                     if taken and self._rooms.is_full():
                         break
             self._blocked = blocked
@@ -188,7 +189,9 @@ class Intake:
             self._starved_since = self._time()
         return taken
 
-    def _take_from(self, chunk: Chunk, taken: Taken, blocked: dict[PartitionState, None]) -> None:
+    def _take_from(
+        self, chunk: Chunk, taken: Taken, blocked: dict[PartitionState, None], now: float
+    ) -> None:
         """Take the records of a chunk that have room; remove the chunk when none is left."""
         reader, state = self._reader, chunk.state
         left = len(chunk.records) - chunk.delivered
@@ -197,7 +200,7 @@ class Intake:
             if room > 0:
                 records = self._bound_records(state, chunk, room)
                 if records:
-                    self._deliver_records(chunk, records)
+                    self._deliver_records(chunk, records, now)
                     taken.append((state, records))
                     left -= len(records)
             if left:
@@ -213,12 +216,10 @@ class Intake:
             return records[: bisect_left(records, end, key=attrgetter("offset"))]
         return records
 
-    def _deliver_records(self, chunk: Chunk, records: Sequence[RawRecord]) -> None:
+    def _deliver_records(self, chunk: Chunk, records: Sequence[RawRecord], now: float) -> None:
         reader, state = self._reader, chunk.state
         self._in_progress.track_partition(state)
-        now = self._time()
-        for record in records:
-            state.track_record(record, now)
+        state.track_records(records, now)
         chunk.mark_delivered(len(records))
         reader.meters.count_delivered(state.tp.topic, len(records))
         reader._move_position(chunk)
@@ -240,18 +241,17 @@ class Intake:
 
     def _admit_partitions(self) -> None:
         """Deliver again from the partitions that have room now."""
-        if self._full:
-            partitions = self._subscription.partitions
-            gone = [each for each in self._full if partitions.get(each.tp) is not each]
-            for state in gone:
-                del self._full[state]
-            admitted = [
-                state
-                for state in self._full
-                if state.position < state.consumed + self._max_ahead
-                and self._rooms.count_room(state) > 0
-            ]
-            self._withhold_partitions(admitted, on=False)
+        partitions = self._subscription.partitions
+        gone = [each for each in self._full if partitions.get(each.tp) is not each]
+        for state in gone:
+            del self._full[state]
+        admitted = [
+            state
+            for state in self._full
+            if state.position < state.consumed + self._max_ahead
+            and self._rooms.count_room(state) > 0
+        ]
+        self._withhold_partitions(admitted, on=False)
 
     def _withhold_partitions(self, states: Sequence[PartitionState], *, on: bool) -> None:
         if states:

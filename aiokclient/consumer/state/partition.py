@@ -546,6 +546,15 @@ class PartitionState:
         if self.has_returned:
             heappush(self._offsets, record.offset)
 
+    def track_records(self, records: Iterable[Any], time: float) -> None:
+        """Record that a worker has got these records. It does what `track_record` does for each."""
+        outstanding = self.outstanding
+        for record in records:
+            outstanding[record.offset] = (record, time)
+        if self.has_returned:
+            for record in records:
+                heappush(self._offsets, record.offset)
+
     def finish_record(self, record: Any) -> bool:
         """Count a record as done; return False if this record object is not outstanding."""
         entry = self.outstanding.get(record.offset)
