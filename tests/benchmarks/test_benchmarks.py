@@ -157,7 +157,7 @@ assert found["failing", ""].missing == "3 runs failed", found
     assert done.returncode == 0, done.stderr
 
 
-def test_schemas(tmp_path: Path) -> None:
+def test_the_benchmark_of_schemas_prints_each_row(tmp_path: Path) -> None:
     pytest.importorskip(
         "confluent_kafka.schema_registry", reason="a peer of the newest Python only"
     )
