@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokclient.background import ended, new_task
@@ -121,6 +121,8 @@ class Worker:
         """The time that `stop` or `drain` gave before a run could begin to drain, or None."""
         self._failure: BaseException | None = None
         self._signalled = False
+        self._starting: asyncio.Timeout | None = None
+        """The scope of a step of the start, which a stop ends; None if there is none."""
 
     def __repr__(self) -> str:
         return f"<Worker {self.name}>"
@@ -147,9 +149,8 @@ class Worker:
         self._signalled = False
         owns_consumer = self._consumer.state is State.NEW
         try:
-            if owns_consumer:
-                await self._consumer.start()
-            await self._run_once()
+            if not owns_consumer or await self._start_step(self._consumer.start()):
+                await self._run_once()
         except BaseException as error:
             self._failure = error
             raise
@@ -169,7 +170,7 @@ class Worker:
         assert self._loop is not None
         try:
             signal_watch.add_worker(self, self._options.signals)
-            await run.open()
+            await self._start_step(run.open())
             if self._drain_within_s is not None:
                 run.begin_drain(self._drain_within_s)
             await run.wait_until_stopped()
@@ -185,6 +186,26 @@ class Worker:
         error = run.take_outcome()
         if error is not None:
             raise error
+
+    async def _start_step(self, step: Awaitable[object]) -> bool:
+        """Await a step of the start; return False if a stop has ended it.
+
+        Without brokers, a step takes `default_api_timeout_ms`, and so would the stop.
+        """
+        assert self._loop is not None
+        is_stopped = self._drain_within_s is not None
+        scope = asyncio.timeout_at(self._loop.time() if is_stopped else None)
+        try:
+            async with scope:
+                self._starting = scope
+                await step
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            return False
+        finally:
+            self._starting = None
+        return True
 
     def stop(self) -> None:
         """End the run: read nothing more, and wait for the handlers for `drain_timeout` seconds.
@@ -220,6 +241,9 @@ class Worker:
 
     def _begin_drain(self, within_s: float) -> None:
         self._drain_within_s = within_s
+        if self._starting is not None:
+            assert self._loop is not None
+            self._starting.reschedule(self._loop.time())
         if self._run is not None:
             self._run.begin_drain(within_s)
 

@@ -213,3 +213,26 @@ def test_a_stop_while_a_worker_starts_ends_it(after_s: float, is_started: bool) 
         await stop.consumer.close()
 
     simulate(scenario)
+
+
+@pytest.mark.fault(63)
+@pytest.mark.parametrize("is_started", [False, True], ids=["new", "started"])
+def test_a_stop_ends_a_worker_that_starts_without_brokers(is_started: bool) -> None:
+    async def scenario(world: World) -> None:
+        async def handle(record: Record, worker: Worker) -> None:
+            await asyncio.sleep(1000)
+
+        stop = Stop(world, handle)  # The worker makes a producer.
+        if is_started:
+            await stop.consumer.start()
+        world.cluster.stop(1)
+        running = asyncio.create_task(stop.worker.run())
+        await asyncio.sleep(5)
+        began = world.now
+        stop.worker.stop()
+        await running
+        await stop.consumer.close()
+        assert world.now - began <= DRAIN_S + CLOSE_S
+        world.cluster.start(1)
+
+    simulate(scenario)
