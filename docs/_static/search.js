@@ -13,7 +13,13 @@
   const B = 0.6;
   // Pages for those who work on the library, and lists of everything, are rarely what a question is about.
   const PART_WEIGHTS = { "Work on it": 0.45, Reference: 0.8, Spark: 0.75 };
-  const PAGE_WEIGHTS = { "reference/api.html": 0.6, "glossary.html": 0.75, "telemetry-metrics.html": 0.6 };
+  const PAGE_WEIGHTS = {
+    "reference/api.html": 0.6,
+    "migration/aiokafka-names.html": 0.6,
+    "telemetry-metrics.html": 0.6,
+    "promises.html": 0.75,
+    "glossary.html": 0.75,
+  };
   const STOP_WORDS = new Set(
     ("a an and any are as at be because but by can could did do does for from get got had has have how i if in into is it " +
       "its just me my mine of on one or our own please should so some than that the their them then there these they this " +
