@@ -19,7 +19,7 @@ from aiokclient.errors import ClosedError, KafkaError
 from aiokclient.testing.simulation.network import Weather
 
 COUNT = 12
-MOMENTS = 8
+MOMENTS = 4
 LOCK_MS = 30_000
 Call = Callable[["Prepared"], Coroutine[Any, Any, Any]]
 

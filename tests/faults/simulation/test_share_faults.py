@@ -121,7 +121,7 @@ def test_a_coordinator_that_is_not_ready_disturbs_no_lock(code: int) -> None:
 
 
 @pytest.mark.fault(11)
-@pytest.mark.parametrize(("side", "step"), [("requests", 11), ("responses", 41)])
+@pytest.mark.parametrize(("side", "step"), [("requests", 17), ("responses", 71)])
 def test_a_reset_at_any_byte_loses_no_record(side: str, step: int) -> None:
     async def scenario(world: World, byte: int) -> bool:
         work = ShareWork(world)
