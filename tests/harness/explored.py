@@ -295,6 +295,8 @@ class Explored(NamedTuple):
     topics: Mapping[str, int | Feed]
     invariants: Sequence[Callable[[Simulation], object]]
     """What is checked in addition to ALL_INVARIANTS."""
+    found_by: Sequence[str]
+    """The invariants of which one finds the fault."""
 
     def explore_options(self) -> dict[str, Any]:
         chosen = [
@@ -308,6 +310,8 @@ class Explored(NamedTuple):
 UNORDERED = ("an unbounded gather",)
 """Faults whose services handle the records of a key at the same time, also when they are mended."""
 
+NEED_FASTAPI = ("a lost task", "a retry without idempotence", "a missing timeout")
+
 SERVICES = (
     Explored(
         "a commit before the work",
@@ -315,6 +319,7 @@ SERVICES = (
         commits_after_work,
         {"orders": Feed()},
         (),
+        ("committed_at_most_processed",),
     ),
     Explored(
         "a lost task",
@@ -322,6 +327,7 @@ SERVICES = (
         awaits_its_tasks,
         {"orders": 3},
         (accepted_orders_are_stored,),
+        ("accepted_orders_are_stored",),
     ),
     Explored(
         "a retry without idempotence",
@@ -329,6 +335,7 @@ SERVICES = (
         retries_with_idempotence,
         {"orders": Feed()},
         (charged_once,),
+        ("charged_once",),
     ),
     Explored(
         "an unbounded gather",
@@ -336,6 +343,7 @@ SERVICES = (
         gathers_with_bound,
         {"orders": Feed(60)},
         (bounded_in_hand(MOST_IN_HAND),),
+        (f"bounded_in_hand({MOST_IN_HAND})",),
     ),
     Explored(
         "a missing timeout",
@@ -343,6 +351,7 @@ SERVICES = (
         waits_with_timeout,
         {"orders": Feed()},
         (),
+        ("handled_at_least_once",),
     ),
     Explored(
         "a rebalance ignored",
@@ -350,5 +359,6 @@ SERVICES = (
         follows_rebalances,
         {"orders": Feed()},
         (counts_are_right,),
+        ("counts_are_right",),
     ),
 )

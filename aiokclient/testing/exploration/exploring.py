@@ -24,7 +24,7 @@ from aiokclient.testing.exploration.faults import (
     draw_faults,
 )
 from aiokclient.testing.exploration.invariants import ALL_INVARIANTS, Invariant
-from aiokclient.testing.exploration.running import Feed, Service, ServiceRun
+from aiokclient.testing.exploration.running import RECOVERY_S, Feed, Service, ServiceRun
 from aiokclient.testing.exploration.timeline import Timeline
 from aiokclient.testing.simulation.loop import SimulationError
 from aiokclient.testing.simulation.simulation import Simulation
@@ -124,11 +124,12 @@ class _Exploration:
         faults: Sequence[FaultLike],
         invariants: Sequence[Invariant],
         limit_s: float,
+        recovery_s: float,
         patch_clocks: bool,
     ) -> None:
         self.service, self.brokers, self.topics = service, brokers, topics
         self.faults, self.invariants = faults, invariants
-        self.limit_s, self.patch_clocks = limit_s, patch_clocks
+        self.limit_s, self.recovery_s, self.patch_clocks = limit_s, recovery_s, patch_clocks
 
     def run_seed(self, seed: int, faults: Sequence[ServiceFault]) -> _Outcome:
         """Run the service once with these faults, and check the invariants."""
@@ -155,7 +156,7 @@ class _Exploration:
             for name, each in self.topics.items()
         }
         async with sim.cluster(brokers=self.brokers, topics=sizes):
-            run = ServiceRun(self.service, sim, self.topics, faults)
+            run = ServiceRun(self.service, sim, self.topics, faults, self.recovery_s)
             runs.append(run)
             await run.execute()
             for invariant in self.invariants:
@@ -256,6 +257,8 @@ class _Exploration:
             f"invariants=[{', '.join(written)}]",
             f"limit_s={self.limit_s!r}",
         ]
+        if self.recovery_s != RECOVERY_S:
+            arguments.append(f"recovery_s={self.recovery_s!r}")
         if self.patch_clocks:
             arguments.append("patch_clocks=True")
         head = f"from aiokclient.testing import {', '.join(sorted(names))}\n"
@@ -371,6 +374,7 @@ def explore(
     faults: Sequence[FaultLike] = ALL_FAULTS,
     invariants: Sequence[Invariant] = ALL_INVARIANTS,
     limit_s: float = 600.0,
+    recovery_s: float = RECOVERY_S,
     patch_clocks: bool = False,
 ) -> Report:
     """Run a service under faults in virtual time, once for each seed, and check invariants.
@@ -387,6 +391,7 @@ def explore(
     invariants: Functions of the simulation that raise AssertionError after a run.
     limit_s: The most seconds of virtual time for a run. A run takes about 20, or up to 160 if the
         service does not recover.
+    recovery_s: The seconds that the service has after the faults to handle all records.
     patch_clocks: Whether the functions of the module `time` have virtual time, too.
 
     Raises CounterexampleError for the first seed with which an invariant does not hold, or in
@@ -395,7 +400,14 @@ def explore(
     meanwhile.
     """
     exploration = _Exploration(
-        service, brokers, dict(topics or {}), faults, invariants, limit_s, patch_clocks
+        service,
+        brokers,
+        dict(topics or {}),
+        faults,
+        invariants,
+        limit_s,
+        recovery_s,
+        patch_clocks,
     )
     coverage: dict[str, Counter[str]] = {}
     virtual_s = 0.0

@@ -52,7 +52,8 @@ def handled_at_least_once(sim: Simulation) -> None:
     missing = sim.history.find_unhandled()
     if not missing:
         return
-    text = f"{len(missing)} records were never handled: {_list(map(str, missing))}."
+    verb = "record was" if len(missing) == 1 else "records were"
+    text = f"{len(missing)} {verb} never handled: {_list(map(str, missing))}."
     if not sim.history.handled:
         text += " The service has called neither sim.handled() nor sim.handling()."
     if sim.history.crashes:

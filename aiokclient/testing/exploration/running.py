@@ -1,7 +1,7 @@
 """One run of a service with the faults of one seed: its instances, its records, and its end.
 
 A run has three parts. For ten seconds of virtual time, records are fed and faults happen. Then all
-faults end, and the service has `RECOVERY_S` to handle what is left. At the end it is asked to stop,
+faults end, and the service has a time to handle what is left. At the end it is asked to stop,
 as by SIGTERM: its task is cancelled, or `sim.stopped()` returns.
 
 Each start of the service is an instance, with a connector and tasks of its own. Tasks inherit the
@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 Service: TypeAlias = "Callable[[Simulation], Coroutine[Any, Any, object]]"
 RECOVERY_S: Final = 120.0
-"""The virtual seconds that a service has after the faults to handle the remaining records."""
+"""The virtual seconds that a service has after the faults to handle the remaining records.
+
+A group misses a killed member for up to 45 seconds, and retries have their backoffs.
+"""
 SETTLE_S: Final = 6.0
 """The seconds that a run lasts when all records are handled: automatic commits are every 5."""
 CLOSE_S: Final = 30.0
@@ -131,8 +134,10 @@ class ServiceRun:
         sim: Simulation,
         topics: Mapping[str, int | Feed],
         faults: Sequence[ServiceFault],
+        recovery_s: float,
     ) -> None:
         self.service, self.sim, self.faults = service, sim, faults
+        self._recovery_s = recovery_s
         self.history: History = sim.history
         self.coverage: Counter[tuple[str, str]] = Counter()
         """How often a fault of each class met each phase of the service."""
@@ -209,12 +214,12 @@ class ServiceRun:
 
     async def _wait_for_recovery(self) -> None:
         """Wait until all records are handled, and a little longer, or until it is too late."""
-        deadline = self.now + RECOVERY_S
+        healed, deadline = self.now, self.now + self._recovery_s
         while self.now < deadline and self.failure is None:
             if self._has_returned():
                 return
             # Without a feed, the service itself may still write what it has to handle.
-            is_early = not self._feeds and self.now < deadline - RECOVERY_S + 2 * SETTLE_S
+            is_early = not self._feeds and self.now < healed + 2 * SETTLE_S
             if not is_early and not self.history.find_unhandled():
                 break
             await asyncio.sleep(1.0)

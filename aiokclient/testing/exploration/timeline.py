@@ -13,6 +13,11 @@ _SHOWN: Final = 60
 _WIDTH: Final = 1100
 _LEFT: Final = 130
 _ROW: Final = 34
+_TICK: Final = 55
+"""The least distance between two ticks."""
+_GAP_S: Final = 3.0
+_GAP_WIDTH_S: Final = 0.5
+"""Times without events that are longer than `_GAP_S` are as wide as this."""
 _COLORS: Final = {
     "fault": "#c62828",
     "handled": "#2e7d32",
@@ -26,10 +31,46 @@ _COLORS: Final = {
 _KINDS: Final = ("handled", "commit", "produce")
 _STYLE: Final = (
     "text{font:12px sans-serif;fill:#222}.axis{stroke:#bbb}.lane{stroke:#ddd}"
+    ".gap{fill:#888;opacity:.18}"
     ".small{font-size:10px;fill:#555}rect.back{fill:#fff}"
     "@media(prefers-color-scheme:dark){text{fill:#eee}.small{fill:#aaa}rect.back{fill:#1b1b1f}"
     ".axis{stroke:#555}.lane{stroke:#333}}"
 )
+
+
+class _Axis:
+    """The time axis of a picture. Long times in which nothing happens are short on it."""
+
+    def __init__(self, times: Sequence[float], end: float) -> None:
+        self.gaps: list[tuple[float, float]] = []
+        """The times that are short."""
+        before = 0.0
+        for at in [*times, end]:
+            if at - before > _GAP_S:
+                self.gaps.append((before, at))
+            before = at
+        self._end = end
+        span = end - sum(ended - began - _GAP_WIDTH_S for began, ended in self.gaps)
+        self._scale = (_WIDTH - _LEFT - 40) / max(span, 0.5)
+
+    def find_x(self, at: float) -> float:
+        """Return the position of a time."""
+        left = at
+        for began, ended in self.gaps:
+            if at > began:
+                part = (min(at, ended) - began) / (ended - began)
+                left -= part * (ended - began - _GAP_WIDTH_S)
+        return _LEFT + left * self._scale
+
+    def list_ticks(self) -> list[int]:
+        """Return whole seconds that are far enough from each other, and in no gap."""
+        ticks: list[int] = []
+        for second in range(int(self._end) + 1):
+            if any(began < second < ended for began, ended in self.gaps):
+                continue
+            if not ticks or self.find_x(second) - self.find_x(ticks[-1]) >= _TICK:
+                ticks.append(second)
+        return ticks
 
 
 @public_in("aiokclient.testing")
@@ -75,8 +116,7 @@ class Timeline:
         """Return a picture: faults, instances of the service, and brokers over virtual time."""
         tracks = ["fault", *sorted({e.track for e in self.events} - {"fault", "broker"}), "broker"]
         height = 60 + _ROW * len(tracks) + 50
-        span = max(self._end, 1.0)
-        scale = (_WIDTH - _LEFT - 30) / span
+        axis = _Axis([each.at for each in self.events], self._end)
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
             f'viewBox="0 0 {_WIDTH} {height}" role="img">',
@@ -85,17 +125,26 @@ class Timeline:
             f"<title>{escape(self._verdict)}</title>",
             f'<text x="10" y="20">{escape(_shorten(self._verdict, 160))}</text>',
         ]
-        step = next((each for each in (1, 2, 5, 10, 20, 50, 100) if span / each <= 12), 200)
         bottom = 40 + _ROW * len(tracks)
-        for tick in range(0, int(span) + 1, step):
-            x = _LEFT + tick * scale
+        for second in axis.list_ticks():
+            x = axis.find_x(second)
             parts.append(f'<line class="axis" x1="{x:.1f}" y1="34" x2="{x:.1f}" y2="{bottom}"/>')
-            parts.append(f'<text class="small" x="{x:.1f}" y="{bottom + 14}">{tick} s</text>')
+            parts.append(f'<text class="small" x="{x:.1f}" y="{bottom + 14}">{second} s</text>')
+        for began, ended in axis.gaps:
+            x, width = axis.find_x(began), axis.find_x(ended) - axis.find_x(began)
+            parts.append(
+                f'<rect class="gap" x="{x:.1f}" y="34" width="{width:.1f}" height="{bottom - 34}">'
+                f"<title>nothing for {ended - began:.0f} s</title></rect>"
+            )
+            parts.append(
+                f'<text class="small" x="{x + width / 2 - 14:.1f}" y="{bottom + 26}">'
+                f"{ended - began:.0f} s</text>"
+            )
         for row, track in enumerate(tracks):
             y = 40 + _ROW * row + _ROW / 2
             name = {"fault": "faults", "broker": "brokers"}.get(track, track)
             parts.append(f'<text x="10" y="{y + 4:.1f}">{escape(name)}</text>')
-            parts += self._draw_lane(track, y, scale)
+            parts += self._draw_lane(track, y, axis)
         legend = " ".join(
             f'<tspan fill="{_COLORS[kind]}">&#9632;</tspan> <tspan>{kind}</tspan>&#160;&#160;'
             for kind in ("fault", "handled", "commit", "produce", "error", "kill")
@@ -104,23 +153,24 @@ class Timeline:
         parts.append("</svg>")
         return "\n".join(parts)
 
-    def _draw_lane(self, track: str, y: float, scale: float) -> list[str]:
+    def _draw_lane(self, track: str, y: float, axis: _Axis) -> list[str]:
         """Return the shapes of one track: a bar while an instance runs, and a mark for events."""
         parts = []
         events = [each for each in self.events if each.track == track]
         if track in ("fault", "broker"):
-            end = _LEFT + self._end * scale
+            end = axis.find_x(self._end)
             parts.append(f'<line class="lane" x1="{_LEFT}" y1="{y}" x2="{end:.1f}" y2="{y}"/>')
         else:
             began = min((e.at for e in events if e.kind == "start"), default=0.0)
             ended = max((e.at for e in events if e.kind in ("end", "kill")), default=self._end)
             parts.append(
-                f'<rect x="{_LEFT + began * scale:.1f}" y="{y - 9:.1f}" height="18" rx="3" '
-                f'width="{max(2.0, (ended - began) * scale):.1f}" fill="#90a4ae" opacity="0.35"/>'
+                f'<rect x="{axis.find_x(began):.1f}" y="{y - 9:.1f}" height="18" rx="3" '
+                f'width="{max(2.0, axis.find_x(ended) - axis.find_x(began)):.1f}" '
+                f'fill="#90a4ae" opacity="0.35"/>'
             )
         labels_end = [0.0, 0.0]
         for event in events:
-            x = _LEFT + event.at * scale
+            x = axis.find_x(event.at)
             color = _COLORS["fault" if track == "fault" else event.kind]
             parts.append(
                 f'<rect x="{x - 1:.1f}" y="{y - 7:.1f}" width="2" height="14" fill="{color}">'
