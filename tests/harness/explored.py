@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from aiokclient import Consumer, Producer
+from aiokclient import Consumer, Producer, ShareConsumer
+from aiokclient.admin import Admin, ConfigResource
 from aiokclient.testing import (
     ALL_INVARIANTS,
     Feed,
@@ -286,6 +287,35 @@ def counts_are_right(sim: Simulation) -> None:
     assert not wrong, f"wrong counts: {', '.join(wrong)}"
 
 
+# -- 7: a share consumer that accepts records before the work
+
+
+async def share_orders(sim: Simulation, *, accepts_first: bool) -> None:
+    group = ConfigResource("group", "billing")
+    # At the limit of its deliveries, a record is given up, which several kills may cause.
+    configs = {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": "10"}
+    async with Admin(**clients_of(sim)) as admin:
+        results = await admin.alter_configs({group: configs})
+        results.raise_for_errors()
+    async with ShareConsumer("orders", group_id="billing", **clients_of(sim)) as consumer:
+        async for record in consumer:
+            if accepts_first:
+                consumer.done(record)
+                await consumer.commit()
+            await sim.work(0.01)
+            sim.handled(record)
+            if not accepts_first:
+                consumer.done(record)
+
+
+async def accepts_before_work(sim: Simulation) -> None:
+    await share_orders(sim, accepts_first=True)
+
+
+async def accepts_after_work(sim: Simulation) -> None:
+    await share_orders(sim, accepts_first=False)
+
+
 class Explored(NamedTuple):
     """A fault, the service that has it, and the one that does not."""
 
@@ -360,5 +390,13 @@ SERVICES = (
         {"orders": Feed()},
         (counts_are_right,),
         ("counts_are_right",),
+    ),
+    Explored(
+        "an acceptance before the work",
+        accepts_before_work,
+        accepts_after_work,
+        {"orders": Feed()},
+        (),
+        ("committed_at_most_processed",),
     ),
 )
