@@ -323,7 +323,6 @@ class ShareLeader:
     ) -> None:
         request = self._session.make_fetch(wanted, carried, size)
         sent_at = self._clock.monotonic()
-        self._engine.meters.on_fetch_sent()
         answer = await self._send(connection, request, carried, LockEvent.SEND)
         if self._apply_session_code(answer, "ShareFetch", carried):
             self._apply_fetch(answer, carried, sent_at)

@@ -21,7 +21,9 @@ from aiokclient.telemetry.table import (
     OWN,
     OWN_CONSUMER,
     OWN_PRODUCER,
+    OWN_SHARE,
     PRODUCER,
+    SHARE,
     Row,
     Way,
 )
@@ -93,6 +95,17 @@ OWN_METRICS: Final[Mapping[str, Description]] = {
     "producer.transaction.commit.seconds": _histogram("Seconds that commits took."),
     "producer.transaction.restarts": _counter("Calls of restart()."),
     "producer.transactions": _counter("Transactions, by outcome."),
+    "share.acknowledgements": _counter("Records that were settled, by type.", RECORD),
+    "share.bytes": _counter("Bytes of record batches in share fetches.", "By"),
+    "share.fetch.throttled": _counter("Share fetches whose records a quota has lost."),
+    "share.late.successes": _counter("Settlements that were confirmed too late.", RECORD),
+    "share.lock.renewals": _counter("Locks that were renewed.", RECORD),
+    "share.locks.lost": _counter("Locks that were lost, by reason.", RECORD),
+    "share.records": _counter("Records that share consumers have delivered.", RECORD),
+    "share.records.redelivered": _counter("Records that were acquired again.", RECORD),
+    "share.records.undelivered.released": _counter(
+        "Records that were released because they had waited too long.", RECORD
+    ),
     "telemetry.partitions.omitted": _counter("Pushes without the series by partition."),
     "telemetry.pushes.split": _counter("Client metrics that were split over several pushes."),
     "telemetry.series.skipped": _counter("Series that could not be pushed."),
@@ -118,6 +131,15 @@ SAME: Final[Mapping[str, str]] = {
     "consumer.fetch.manager.records.consumed.total": "consumer.topic.records",
     "consumer.fetch.manager.records.lag": "consumer.lag",
     "consumer.last.poll.seconds.ago": "consumer.poll.age.seconds",
+    "consumer.share.acknowledgements.total": "share.acknowledgements",
+    "consumer.share.fetch.manager.bytes.consumed.total": "share.bytes",
+    "consumer.share.fetch.manager.records.consumed.total": "share.records",
+    "consumer.share.fetch.throttled.total": "share.fetch.throttled",
+    "consumer.share.late.successes.total": "share.late.successes",
+    "consumer.share.lock.renewals.total": "share.lock.renewals",
+    "consumer.share.locks.lost.total": "share.locks.lost",
+    "consumer.share.records.redelivered.total": "share.records.redelivered",
+    "consumer.share.records.undelivered.released.total": "share.records.undelivered.released",
     "producer.batch.retries.total": "producer.retries",
     "producer.overflow.bytes": "producer.overflow.bytes",
     "producer.record.error.total": "producer.records.failed",
@@ -161,7 +183,7 @@ PUSHED: Final[Mapping[str, tuple[Row, ...]]] = MappingProxyType(
     {
         "": _added("client", *COMMON, *NETWORK, *OWN),
         "producer": _added("producer", *PRODUCER, *OWN_PRODUCER),
-        "consumer": _added("consumer", *CONSUMER, *OWN_CONSUMER),
+        "consumer": _added("consumer", *CONSUMER, *SHARE, *OWN_CONSUMER, *OWN_SHARE),
         "admin": (),
     }
 )

@@ -206,6 +206,28 @@ _COORDINATOR = (
         classic=True,
     ),
 )
+_SHARE = (
+    *_meter("coordinator.heartbeat", "heartbeats"),
+    Row("coordinator.heartbeat.response.time.max", Way.MAXIMUM, "heartbeats", (), MS),
+    Row("coordinator.last.heartbeat.seconds.ago", Way.GAUGE, "heartbeat.age"),
+    Row("coordinator.rebalance.rate.per.hour", Way.PER_HOUR, "rebalances"),
+    Row("coordinator.rebalance.total", Way.TOTAL, "rebalances"),
+    *_meter("fetch.manager.acknowledgements.error", "acknowledgements.failed"),
+    *_meter("fetch.manager.acknowledgements.send", "acknowledgements.sent"),
+    *_meter("fetch.manager.bytes.consumed", "bytes"),
+    *_spread("fetch.manager.fetch.latency", "fetches.seconds", scale=MS),
+    *_meter("fetch.manager.fetch", "fetches.requests"),
+    *_spread("fetch.manager.fetch.size", "fetches"),
+    *_spread("fetch.manager.fetch.throttle.time", "fetches.throttles", scale=MS),
+    *_meter("fetch.manager.records.consumed", "records"),
+    *_spread("fetch.manager.records.per.request", "fetches.records"),
+    Row("last.poll.seconds.ago", Way.GAUGE, "poll.age"),
+    Row("poll.idle.ratio.avg", Way.AVERAGE, "poll.idle"),
+    *_spread("time.between.poll", "polls", scale=MS),
+)
+SHARE = tuple(row._replace(name=f"share.{row.name}", groups=("share",)) for row in _SHARE)
+"""Metrics of a share consumer."""
+
 CONSUMER = (
     *_nanoseconds(("commit.sync", "commit.seconds"), ("committed", "committed.seconds")),
     Row("last.poll.seconds.ago", Way.GAUGE, "poll.age"),
@@ -235,6 +257,19 @@ OWN_PRODUCER = (
     Row("transactions.total", Way.TOTAL, "transactions", ("outcome",)),
 )
 OWN_CONSUMER = (Row("records.in.progress", Way.GAUGE, "in.progress"),)
+_OWN_SHARE = (
+    Row("acknowledgements.total", Way.TOTAL, "acknowledgements", ("type",)),
+    Row("delivery.count", Way.HISTOGRAM, "delivery.count"),
+    Row("fetch.throttled.total", Way.TOTAL, "throttled"),
+    Row("late.successes.total", Way.TOTAL, "late"),
+    Row("lock.remaining.ms", Way.HISTOGRAM, "lock.remaining"),
+    Row("lock.renewals.total", Way.TOTAL, "renewals"),
+    Row("locks.lost.total", Way.TOTAL, "locks.lost", ("reason",)),
+    Row("records.held", Way.GAUGE, "held"),
+    Row("records.redelivered.total", Way.TOTAL, "redelivered"),
+    Row("records.undelivered.released.total", Way.TOTAL, "undelivered"),
+)
+OWN_SHARE = tuple(row._replace(name=f"share.{row.name}", groups=("share",)) for row in _OWN_SHARE)
 
 
 def _named(prefix: str, rows: Iterable[Row]) -> tuple[Row, ...]:
@@ -243,7 +278,10 @@ def _named(prefix: str, rows: Iterable[Row]) -> tuple[Row, ...]:
 
 ROWS: dict[str, tuple[Row, ...]] = {
     "producer": (*_named("producer.", PRODUCER), *_named("producer.aiokclient.", OWN_PRODUCER)),
-    "consumer": (*_named("consumer.", CONSUMER), *_named("consumer.aiokclient.", OWN_CONSUMER)),
+    "consumer": (
+        *_named("consumer.", (*CONSUMER, *SHARE)),
+        *_named("consumer.aiokclient.", (*OWN_CONSUMER, *OWN_SHARE)),
+    ),
     "admin": (),
 }
 """The rows of one object, by its kind, with complete names."""

@@ -332,10 +332,12 @@ class ShareReader:
         try:
             self.accept_delivered()
             self._engine.demand.on_request(wanted)
+            self._engine.meters.on_request()
             yield
         finally:
             self._is_reading = False
             self._engine.demand.on_request_end()
+            self._engine.meters.on_request_end()
 
     async def _wait_for_records(self, until: float) -> bool:
         failure = self._engine.get_failure(raised=True)

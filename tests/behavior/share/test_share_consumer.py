@@ -310,3 +310,28 @@ def test_options_of_the_group_are_named() -> None:
         ShareConsumer("orders", group_id="g", auto_offset_reset="earliest")  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match="group_id"):
         ShareConsumer("orders")
+
+
+async def test_metrics_health_and_events_tell_of_locks(queue: Queue) -> None:
+    await queue.configure(record_lock_duration_ms="1500")
+    await queue.fill(2)
+    async with queue.consumer(renew_locks=False) as consumer:
+        events = consumer.events()
+        records = await take(consumer, 2, tracked=True)
+        assert consumer.done(records[0])
+        await consumer.commit()
+        seen: dict[str, Any] = {}
+        async with asyncio.timeout(TIMEOUT_S):
+            while "LockLost" not in seen:
+                event = await anext(events)
+                seen[type(event).__name__] = event
+        assert seen["LockExpiring"].record == seen["LockLost"].record == records[1]
+        assert seen["LockLost"].reason == "expired"
+        assert any("locks are lost: 1" in reason for reason in consumer.health().reasons)
+        (again,) = await take(consumer, 1, tracked=True)
+        assert again.delivery_count == 2
+        metrics = consumer.metrics()
+    assert metrics["share.records"] == 3
+    assert metrics["share.records.redelivered"] == 1
+    assert metrics["share.acknowledgements{type=accept}"] == 1
+    assert metrics["share.locks.lost{reason=expired}"] == 1
