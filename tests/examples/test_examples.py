@@ -39,6 +39,13 @@ def test_the_example_consumer_reads_what_the_example_producer_wrote() -> None:
         assert "10001 records read" in consumed.stdout
 
 
+def test_share_worker() -> None:
+    with EmbeddedCluster(brokers=3, topics={"jobs": 3}) as cluster:
+        done = run("examples/share_worker.py", cluster.bootstrap_servers)
+        assert done.returncode == 0, done.stderr
+        assert "20 jobs done, 21 deliveries, 1 failed" in done.stdout
+
+
 def test_schemas() -> None:
     with EmbeddedCluster(topics={"orders": 1}) as cluster, StubThread() as registry:
         done = run("examples/schemas.py", cluster.bootstrap_servers, registry.url)

@@ -14,7 +14,7 @@ CLASSES: Final = {
         ("AIOKafkaClient", "aiokafka", "Client"),
         ("KafkaProducer", "kafka-python and Java", "Producer"),
         ("KafkaConsumer", "kafka-python and Java", "Consumer"),
-        ("KafkaShareConsumer", "Java", "Consumer (there are no share consumers yet)"),
+        ("KafkaShareConsumer", "Java", "ShareConsumer"),
         ("KafkaAdminClient", "kafka-python and Java", "Admin"),
         ("KafkaClient", "kafka-python", "Client"),
         ("SimpleClient", "kafka-python", "Client"),
