@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from aiokclient.cli.asking import confirm_profile
 from aiokclient.cli.event_loop import import_asyncio
@@ -21,9 +21,13 @@ from aiokclient.cli.profiles import Profile, read_profile
 if TYPE_CHECKING:
     import argparse
 
-    from aiokclient import Admin, Client, Consumer, Producer
+    from aiokclient import Admin, Client, Consumer, Producer, ShareConsumer
 
-    C = TypeVar("C", Admin, Client, Producer[Any, Any], Consumer[Any, Any])
+    AnyClient: TypeAlias = (
+        Admin | Client | Producer[Any, Any] | Consumer[Any, Any] | ShareConsumer[Any, Any]
+    )
+
+    C = TypeVar("C", bound=AnyClient)
 
 NOTICE_S = 1.0
 """Seconds without a connection after which a line says which brokers are tried."""
@@ -121,7 +125,7 @@ class Notice:
 
     def __init__(
         self,
-        client: Admin | Client | Producer[Any, Any] | Consumer[Any, Any],
+        client: AnyClient,
         given: argparse.Namespace,
     ) -> None:
         self._client, self._given = client, given
@@ -190,9 +194,9 @@ def make_client(
     if command.changes or command.destroys:
         refuse_protected(profile, given)
     # A command ends too soon to push metrics.
-    return client_class.from_properties(
-        merged, *arguments, enable_metrics_push=False, **(fixed or {})
-    )
+    make: Any = client_class.from_properties
+    made: C = make(merged, *arguments, enable_metrics_push=False, **(fixed or {}))
+    return made
 
 
 def merge_sources(sources: Sequence[Mapping[str, Any] | str]) -> dict[str, Any]:

@@ -107,8 +107,19 @@ class ConsumeRecords(Command):
         Option(("--skip-errors",), "Skip records that cannot be read, with a line about each."),
         Option(("-u", "--unbuffered"), "Write each record as soon as it is read."),
         Option(("-q", "--quiet"), "Write no notes."),
-        Option(("--share-group",), "", "GROUP", hidden=True),
-        Option(("--ack",), "", "TYPE", hidden=True),
+        Option(
+            ("--share-group",),
+            "Read as a member of this share group, with a lock for each record.",
+            "GROUP",
+            completes="groups",
+        ),
+        Option(
+            ("--ack",),
+            "What becomes of a record of the share group when it is written: accept (the default), "
+            "release (it is delivered again), or reject (never again).",
+            "TYPE",
+            choices=("accept", "release", "reject"),
+        ),
     )
 
     def run(self, given: Namespace) -> int:

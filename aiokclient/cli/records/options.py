@@ -67,11 +67,12 @@ def find_typed_property(given: Namespace, name: str) -> str | None:
 
 def settle_reading(given: Namespace) -> None:
     """Set the positions that were not given. Raises WrongUseError for options that do not fit."""
-    if given.share_group is not None or given.ack is not None:
-        raise WrongUseError(
-            "Share groups cannot be read yet. --group reads as a member of a consumer group."
-        )
     given.start = getattr(given, "from")
+    if given.share_group is not None:
+        _settle_sharing(given)
+        return
+    if given.ack is not None:
+        raise WrongUseError("--ack needs the share group whose records it settles: --share-group.")
     if given.group is None:
         given.group = find_typed_property(given, "group.id")
     if given.group is None:
@@ -89,6 +90,30 @@ def settle_reading(given: Namespace) -> None:
         raise WrongUseError("-p needs names of topics, not --regex.")
     else:
         given.pattern = _compile_topics(given.topic)
+
+
+def _settle_sharing(given: Namespace) -> None:
+    """Set what a share consumer has. Raises WrongUseError for what its group decides."""
+    unfit = {
+        "-o": given.start,
+        "--until": given.until,
+        "--per-partition": given.per_partition,
+        "-p": given.partitions,
+        "-g": given.group,
+        "--commit": given.commit or None,
+        "--isolation-level": given.isolation_level,
+        "--grep": given.grep or None,
+        "--regex": given.regex or None,
+    }
+    if found := [name for name, value in unfit.items() if value is not None]:
+        raise WrongUseError(
+            f"--share-group does not go with {', '.join(found)}. `aiokclient groups reset` sets "
+            "the start of a share group, `aiokclient configs alter group:GROUP` its configuration."
+        )
+    given.topics, given.pattern = [_as_topic(text) for text in given.topic], None
+    if any(each.partitions is not None for each in given.topics):
+        raise WrongUseError("A share group reads whole topics: name them without partitions.")
+    given.ack = given.ack or "accept"
 
 
 def _as_topic(text: str) -> TopicPartitions:

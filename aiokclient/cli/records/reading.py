@@ -20,7 +20,7 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from aiokclient import Consumer, TopicPartition
+from aiokclient import Consumer, ShareConsumer, TopicPartition
 from aiokclient.cli.connection import Notice, make_client
 from aiokclient.cli.exit_codes import ExitCode, OutputError, one_line
 from aiokclient.cli.grammar import Command
@@ -41,7 +41,7 @@ from aiokclient.errors import (
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from aiokclient import ConsumerRecord
+    from aiokclient import ConsumerRecord, ShareRecord
     from aiokclient.cli.records.formats import RecordFilter
 
     Record = ConsumerRecord[bytes, bytes]
@@ -64,6 +64,8 @@ def run_reading(command: Command, given: Namespace, layout: Layout) -> int:
 
 
 async def _read_until_end(command: Command, given: Namespace, layout: Layout) -> int:
+    if given.share_group is not None:
+        return await read_share_group(command, given, layout)
     decoder = make_decoder(given)
     consumer = make_consumer(command, given)
     notice = Notice(consumer, given)
@@ -79,6 +81,29 @@ async def _read_until_end(command: Command, given: Namespace, layout: Layout) ->
         if decoder is not None:
             await decoder.close()
     return ExitCode.SUCCESS
+
+
+async def read_share_group(command: Command, given: Namespace, layout: Layout) -> int:
+    """Read, write, and settle records of a share group until the end; return the exit code."""
+    decoder = make_decoder(given)
+    options = {"group_id": given.share_group, "on_acknowledge_error": _tell_refused}
+    topics = tuple(each.topic for each in given.topics)
+    consumer = make_client(ShareConsumer, command, given, topics, fixed=options)
+    notice = Notice(consumer, given)
+    writer = BlockWriter(has_thread=True, is_unbuffered=given.unbuffered)
+    try:
+        async with consumer:
+            notice.cancel()
+            await SharedReading(consumer, given, layout, writer, decoder).read_all()
+    finally:
+        notice.cancel()
+        if decoder is not None:
+            await decoder.close()
+    return ExitCode.SUCCESS
+
+
+def _tell_refused(error: Exception) -> None:
+    write_error(f"Not settled: {one_line(error)}")
 
 
 async def run_to_end(work: Coroutine[Any, Any, int], has_output: bool = True) -> int:
@@ -187,6 +212,72 @@ class BlockWriter:
             loop = asyncio.get_running_loop()
             # The block is written completely, even if Ctrl-C cancels the wait for it.
             await asyncio.shield(loop.run_in_executor(self._thread, write_bytes, block))
+
+
+class SharedReading:
+    """One run of the command as a member of a share group.
+
+    A record is settled when it is written. What is read beyond the end is released.
+    """
+
+    def __init__(
+        self,
+        consumer: ShareConsumer[bytes, bytes],
+        given: Namespace,
+        layout: Layout,
+        writer: BlockWriter,
+        decoder: SchemaDecoder | None,
+    ) -> None:
+        self._consumer = consumer
+        self._given = given
+        self._layout = layout
+        self._writer = writer
+        self._decoder = decoder
+        self._settle = {
+            "accept": consumer.done,
+            "release": consumer.release,
+            "reject": consumer.reject,
+        }[given.ack]
+        self._left: float = given.max.number if given.max else math.inf
+        self._wait_s = given.idle.seconds if given.idle else math.inf
+
+    async def read_all(self) -> None:
+        """Read, write, and settle until the end."""
+        writer, layout = self._writer, self._layout
+        await writer.write_part(layout.format_start())
+        try:
+            while self._left:
+                limit = int(min(LIST_RECORDS, self._left))
+                records = await self._consumer.poll(self._wait_s, limit, tracked=True)
+                if not records:
+                    break
+                self._left -= len(records)
+                await self._write_records(records)
+        finally:
+            await writer.write_part(layout.format_end())
+            await writer.flush_block()
+        await self._consumer.commit(return_exceptions=True)
+
+    async def _write_records(self, records: Sequence[ShareRecord[bytes, bytes]]) -> None:
+        """Write records, and settle those that were written."""
+        shown: Sequence[Record] = records
+        if self._decoder is not None:
+            shown = await self._decoder.decode_records(records)
+        done = 0
+        while done < len(records):
+            content, count, error = self._layout.format_records(shown[done:])
+            await self._writer.write_part(content)
+            await self._writer.flush_block()
+            written = records[done : done + count]
+            done += count
+            if error and self._given.skip_errors:
+                write_error(f"Skipped: {error}")
+                written = [*written, records[done]]
+                done += 1
+            if written:
+                self._settle(written)
+            if error and not self._given.skip_errors:
+                raise SerializationError(error)
 
 
 class SeekingListener:
