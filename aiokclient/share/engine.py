@@ -496,6 +496,7 @@ class ShareEngine:
         for leader in self.list_leaders():
             if leader.trouble is not None:
                 found.append(f"broker {leader.node_id}: {leader.trouble}")
+        found += self.reader.list_troubles()
         return [*found, *self.renewals.list_troubles(), *self.meters.list_troubles()]
 
 

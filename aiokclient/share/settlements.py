@@ -195,7 +195,8 @@ class Settlements:
 
     def count_held(self) -> int:
         """Return the number of records that are delivered and not settled."""
-        return sum(run.length for run in self._engine.list_held())
+        held = sum(run.length for run in self._engine.list_held())
+        return held - self._engine.reader.count_kept()
 
     def is_held(self, record: ShareRecord[Any, Any]) -> bool:
         """Return whether a record is delivered and not settled, and its lock not known as lost."""

@@ -22,6 +22,7 @@ from typing import Any, Generic, TypeVar
 CALLABLES = (
     "key_deserializer",
     "key_serializer",
+    "on_acknowledge_error",
     "on_delivery_error",
     "on_record_error",
     "partitioner",

@@ -12,6 +12,7 @@ it went (`settle_passed`) when the iteration needs more, and before each request
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 from bisect import bisect_left
@@ -22,6 +23,15 @@ from operator import attrgetter, length_hint
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from aiokclient.cluster.lifecycle.ownership import Anchor
+from aiokclient.decoding.batches import (
+    CONTENT,
+    Loaded,
+    check_marker,
+    is_light,
+    load,
+    load_part,
+)
+from aiokclient.decoding.preparation import Preparation, PreparationPace
 from aiokclient.errors import (
     ConcurrentReadError,
     CorruptBatchError,
@@ -29,7 +39,8 @@ from aiokclient.errors import (
     KafkaError,
     RecordError,
 )
-from aiokclient.record.batch import RecordBatch, walk
+from aiokclient.policy import Backoff
+from aiokclient.record.batch import ContentLimitError, RecordBatch, walk
 from aiokclient.share.delivery.record import ShareRecord, lock_records
 from aiokclient.share.locks import (
     DELIVERED_WITHIN,
@@ -46,6 +57,7 @@ if TYPE_CHECKING:
     from aiokclient.background import RecordCursor
     from aiokclient.decoding.deserialize import Deserializers
     from aiokclient.protocol.messages.share_fetch import PartitionData
+    from aiokclient.record.stream import RecordStream
     from aiokclient.share.engine import ShareEngine
     from aiokclient.share.membership import ShareMembership
     from aiokclient.share.partition import SharePartition
@@ -58,6 +70,9 @@ EXPOSED_S: Final = 0.01
 WAITED_WITHIN: Final = 0.8
 """The part of the time for which records may wait that `max_wait` may take."""
 
+PREPARED: Final = 500
+"""The largest number of records that are prepared at a time."""
+
 TOGETHER: Final = 500
 """The largest number of records that are deserialized at a time."""
 
@@ -65,7 +80,7 @@ TOGETHER: Final = 500
 class Slice:
     """Decoded records of one acquisition, of which those from `index` on are not delivered."""
 
-    __slots__ = ("acquisition", "index", "is_ready", "records")
+    __slots__ = ("acquisition", "index", "is_kept", "is_ready", "preparation", "records")
 
     def __init__(
         self, acquisition: Acquisition, records: Sequence[RawRecord], *, is_ready: bool = False
@@ -75,12 +90,32 @@ class Slice:
         self.index = 0
         self.is_ready = is_ready
         """Whether the records are deserialized, and have their locks."""
+        self.is_kept = False
+        """Whether the locks are renewed before the delivery, for a preparation."""
+        self.preparation: Preparation | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the next record must be prepared first."""
+        return self.preparation is not None and not self.preparation.has_ended
+
+    def move_to(self, offset: int) -> None:
+        """Go on at the first record from this offset on."""
+        self.index = bisect_left(self.records, offset, key=attrgetter("offset"))
+
+    def count_kept(self) -> int:
+        """Return the number of records that are kept, and whose locks are not lost."""
+        if not self.is_kept or self.index >= len(self.records):
+            return 0
+        first = self.acquisition.first
+        start, stop = self.records[self.index].offset - first, self.records[-1].offset - first + 1
+        return self.acquisition.states.count(LockState.HELD, start, stop)
 
 
 class FetchedPart:
     """What an answer has of one partition: record batches, and the acquired offsets in them."""
 
-    __slots__ = ("acquired", "batches", "partition", "slices")
+    __slots__ = ("acquired", "batches", "job", "partition", "position", "rest", "slices")
 
     def __init__(
         self, partition: SharePartition, batches: list[RecordBatch], acquired: list[Acquisition]
@@ -90,6 +125,17 @@ class FetchedPart:
         self.batches = deque(batches)
         """The batches that are not decoded."""
         self.slices: deque[Slice] = deque()
+        self.job: asyncio.Future[Loaded] | None = None
+        """The thread that reads the next batch, or the next part of it."""
+        self.rest: RecordStream | None = None
+        """What is left of a batch that is read in parts."""
+        self.position = 0
+        """The offset from which the next batch is not decoded."""
+
+    def end_batch(self) -> None:
+        """Go on with the next batch."""
+        self.position = self.batches.popleft().next_offset
+        self.rest = None
 
     def find_acquired(self, first: int, last: int) -> Iterator[Run]:
         """Yield the acquired offsets from `first` to `last`."""
@@ -109,6 +155,7 @@ class ShareReader:
         self._config = engine.config
         self._membership: ShareMembership = engine.membership
         self._deserializers = Anchor(deserializers)
+        self._pace = PreparationPace(Backoff.of(engine.config), engine.cluster.clock)
         self._parts: deque[FetchedPart] = deque()
         self._errors: deque[KafkaError] = deque()
         """Errors that requests raise, one each."""
@@ -373,45 +420,55 @@ class ShareReader:
     def _take_records(
         self, limit: int, *, deliver: bool = True
     ) -> tuple[Acquisition, list[ShareRecord[Any, Any]]] | None:
-        """Take up to `limit` records of one acquisition; None if there is nothing to deliver."""
-        while self._parts:
-            part = self._parts[0]
-            if not part.slices:
-                if part.batches:
-                    self._decode_batch(part)
-                else:
-                    self._parts.popleft()
-                continue
-            found = part.slices[0]
-            acquisition = found.acquisition
-            left_s = acquisition.deadline - self._clock.monotonic()
-            if left_s < acquisition.lock_s * LEFT_AT_DELIVERY:
-                self.release_waiting(acquisition)
-                part.slices.popleft()
-                continue
-            if self._errors:
-                return None
-            records = self._prepare_records(found, limit, deliver=deliver)
-            if found.index >= len(found.records):
-                part.slices.popleft()
-            if records:
-                return acquisition, records
+        """Take up to `limit` records of one acquisition; None if there is nothing to deliver.
+
+        Parts for which a thread, or the preparation of a deserializer, has something to do are
+        passed over.
+        """
+        for part in list(self._parts):
+            while not self._errors and self._advance_part(part):
+                found = part.slices[0]
+                acquisition = found.acquisition
+                records = self._make_records(found, limit, deliver=deliver)
+                if found.index >= len(found.records):
+                    part.slices.popleft()
+                if records:
+                    return acquisition, records
+                if found.is_waiting:
+                    break
+            if not part.slices and not part.batches and part.job is None:
+                self._parts.remove(part)
         return None
 
-    def _prepare_records(
+    def _advance_part(self, part: FetchedPart) -> bool:
+        """Return whether the part has decoded records that can be delivered now."""
+        while True:
+            while part.slices:
+                found = part.slices[0]
+                if found.is_waiting:
+                    return False
+                acquisition = found.acquisition
+                left_s = acquisition.deadline - self._clock.monotonic()
+                if found.is_kept or left_s >= acquisition.lock_s * LEFT_AT_DELIVERY:
+                    return True
+                self.release_waiting(acquisition)
+                part.slices.popleft()
+            if not self._decode_next(part):
+                return False
+
+    def _make_records(
         self, found: Slice, limit: int, *, deliver: bool
     ) -> list[ShareRecord[Any, Any]]:
         """Return the next records of a slice, with their locks; the error of one ends them."""
         acquisition = found.acquisition
         records = found.records[found.index : found.index + limit]
-        start = records[0].offset - acquisition.first
-        stop = records[-1].offset - acquisition.first + 1
-        if acquisition.states.count(LockState.WAITING, start, stop) < len(records):
-            # Some were released because they had waited too long, or their locks were lost.
-            first, states = acquisition.first, acquisition.states
-            waiting = [each for each in records if states[each.offset - first] == LockState.WAITING]
-        else:
+        first, states = acquisition.first, acquisition.states
+        start, stop = records[0].offset - first, records[-1].offset - first + 1
+        if states.count(LockState.WAITING, start, stop) == len(records):
             waiting = list(records)
+        else:
+            # Some are kept, were released because they had waited too long, or were lost.
+            waiting = [each for each in records if states[each.offset - first] <= LockState.HELD]
         deserializers = self._deserializers.get()
         found.index += len(records)
         if found.is_ready:
@@ -421,9 +478,8 @@ class ShareReader:
                 waiting = self._deserialize_records(deserializers, found, waiting)
             made = lock_records(waiting, ShareRecord, acquisition)
         if deliver and made:
-            first = made[0].offset - acquisition.first
-            last = made[-1].offset - acquisition.first
-            acquisition.apply_event(LockEvent.DELIVER, first, last + 1)
+            start, stop = made[0].offset - first, made[-1].offset - first + 1
+            acquisition.apply_event(LockEvent.DELIVER, start, stop)
         return made
 
     def _deserialize_records(
@@ -431,18 +487,29 @@ class ShareReader:
     ) -> list[RawRecord]:
         """Return the deserialized records; settle those that are not to be delivered.
 
-        They end before a record with an error, which the next request raises.
+        They end before a record with an error, which the next request raises, and before one that
+        is not prepared.
         """
         acquisition = found.acquisition
         made: list[RawRecord] = []
-        for raw in records:
+        for number, raw in enumerate(records):
             kind: AcknowledgeType | None = None
+            unprepared = deserializers.find_unprepared(raw) if deserializers.can_wait else None
+            if unprepared is not None and (ended := found.preparation) and ended.first is raw:
+                unprepared = ended.refusal
+            elif unprepared is not None and unprepared.error is None:
+                found.move_to(raw.offset)
+                if not made:
+                    self._begin_preparation(found, records[number : number + PREPARED])
+                break
             try:
-                record = deserializers.deserialize_record(raw)
+                if unprepared is None:
+                    record = deserializers.deserialize_record(raw)
+                else:
+                    record = deserializers.refuse_record(raw, unprepared)
             except RecordError as error:
                 if made:
-                    # The records before it come first.
-                    found.index = bisect_left(found.records, raw.offset, key=attrgetter("offset"))
+                    found.move_to(raw.offset)  # The records before it come first.
                     break
                 self._errors.append(error)
                 kind = AcknowledgeType.RELEASE
@@ -454,35 +521,131 @@ class ShareReader:
                 index = raw.offset - acquisition.first
                 acquisition.partition.settle_run(Run(acquisition, index, index + 1), kind)
             if self._errors:
-                found.index = bisect_left(found.records, raw.offset + 1, key=attrgetter("offset"))
+                found.move_to(raw.offset + 1)
                 break
         return made
 
-    def _decode_batch(self, part: FetchedPart) -> None:
-        """Decode the next batch of a part into slices."""
-        batch = part.batches.popleft()
+    # -- preparation of deserializers
+
+    def _begin_preparation(self, found: Slice, records: Sequence[RawRecord]) -> None:
+        """Prepare these records in the background, and keep their locks meanwhile.
+
+        A registry may be away for longer than records may wait. If they were released, each new
+        delivery would count, up to the limit after which a record is archived.
+        """
+        patience_s = self._config.default_api_timeout_ms / 1000
+        found.preparation = Preparation(self._pace, records, patience_s, self._deserializers)
+        found.is_kept = True
+        acquisition = found.acquisition
+        start = found.records[found.index].offset - acquisition.first
+        stop = found.records[-1].offset - acquisition.first + 1
+        acquisition.apply_event(LockEvent.DELIVER, start, stop)
+        acquisition.delivered_at = self._clock.monotonic()
+        self._engine.watch.changed.set()
+        name = f"preparation for {acquisition.partition.tp}"
+        self._engine.supervisor.spawn(self._prepare_records, found, name=name)
+
+    async def _prepare_records(self, found: Slice) -> None:
+        """Attempt until the first record of the preparation is prepared, refused, or lost."""
+        preparation = found.preparation
+        assert preparation is not None
+        while not preparation.has_ended:
+            outcome = await preparation.attempt_once()
+            if preparation.has_ended or not found.count_kept():
+                break
+            error = preparation.find_error(outcome)
+            if error is not None:
+                self._errors.append(error)
+                self.arrived.set()
+            await asyncio.sleep(preparation.take_pause_s())
+        preparation.has_ended = True
+        self.arrived.set()
+
+    def count_kept(self) -> int:
+        """Return the number of records that are kept for the preparation of their deserializers."""
+        return sum(found.count_kept() for part in self._parts for found in part.slices)
+
+    def list_troubles(self) -> list[str]:
+        """Return why records cannot be deserialized, as texts. Synchronous."""
+        made = [found.preparation for part in self._parts for found in part.slices]
+        texts = [each.describe_trouble() for each in made if each is not None]
+        return [text for text in texts if text is not None]
+
+    # -- batches
+
+    def _decode_next(self, part: FetchedPart) -> bool:
+        """Decode the next batch of a part, or the next part of a large batch, into slices.
+
+        Return False if there is none, or while a thread decodes it.
+        """
+        if not part.batches:
+            return False
+        batch = part.batches[0]
         runs = [
             run
-            for run in part.find_acquired(batch.base_offset, batch.last_offset)
+            for run in part.find_acquired(max(batch.base_offset, part.position), batch.last_offset)
             if LockState.WAITING in run.acquisition.states[run.start : run.stop]
         ]
         if not runs:
-            return
+            part.end_batch()
+            return True
         try:
-            if batch.is_control:
-                records = []
-            else:
-                records = batch.records(
-                    *part.partition.tp,
-                    copy=True,
-                    check_crcs=self._config.check_crcs,
-                    limit=self._config.max_decompressed_batch_bytes,
-                )
+            loaded = self._load_batch(part, batch)
         except CorruptRecordError as error:
             self._refuse_batch(part.partition, runs, error)
-            return
+            part.end_batch()
+            return True
+        if loaded is None:
+            return False
+        last = batch.last_offset if loaded.rest is None else loaded.records[-1].offset
+        self._cut_slices(part, loaded.records, last)
+        if loaded.rest is None:
+            part.end_batch()
+        else:
+            part.position, part.rest = last + 1, loaded.rest
+        return True
+
+    def _load_batch(self, part: FetchedPart, batch: RecordBatch) -> Loaded | None:
+        """Return records of a batch, in parts if it is large; None while a thread reads it.
+
+        Raises CorruptRecordError.
+        """
+        check, limit, job = (
+            self._config.check_crcs,
+            self._config.max_decompressed_batch_bytes,
+            part.job,
+        )
+        tp = part.partition.tp
+        if batch.is_control:
+            check_marker(batch, check_crcs=check)
+            return Loaded([], 0, None)
+        if job is None and part.rest is None and is_light((batch,)):
+            with contextlib.suppress(ContentLimitError):
+                records = batch.records(*tp, check_crcs=check, limit=min(CONTENT, limit))
+                return Loaded(records, batch.content_size, None)
+        if job is None:
+            if part.rest is not None:
+                work = partial(load_part, part.rest, tp, part.position, True)
+            else:
+                work = partial(load, batch, tp, part.position, True, check, limit)
+            callbacks = self._engine.supervisor.callbacks
+            part.job = callbacks.call_in_thread(work, then=self._on_job_done)
+            return None
+        if not job.done():
+            return None
+        part.job = None
+        return job.result()
+
+    def _on_job_done(self, job: asyncio.Future[Loaded]) -> None:
+        if not job.cancelled():
+            job.exception()  # It is raised when the batch is reached.
+        self.arrived.set()
+
+    def _cut_slices(self, part: FetchedPart, records: list[RawRecord], last: int) -> None:
+        """Add slices of the acquired records up to offset `last`, and settle what has no record."""
         offsets = [record.offset for record in records]
-        for run in runs:
+        batch = part.batches[0]
+        for run in part.find_acquired(max(batch.base_offset, part.position), last):
             first = run.acquisition.first
             start = bisect_left(offsets, first + run.start)
             stop = bisect_left(offsets, first + run.stop)
