@@ -91,6 +91,8 @@ class TrackedShareRecords(Generic[K, V]):
         return self
 
     async def __anext__(self) -> ShareRecord[K, V]:
+        # Untracked records from before would take places that nothing gives back.
+        self._reader.accept_delivered()
         while True:
             held = self._settlements.count_held()
             if self._reader.stopped and not held:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.decoding.batches import (
     CONTENT,
+    Damage,
     Loaded,
     check_marker,
     is_light,
@@ -34,7 +35,6 @@ from aiokclient.decoding.batches import (
 from aiokclient.decoding.preparation import Preparation, PreparationPace
 from aiokclient.errors import (
     ConcurrentReadError,
-    CorruptBatchError,
     CorruptRecordError,
     KafkaError,
     RecordError,
@@ -69,6 +69,12 @@ EXPOSED_S: Final = 0.01
 
 WAITED_WITHIN: Final = 0.8
 """The part of the time for which records may wait that `max_wait` may take."""
+
+REFUSED: Final = (
+    "No action is needed: its records are released once, and rejected when they come again. Check "
+    "the disk of the partition's leader, or max_decompressed_batch_bytes."
+)
+"""What to do about a batch that cannot be read."""
 
 PREPARED: Final = 500
 """The largest number of records that are prepared at a time."""
@@ -155,6 +161,7 @@ class ShareReader:
         self._config = engine.config
         self._membership: ShareMembership = engine.membership
         self._deserializers = Anchor(deserializers)
+        self._copies = not deserializers.views
         self._pace = PreparationPace(Backoff.of(engine.config), engine.cluster.clock)
         self._parts: deque[FetchedPart] = deque()
         self._errors: deque[KafkaError] = deque()
@@ -193,21 +200,20 @@ class ShareReader:
         try:
             batches = walk(records)
         except CorruptRecordError as error:
-            self._refuse_batch(
-                partition, [Run(each, 0, len(each.states)) for each in acquired], error
-            )
+            runs = [Run(each, 0, len(each.states)) for each in acquired]
+            damage = Damage(acquired[0].first, runs[-1].list_offsets()[-1], error)
+            self._refuse_batch(partition, runs, damage)
             return
         part = FetchedPart(partition, batches, acquired)
-        # Offsets outside of all batches: compaction has removed their records, unless the answer
-        # ends within a batch.
-        is_whole = sum(batch.size for batch in batches) == len(records) > 0
-        kind = AcknowledgeType.GAP if is_whole else AcknowledgeType.RELEASE
         position = min((each.first for each in acquired), default=0)
         for batch in batches:
-            self._settle_runs(part, part.find_acquired(position, batch.base_offset - 1), kind)
+            # Compaction has removed the batches in between.
+            gaps = part.find_acquired(position, batch.base_offset - 1)
+            self._settle_runs(part, gaps, AcknowledgeType.GAP)
             position = max(position, batch.next_offset)
             self._engine.note_batch(batch.count)
-        self._settle_runs(part, part.find_acquired(position, 1 << 63), kind)
+        # Compaction never removes the end of a log, so records after the last batch are missing.
+        self._settle_runs(part, part.find_acquired(position, 1 << 63), AcknowledgeType.RELEASE)
         self._parts.append(part)
         self.arrived.set()
 
@@ -592,7 +598,7 @@ class ShareReader:
         try:
             loaded = self._load_batch(part, batch)
         except CorruptRecordError as error:
-            self._refuse_batch(part.partition, runs, error)
+            self._refuse_batch(part.partition, runs, Damage.of(batch, error))
             part.end_batch()
             return True
         if loaded is None:
@@ -621,13 +627,14 @@ class ShareReader:
             return Loaded([], 0, None)
         if job is None and part.rest is None and is_light((batch,)):
             with contextlib.suppress(ContentLimitError):
-                records = batch.records(*tp, check_crcs=check, limit=min(CONTENT, limit))
+                most = min(CONTENT, limit)
+                records = batch.records(*tp, copy=self._copies, check_crcs=check, limit=most)
                 return Loaded(records, batch.content_size, None)
         if job is None:
             if part.rest is not None:
-                work = partial(load_part, part.rest, tp, part.position, True)
+                work = partial(load_part, part.rest, tp, part.position, self._copies)
             else:
-                work = partial(load, batch, tp, part.position, True, check, limit)
+                work = partial(load, batch, tp, part.position, self._copies, check, limit)
             callbacks = self._engine.supervisor.callbacks
             part.job = callbacks.call_in_thread(work, then=self._on_job_done)
             return None
@@ -663,9 +670,7 @@ class ShareReader:
                 gap = Run(run.acquisition, index, index + 1)
                 part.partition.settle_run(gap, AcknowledgeType.GAP)
 
-    def _refuse_batch(
-        self, partition: SharePartition, runs: Sequence[Run], cause: CorruptRecordError
-    ) -> None:
+    def _refuse_batch(self, partition: SharePartition, runs: Sequence[Run], damage: Damage) -> None:
         """Raise the error of a damaged batch by a request, and settle its acquired offsets.
 
         It is released once, because the damage may be that of the transfer, and then rejected.
@@ -674,12 +679,9 @@ class ShareReader:
             again = run.acquisition.delivery_count > 1
             kind = AcknowledgeType.REJECT if again else AcknowledgeType.RELEASE
             partition.settle_run(run, kind)
-        first = runs[0].acquisition.first + runs[0].start
-        last = runs[-1].acquisition.first + runs[-1].stop - 1
-        error = CorruptBatchError(
-            str(cause), topic_partition=partition.tp, offset=first, last_offset=last
-        )
-        error.__cause__ = cause
+        limit = self._config.max_decompressed_batch_bytes
+        error = damage.make_error(partition.tp, limit)
+        error.hint = REFUSED
         self._errors.append(error)
         self.arrived.set()
 

@@ -18,6 +18,7 @@ from aiokclient.errors import (
     IllegalStateError,
     LockLostError,
     RecordError,
+    SchemaRegistryUnavailableError,
 )
 
 TIMEOUT_S = 20.0
@@ -335,3 +336,49 @@ async def test_metrics_health_and_events_tell_of_locks(queue: Queue) -> None:
     assert metrics["share.records.redelivered"] == 1
     assert metrics["share.acknowledgements{type=accept}"] == 1
     assert metrics["share.locks.lost{reason=expired}"] == 1
+
+
+class Prepared:
+    """A deserializer that needs a schema, which its registry has only at the third request."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    def is_prepared(self, data: bytes | None, headers: Any) -> bool:
+        return self.requests >= 3
+
+    async def prepare(self, topic: str, items: Any) -> None:
+        self.requests += 1
+        if self.requests < 3:
+            raise SchemaRegistryUnavailableError("The registry is away.")
+
+    def deserialize(self, topic: str, data: bytes | None, headers: Any) -> int:
+        assert self.requests >= 3
+        return int(data or b"")
+
+
+async def test_locks_are_kept_while_a_deserializer_is_prepared(queue: Queue) -> None:
+    await queue.fill(20)
+    async with queue.consumer(value_deserializer=Prepared()) as consumer:
+        records = await take(consumer, 10)
+        assert [record.value for record in records] == list(range(10))
+        # What was not tracked before takes no place of what is tracked.
+        async for record in consumer.tracked(max_outstanding=1):
+            assert (record.value, record.delivery_count) == (len(records), 1)
+            records.append(record)
+            assert consumer.done(record)
+            if len(records) == 20:
+                break
+        await consumer.drain(TIMEOUT_S)
+    assert await queue.lag() == 0
+
+
+async def test_large_batches_are_decoded_in_threads(queue: Queue) -> None:
+    options = {"compression_type": "gzip", "batch_size": 1 << 20, "linger_ms": 1000}
+    async with Producer(**queue.options, **options) as producer:
+        values = [bytes([number % 251]) * 20_000 for number in range(400)]
+        await producer.gather([producer.send(queue.topic, each, partition=0) for each in values])
+    async with queue.consumer() as consumer:
+        records = await take(consumer, 400)
+        assert [record.value for record in records] == values
+        assert {record.delivery_count for record in records} == {1}
