@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from aiokclient.decoding.deserialize import Deserializers
     from aiokclient.network.event_hub import EventSource
     from aiokclient.protocol.messages.share_fetch import ShareFetchResponse
-    from aiokclient.share.outcomes import SessionOutcome
     from aiokclient.share.partition import SharePartition
     from aiokclient.share.share_consumer import ShareConsumer
 
@@ -475,9 +474,9 @@ class ShareEngine:
         """Record an empty answer that was throttled: records were acquired, and are lost."""
         self.meters.on_throttled()
 
-    def on_session_reset(self, node_id: int, outcome: SessionOutcome | None) -> None:
+    def on_session_reset(self, node_id: int, error: KafkaError | None) -> None:
         """Report that the session with a broker begins anew; None is a lost connection."""
-        self.meters.on_session_reset(node_id, outcome)
+        self.meters.on_session_reset(node_id, error)
 
     def on_member_failed(self, error: KafkaError) -> None:
         """Wake all that waits, because the group refuses this consumer for good. Synchronous."""

@@ -74,6 +74,8 @@ Carried: TypeAlias = "Mapping[SharePartition, list[Run]]"
 RENEWS_FROM: Final = 2
 """The first version of the requests with renewals and with a limit of records."""
 
+NO_RENEWALS: Final = "The broker does not renew locks (KIP-1222), as Kafka 4.2 does."
+
 SHORTEST_WAIT_MS: Final = 1
 
 LEADER_CODES: Final = (NotLeaderOrFollowerError.code, FencedLeaderEpochError.code)
@@ -275,9 +277,15 @@ class ShareLeader:
             size = self._choose_size(wanted, version, now)
             await self._send_fetch(connection, opening, {}, size)
             return
-        if version >= RENEWS_FROM and (renewals := self._find_to_renew(now)):
+        renewals = self._find_to_renew(now)
+        if renewals and version >= RENEWS_FROM:
             await self._send_renewal(connection, renewals)
             return
+        for runs in renewals.values():
+            error = UnsupportedVersionError(
+                NO_RENEWALS, api="ShareAcknowledge", broker=self.node_id
+            )
+            self._renewals.on_forbidden(runs, error)
         size = self._choose_size(wanted, version, now)
         settled = self._take_settled(now)
         # A fetch adds the partitions whose acknowledgements it carries to the session, for good.
@@ -422,7 +430,7 @@ class ShareLeader:
             self._fail(error)
         if outcome in REOPENING:
             self._session.reset()
-            self._engine.on_session_reset(self.node_id, outcome)
+            self._engine.on_session_reset(self.node_id, error)
         if outcome is SessionOutcome.ENDED:
             self._lose_all("session")
         elif outcome in (SessionOutcome.REFUSED, SessionOutcome.UNCLEAR):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from aiokclient.errors import KafkaError, LockLostError
 from aiokclient.metrics import Histogram, OwnMetrics
 from aiokclient.share.locks import AcknowledgeType, Acquisition, Reason
-from aiokclient.share.outcomes import SessionOutcome
 
 if TYPE_CHECKING:
     from aiokclient.protocol.messages.share_fetch import ShareFetchResponse
@@ -25,14 +24,6 @@ RECENT_S: Final = 60.0
 
 MOST_RECENT: Final = 1000
 """The largest number of recent events that are counted."""
-
-RESETS: Final = {
-    None: "disconnected",
-    SessionOutcome.REOPENED: "INVALID_SHARE_SESSION_EPOCH",
-    SessionOutcome.ENDED: "SHARE_SESSION_NOT_FOUND",
-    SessionOutcome.LIMITED: "SHARE_SESSION_LIMIT_REACHED",
-}
-"""The reasons in `SessionReset`."""
 
 SHOWN: Final = (
     ("records", "share.records", "{record}"),
@@ -114,9 +105,10 @@ class ShareMeters:
         self.own_metrics.counter("throttled").add()
         self._throttled_at.append(self._clock.monotonic())
 
-    def on_session_reset(self, node_id: int, outcome: SessionOutcome | None) -> None:
+    def on_session_reset(self, node_id: int, error: KafkaError | None) -> None:
         """Report that the session with a broker begins anew; None is a lost connection."""
-        self._engine.events.emit("SessionReset", broker=node_id, reason=RESETS[outcome])
+        reason = "disconnected" if error is None else error.name
+        self._engine.events.emit("SessionReset", broker=node_id, reason=reason)
 
     # -- records
 

@@ -373,7 +373,7 @@ async def test_locks_are_kept_while_a_deserializer_is_prepared(queue: Queue) -> 
     assert await queue.lag() == 0
 
 
-async def test_large_batches_are_decoded_in_threads(queue: Queue) -> None:
+async def test_large_batches_of_locked_records_are_decoded_apart(queue: Queue) -> None:
     options = {"compression_type": "gzip", "batch_size": 1 << 20, "linger_ms": 1000}
     async with Producer(**queue.options, **options) as producer:
         values = [bytes([number % 251]) * 20_000 for number in range(400)]

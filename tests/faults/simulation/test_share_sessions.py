@@ -7,10 +7,18 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
-from scripted.share_broker import AVAILABLE, FINISHED, LOCKED, ShareBrokers, ShareFault
+from scripted.share_broker import (
+    AVAILABLE,
+    FINISHED,
+    LOCKED,
+    VERSIONS,
+    ShareBrokers,
+    ShareFault,
+)
 
 from aiokclient import ShareConsumer
 from aiokclient.errors import LockLostError
+from aiokclient.protocol import ApiKey
 from aiokclient.testing import Simulation
 
 
@@ -244,3 +252,24 @@ def test_a_partition_that_cannot_be_fetched_for_now_is_settled_without_a_fetch()
         assert [record.offset for record in await reading] == [3]
 
     play(scene, retry_backoff_ms=1000, retry_backoff_max_ms=1000)
+
+
+def test_a_broker_without_renewals_lets_locks_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kafka 4.1 has version 1 of the requests: no renewals, and no limit of records."""
+    for key in (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE):
+        monkeypatch.setitem(VERSIONS, key, (1, 1))
+
+    async def scene(stage: Stage) -> None:
+        begun = stage.now
+        assert stage.consumer.renew(stage.records[0])
+        outcomes = await stage.consumer.commit(return_exceptions=True)
+        assert "KIP-1222" in str(outcomes[stage.records[0]])
+        await stage.consumer.lock_lost(stage.records[1])
+        assert stage.now - begun == pytest.approx(4.0, abs=0.6)
+        assert stage.count("renewal") == 0
+        assert any("renewal is not possible" in each for each in stage.consumer.health().reasons)
+
+    play(scene, lock_ms=4_000)
+    assert "cannot be renewed" in caplog.text
