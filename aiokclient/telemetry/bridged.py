@@ -95,6 +95,8 @@ OWN_METRICS: Final[Mapping[str, Description]] = {
     "producer.transaction.commit.seconds": _histogram("Seconds that commits took."),
     "producer.transaction.restarts": _counter("Calls of restart()."),
     "producer.transactions": _counter("Transactions, by outcome."),
+    "schema.registry.request.seconds": _histogram("Time of an attempt of a request."),
+    "schema.registry.requests": _counter("Attempts of requests to registries, by outcome."),
     "share.acknowledgements": _counter("Records that were settled, by type.", RECORD),
     "share.bytes": _counter("Bytes of record batches in share fetches.", "By"),
     "share.fetch.throttled": _counter("Share fetches whose records a quota has lost."),
