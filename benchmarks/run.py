@@ -24,6 +24,7 @@ import members
 import produce
 import rebalance
 import scale
+import share
 import startup
 import targets
 import telemetry
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "members": members,
     "transactions": transactions,
     "worker": worker,
+    "share": share,
     "tls": tls,
     "logins": logins,
     "telemetry": telemetry,

@@ -173,6 +173,13 @@ TARGETS = (
         )
         for way in ("produce", "consume")
     ),
+    *(
+        Target(
+            *(f"share group, {size} accepted in lists: CPU", f"share {size}"),
+            *(("aiokclient poll",), "aiokclient Consumer, poll", 1 / most, "cpu", ""),
+        )
+        for size, most in (("100 B", 2), ("1 KB", 1.4))
+    ),
     *OVER_TLS,
     Target(
         *("logins: longest iteration of the event loop", "logins", (logins.LONGEST,)),

@@ -13,6 +13,7 @@ import java.util.Properties;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -117,6 +118,34 @@ public final class JavaPeer {
         end();
     }
 
+    /** Each poll accepts the records of the one before. */
+    private void share(String topic, int count) {
+        Properties options = new Properties();
+        options.put("bootstrap.servers", spec.get("bootstrap"));
+        options.put("group.id", spec.get("group"));
+        options.put("max.poll.records", spec.get("records"));
+        messages = bytes = atOnce = 0;
+        begin();
+        try (var consumer = new KafkaShareConsumer<>(
+                options, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            consumer.subscribe(List.of(topic));
+            while (messages < count) {
+                var records = consumer.poll(Duration.ofSeconds(1));
+                if (messages == 0) {
+                    atOnce = records.count();
+                    wall = System.nanoTime();
+                }
+                for (ConsumerRecord<byte[], byte[]> record : records) {
+                    bytes += record.value().length;
+                    messages++;
+                }
+            }
+            ended = System.nanoTime();
+            consumer.commitSync();
+        }
+        end();
+    }
+
     private Properties transactional(String id) {
         Properties options = new Properties();
         options.put("bootstrap.servers", spec.get("bootstrap"));
@@ -191,6 +220,7 @@ public final class JavaPeer {
     private void work(String topic, int count) throws Exception {
         switch (spec.get("mode")) {
             case "consume" -> consume(topic, count);
+            case "share" -> share(topic, count);
             case "transactions" -> transactions(topic, count);
             case "transform" -> transform(topic, count);
             default -> produce(topic, count);

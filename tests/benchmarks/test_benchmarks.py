@@ -14,7 +14,7 @@ from kafka_harness import ExternalKafka
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
 PEERS = ("confluent_kafka", "aiokafka", "kafka")
-ALONE = ("scale", "command_line", "worker")
+ALONE = ("scale", "command_line", "worker", "share")
 """The benchmarks without other clients of Python."""
 PYTHON = "aiokclient,confluent,aiokafka,kafka-python,socket"
 WAYS = "as users write it,await each,send_many,callbacks,AIOProducer,get each,loop of"
@@ -31,6 +31,7 @@ SMALL = {
     "members": ["--count", "4", "--cases", "eager"],
     "transactions": ["--count", "10"],
     "worker": ["--count", "60", "--cases", "50"],
+    "share": ["--count", "60", "--cases", "100 B,handlers,release", "--only", "aiokclient"],
 }
 if os.environ.get("AIOKCLIENT_EXPLORE"):  # These take too long for every test run.
     SMALL |= {

@@ -195,6 +195,36 @@ func consume(s spec, topic string, count int, m *meter) {
 	m.end()
 }
 
+// Each poll accepts the records of the one before.
+func share(s spec, topic string, count int, m *meter) {
+	ctx := context.Background()
+	m.begin()
+	client, err := kgo.NewClient(append(connecting(s),
+		kgo.ShareGroup(s["group"]),
+		kgo.ConsumeTopics(topic),
+		kgo.ShareMaxRecords(int32(s.number("records"))),
+	)...)
+	check(err)
+	for m.counts.Messages < count {
+		fetches := client.PollFetches(ctx)
+		check(fetches.Err())
+		if m.counts.Messages == 0 {
+			m.counts.AtOnce, m.began = fetches.NumRecords(), time.Now()
+		}
+		fetches.EachRecord(func(record *kgo.Record) {
+			m.counts.Bytes += len(record.Value)
+			m.counts.Messages++
+		})
+		if m.counts.Messages >= count {
+			client.MarkAcks(kgo.AckAccept)
+		}
+	}
+	m.counts.Wall = time.Since(m.began).Seconds()
+	check(client.FlushAcks(ctx))
+	client.Close()
+	m.end()
+}
+
 func transactional(s spec, id string) []kgo.Opt {
 	return append(connecting(s),
 		kgo.TransactionalID(id),
@@ -277,7 +307,7 @@ func main() {
 		s[name] = value
 	}
 	works := map[string]func(spec, string, int, *meter){
-		"produce": produce, "consume": consume, "transactions": transactions, "transform": transform,
+		"produce": produce, "consume": consume, "share": share, "transactions": transactions, "transform": transform,
 	}
 	work := works[s["mode"]]
 	if warm := s.number("warm_count"); warm > 0 {
