@@ -12,7 +12,7 @@ Each turn sends the first of these that there is:
 3. a fetch that acquires nothing, to open a session for acknowledgements, or to make the broker
    forget partitions that are no longer fetched here.
 
-`outcomes` has the meaning of each answer, and `locks` the life of a record. After an error, the
+`session` has the meaning of each answer, and `locks` the life of a record. After an error, the
 request is repeated later: that of a partition alone, or, if the error concerns the session or the
 connection, every one but renewals, which go on as long as there is a session.
 """
@@ -49,16 +49,19 @@ from aiokclient.share.locks import (
     Reason,
     Run,
 )
-from aiokclient.share.outcomes import (
+from aiokclient.share.partition import SharePartition, split_by_deadline
+from aiokclient.share.session import (
+    NOTHING,
     REOPENING,
     UNCOUNTED,
+    FetchSize,
     PartitionOutcome,
     SessionOutcome,
+    ShareSession,
     judge_partition,
     judge_session,
+    read_acknowledged,
 )
-from aiokclient.share.partition import SharePartition, split_by_deadline
-from aiokclient.share.session import NOTHING, FetchSize, ShareSession, read_acknowledged
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -30,7 +30,8 @@ class ShareRecord(TrackedRecord[K, V]):
 
     __slots__ = ("__weakref__", "_acquisition", "_count")
 
-    _acquisition: Acquisition | None
+    if TYPE_CHECKING:
+        _acquisition: Acquisition | None
 
     def __init__(
         self,

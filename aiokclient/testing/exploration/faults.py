@@ -36,6 +36,7 @@ handled, and an answer of an application to an HTTP request."""
 _DELAYS_S: Final = (0.0, 0.0, 0.001, 0.003, 0.01, 0.05)
 
 
+@public_in("aiokclient.testing")
 @dataclass(frozen=True, repr=False)
 class ServiceFault:
     """Something that goes wrong at the virtual time `at`, in seconds.

@@ -3,7 +3,7 @@
 import pytest
 
 from aiokclient.errors import KafkaError, error_for
-from aiokclient.share.outcomes import (
+from aiokclient.share.session import (
     REOPENING,
     UNCOUNTED,
     PartitionOutcome,
