@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -437,12 +437,6 @@ class ShareEngine:
             ),
             default=math.inf,
         )
-
-    def list_held(self) -> Iterator[Run]:
-        """Yield the runs of records that are delivered and not settled."""
-        for leader in self.list_leaders():
-            for acquisition in leader.list_acquisitions():
-                yield from acquisition.find_runs(LockState.HELD)
 
     def list_held_topics(self) -> list[str]:
         """Return the topics of which any record is delivered and not settled."""

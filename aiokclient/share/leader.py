@@ -140,7 +140,11 @@ class ShareLeader:
 
     def count_waiting(self) -> int:
         """Return the number of offsets that are acquired here and not delivered."""
-        return sum(each.count_state(LockState.WAITING) for each in self.list_acquisitions())
+        return self.count_state(LockState.WAITING)
+
+    def count_state(self, state: LockState) -> int:
+        """Return the number of offsets in this state, which has no type."""
+        return sum([each.count_state(state) for each in self.list_acquisitions()])
 
     # -- partitions
 

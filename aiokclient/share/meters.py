@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.errors import KafkaError, LockLostError
-from aiokclient.metrics import Histogram, OwnMetrics
+from aiokclient.metrics import Counter, Histogram, OwnMetrics
 from aiokclient.share.locks import AcknowledgeType, Acquisition, Reason
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class ShareMeters:
         self._throttles = own.spread("fetches.throttles")
         self._sent = own.counter("acknowledgements.sent")
         self._failed = own.counter("acknowledgements.failed")
+        self._acknowledged: dict[AcknowledgeType, Counter] = {}
         self._remaining: Histogram = own.histogram("lock.remaining")
         self._counts: Histogram = own.histogram("delivery.count")
         self._polls = own.spread("polls")
@@ -146,7 +147,11 @@ class ShareMeters:
 
     def on_settled(self, kind: AcknowledgeType, count: int, remaining_s: float | None) -> None:
         """Count settlements of the application, with the time that was left of their locks."""
-        self.own_metrics.counter("acknowledgements", type=kind.name.lower()).add(count)
+        counter = self._acknowledged.get(kind)
+        if counter is None:
+            counter = self.own_metrics.counter("acknowledgements", type=kind.name.lower())
+            self._acknowledged[kind] = counter
+        counter.add(count)
         self._sent.add(count)
         if remaining_s is not None and remaining_s != math.inf:
             self._remaining.observe(max(remaining_s, 0.0))

@@ -195,7 +195,7 @@ class Settlements:
 
     def count_held(self) -> int:
         """Return the number of records that are delivered and not settled."""
-        held = sum(run.length for run in self._engine.list_held())
+        held = sum(leader.count_state(LockState.HELD) for leader in self._engine.list_leaders())
         return held - self._engine.reader.count_kept()
 
     def is_held(self, record: ShareRecord[Any, Any]) -> bool:

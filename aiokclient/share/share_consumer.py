@@ -347,6 +347,8 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
     ) -> bool:
         engine, held = self._known_engine(), True
         engine.reader.settle_passed()
+        if isinstance(record, ShareRecord):
+            return engine.settlements.settle(record, kind)
         for each in as_records(record):
             held &= engine.settlements.settle(each, kind)
         return held

@@ -319,7 +319,9 @@ class ShareReader:
         next request. `wanted` is the number of records that the application has room for, by
         default `limit`. A cancellation loses no record: none is taken before the last await.
         """
-        with self._begin_read(wanted or limit):
+        self._enter_read()
+        try:
+            self._begin_read(wanted or limit)
             while not self.stopped:
                 if self._parts and max_wait:
                     await self._wait_for_more(limit, max_wait)
@@ -329,6 +331,8 @@ class ShareReader:
                 if not await self._wait_for_records(until):
                     break
             return []
+        finally:
+            self._end_read()
 
     async def _wait_for_more(self, limit: int, max_wait: float) -> None:
         """Wait for `limit` records, at most as long as records may wait in the consumer."""
@@ -364,7 +368,9 @@ class ShareReader:
 
     async def expose_records(self, cursor: RecordCursor[Any]) -> Any:
         """Expose the next records to an iteration, and return the first; None at its end."""
-        with self._begin_read(1):
+        self._enter_read()
+        try:
+            self._begin_read(1)
             while not self.stopped:
                 taken = self._take_records(TOGETHER, deliver=False)
                 if taken is not None:
@@ -376,21 +382,23 @@ class ShareReader:
                     return next(self._iterator)
                 await self._wait_for_records(math.inf)
             return None
+        finally:
+            self._end_read()
 
-    @contextlib.contextmanager
-    def _begin_read(self, wanted: int) -> Iterator[None]:
+    def _enter_read(self) -> None:
         if self._is_reading:
             raise ConcurrentReadError()
         self._is_reading = True
-        try:
-            self.accept_delivered()
-            self._engine.demand.on_request(wanted)
-            self._engine.meters.on_request()
-            yield
-        finally:
-            self._is_reading = False
-            self._engine.demand.on_request_end()
-            self._engine.meters.on_request_end()
+
+    def _begin_read(self, wanted: int) -> None:
+        self.accept_delivered()
+        self._engine.demand.on_request(wanted)
+        self._engine.meters.on_request()
+
+    def _end_read(self) -> None:
+        self._is_reading = False
+        self._engine.demand.on_request_end()
+        self._engine.meters.on_request_end()
 
     async def _wait_for_records(self, until: float) -> bool:
         failure = self._engine.get_failure(raised=True)
