@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from aiokclient import Consumer, ConsumerRecord, Delivery, Producer, ProducerRecord
+    from aiokclient.cli.connection import AnyClient
     from aiokclient.cli.records.sending import Outcome
 
     Row = dict[str, Any]
@@ -130,8 +131,8 @@ class MeasureProduce(Command):
 class MeasureConsume(Command):
     """Read records as fast as possible, and print rates.
 
-    Without -g, it reads all partitions of the topics. The exit code is 1 if it ended before N
-    records, because none came for the time of --idle.
+    Without -g, it reads all partitions of the topics. With --share-group, it accepts the records.
+    The exit code is 1 if it ended before N records, because none came for the time of --idle.
     """
 
     verb = "consume"
@@ -145,6 +146,12 @@ class MeasureConsume(Command):
             type=Place,
         ),
         Option(("-g", "--group"), "Read as a member of this group.", "GROUP", completes="groups"),
+        Option(
+            ("--share-group",),
+            "Read as a member of this share group, and accept the records.",
+            "GROUP",
+            completes="groups",
+        ),
         Option(("--regex",), "The topics are regular expressions that match whole names."),
         Option(("--idle",), "End after this time without a record, 10s by default.", "S", Seconds),
         INTERVAL,
@@ -243,7 +250,7 @@ def latency_row(latencies: Sequence[float]) -> Row:
     }
 
 
-def metrics_of(client: Producer[Any, Any] | Consumer[Any, Any], given: Namespace) -> Row:
+def metrics_of(client: AnyClient, given: Namespace) -> Row:
     """Return the metrics of a client as a field of a row, if they were asked for."""
     return {"metrics": client.metrics()} if given.metrics else {}
 
@@ -449,7 +456,6 @@ class CountingLayout(Layout):
 def fill_options(given: Namespace) -> None:
     """Set the options that reading has and this command has not."""
     defaults: dict[str, Any] = {
-        "share_group": None,
         "ack": None,
         "partitions": None,
         "commit": False,
@@ -464,7 +470,8 @@ def fill_options(given: Namespace) -> None:
     given.max = given.records
     if given.idle is None:
         given.idle = Seconds(IDLE_S)
-    if getattr(given, "from") is None and given.group is None:
+    has_group = given.group is not None or given.share_group is not None
+    if getattr(given, "from") is None and not has_group:
         setattr(given, "from", Place("start"))
     settle_reading(given)
 
@@ -472,19 +479,31 @@ def fill_options(given: Namespace) -> None:
 async def measure_consume(command: Command, given: Namespace) -> tuple[int, Row]:
     """Return the exit code, and the row with the figures."""
     from aiokclient.cli.connection import Notice
-    from aiokclient.cli.records.reading import BlockWriter, Reading, make_consumer
+    from aiokclient.cli.records.reading import (
+        BlockWriter,
+        Reading,
+        SharedReading,
+        make_consumer,
+        make_share_consumer,
+    )
 
     fill_options(given)
-    # A group that has committed nothing begins at the start, too.
-    consumer = make_consumer(command, given, auto_offset_reset="earliest")
+    layout, writer = CountingLayout(given), BlockWriter()
+    reading: Reading | SharedReading
+    if given.share_group is not None:
+        consumer: AnyClient = (member := make_share_consumer(command, given))
+        reading = SharedReading(member, given, layout, writer, None)
+    else:
+        # A group that has committed nothing begins at the start, too.
+        consumer = (reader := make_consumer(command, given, auto_offset_reset="earliest"))
+        reading = Reading(reader, given, layout, writer)
     notice = Notice(consumer, given)
-    layout = CountingLayout(given)
     began_s = time.perf_counter()
     try:
         async with consumer:
             notice.cancel()
-            reading = Reading(consumer, given, layout, BlockWriter())
-            await reading.begin_reading()
+            if isinstance(reading, Reading):
+                await reading.begin_reading()
             await reading.read_all()
             row = layout.figures.make_row() | metrics_of(consumer, given)
     finally:

@@ -86,9 +86,7 @@ async def _read_until_end(command: Command, given: Namespace, layout: Layout) ->
 async def read_share_group(command: Command, given: Namespace, layout: Layout) -> int:
     """Read, write, and settle records of a share group until the end; return the exit code."""
     decoder = make_decoder(given)
-    options = {"group_id": given.share_group, "on_acknowledge_error": _tell_refused}
-    topics = tuple(each.topic for each in given.topics)
-    consumer = make_client(ShareConsumer, command, given, topics, fixed=options)
+    consumer = make_share_consumer(command, given)
     notice = Notice(consumer, given)
     writer = BlockWriter(has_thread=True, is_unbuffered=given.unbuffered)
     try:
@@ -100,6 +98,13 @@ async def read_share_group(command: Command, given: Namespace, layout: Layout) -
         if decoder is not None:
             await decoder.close()
     return ExitCode.SUCCESS
+
+
+def make_share_consumer(command: Command, given: Namespace) -> ShareConsumer[bytes, bytes]:
+    """Return the member of a share group of a command, for its topics."""
+    options = {"group_id": given.share_group, "on_acknowledge_error": _tell_refused}
+    topics = tuple(each.topic for each in given.topics)
+    return make_client(ShareConsumer, command, given, topics, fixed=options)
 
 
 def _tell_refused(error: Exception) -> None:

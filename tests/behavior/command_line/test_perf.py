@@ -61,6 +61,20 @@ def test_sent_records_are_counted_and_read_again(run: Run) -> None:
     assert "500 of 501" in ended.err
 
 
+def test_a_share_group_accepts_what_is_measured(run: Run, group: str) -> None:
+    topic = new_topic(run)
+    assert run("perf", "produce", topic, "-n", "50", "--size", "100").code == 0
+    begin = "share.auto.offset.reset=earliest"
+    assert run("configs", "set", f"group:{group}", begin).code == 0
+    (part,) = rows(run, "consume", topic, "-n", "20", "--share-group", group)
+    assert (part["records"], part["bytes"]) == (20, 2_000)
+    (rest,) = rows(run, "consume", topic, "-n", "30", "--share-group", group)
+    assert (rest["records"], rest["bytes"]) == (30, 3_000)
+    ended = run("perf", "consume", topic, "-n", "1", "--share-group", group, "-g", group)
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "--share-group does not go with -g" in ended.err
+
+
 def test_payloads_and_keys_are_those_asked_for(run: Run, tmp_path: Path) -> None:
     topic = new_topic(run)
     file = tmp_path / "payloads"
