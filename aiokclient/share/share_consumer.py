@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from aiokclient.share.delivery.iterators import ShareBatches, ShareIterator, TrackedShareRecords
     from aiokclient.share.delivery.processing import OnLost, Processing
+    from aiokclient.share.delivery.record import ShareHandle
     from aiokclient.share.engine import ShareEngine
-    from aiokclient.types import Handle
     from aiokclient.worker import Worker
 
     K = TypeVarWithDefault("K", default=bytes)
@@ -288,7 +288,7 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
             count_cancelled(error, self)
             raise
 
-    async def run(self, handle: Handle[K, V, Worker], **options: Any) -> None:
+    async def run(self, handle: ShareHandle[K, V, Worker], **options: Any) -> None:
         """Call `handle(record)` for each record, until this is stopped.
 
             await consumer.run(handle, concurrency=50, dead_letter="orders.dlq")
@@ -299,7 +299,11 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
         # The only layer above that this one imports.
         from aiokclient.worker import Worker
 
-        await Worker(cast(Any, self), handle, **options).run()
+        await Worker(self, handle, **options).run()
+
+    def _begin_run(self, run: Any, earlier: Any) -> Any:
+        """Return None: the calls of handlers of share records are not traced."""
+        return None
 
     # -- settling
 

@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aiokclient.worker.dead_letters import DeadLetter, DeadLetterInfo
-    from aiokclient.worker.failure import Failure
     from aiokclient.worker.health import OldestRecord, WorkerHealth
     from aiokclient.worker.replays import ReplayReport, replay
-    from aiokclient.worker.retry import Batch, BatchError, Exponential, Reject, Retry, RetryLater
+    from aiokclient.worker.retry import (
+        Batch,
+        BatchError,
+        Exponential,
+        Failure,
+        Reject,
+        Retry,
+        RetryLater,
+    )
     from aiokclient.worker.serving.asgi import asgi
     from aiokclient.worker.serving.lifespan import lifespan
     from aiokclient.worker.worker import Worker
@@ -40,7 +47,7 @@ _MODULES = {
     "DeadLetter": "dead_letters",
     "DeadLetterInfo": "dead_letters",
     "Exponential": "retry",
-    "Failure": "failure",
+    "Failure": "retry",
     "OldestRecord": "health",
     "Reject": "retry",
     "ReplayReport": "replays",

@@ -32,10 +32,12 @@ from aiokclient.worker.stacks import format_task
 if TYPE_CHECKING:
     from aiokclient.consumer import Consumer
     from aiokclient.log.client_log import ClientLog
+    from aiokclient.share.share_consumer import ShareConsumer
     from aiokclient.worker.lanes import Run
     from aiokclient.worker.metrics import WorkerMetrics
     from aiokclient.worker.options import Handler, WorkerOptions
     from aiokclient.worker.run import WorkerRun
+    from aiokclient.worker.share_run import ShareRun
     from aiokclient.worker.worker import Worker
 
 NOT_YET: Final = object()
@@ -50,7 +52,7 @@ EAGER: Final = sys.version_info >= (3, 12)
 A handler that waits for nothing then costs no iteration of the event loop.
 """
 
-current_run: ContextVar[tuple[WorkerRun, Run] | None] = ContextVar(
+current_run: ContextVar[tuple[WorkerRun | ShareRun, Run] | None] = ContextVar(
     "aiokclient_worker_run", default=None
 )
 """The run of the handler that is called in this context, also in tasks that it has started."""
@@ -61,9 +63,9 @@ class HandlerCalls:
 
     def __init__(
         self,
-        owner: WorkerRun,
+        owner: WorkerRun | ShareRun,
         worker: Worker,
-        consumer: Consumer[Any, Any],
+        consumer: Consumer[Any, Any] | ShareConsumer[Any, Any],
         handler: Handler,
         options: WorkerOptions,
         log: ClientLog,

@@ -47,7 +47,7 @@ from aiokclient.types import (
 from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from aiokclient.worker.failure import Failure
+    from aiokclient.worker.retry import Failure
 
 RawRecord = ConsumerRecord[bytes | None, bytes | None]
 

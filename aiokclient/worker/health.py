@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from aiokclient.consumer.state.partition import PartitionState
     from aiokclient.worker.lanes import Run
     from aiokclient.worker.run import WorkerRun
+    from aiokclient.worker.share_run import ShareRun
     from aiokclient.worker.transactions import TransactionalRun
 
 
@@ -96,17 +97,51 @@ def describe_transactional_health(run: TransactionalRun, name: str) -> WorkerHea
     )
 
 
-def list_reasons(run: WorkerRun) -> list[str]:
-    """Return why a run is not ready, as texts."""
+def describe_share_health(run: ShareRun, name: str) -> WorkerHealth:
+    """Return the health of a run over a share consumer, which has no offsets and no lag."""
+    reasons = [*list_common_reasons(run), *run.outbox.list_troubles()]
+    now = run.get_time()
+    oldest: OldestRecord | None = None
+    for each in run.held:
+        if each.outages:
+            assert each.failing_since is not None
+            failed_s = now - each.failing_since
+            error = each.find_error(each.record)
+            reasons.append(f"{each.place} has failed for {failed_s:.0f} s: {error!r}")
+        if oldest is None:  # They are in the order of their delivery.
+            tp = TopicPartition(each.record.topic, each.record.partition)
+            stack = format_task(each.task, each.thread_id) if each in run.calls.began else ""
+            oldest = OldestRecord(tp, each.record.offset, now - each.taken_at, stack)
+    return WorkerHealth(
+        name=name,
+        live=not run.calls.stuck and run.error is None,
+        ready=not reasons,
+        reasons=tuple(reasons),
+        lag={},
+        oldest=oldest,
+        lanes_busy=len(run.calls) + len(run.writing),
+        lanes_waiting=run.ready_waiting,
+        retries_waiting=run.retries_waiting,
+        last_commit_ms=None,
+    )
+
+
+def list_common_reasons(run: WorkerRun | ShareRun) -> list[str]:
+    """Return why a run over any consumer is not ready, as texts."""
     found = [text.partition("\n")[0] for text in run.calls.stuck.values()]
     if run.is_draining:
         found.append("the worker is draining")
-    consumer = run.consumer
-    state = consumer.state
+    state = run.consumer.state
     if state is not State.RUNNING:
-        reasons = "; ".join(consumer.health().reasons)
+        reasons = "; ".join(run.consumer.health().reasons)
         found.append(f"the consumer is {state.value}{f': {reasons}' if reasons else ''}")
-    elif not run.intake.knows_its_partitions():
+    return found
+
+
+def list_reasons(run: WorkerRun) -> list[str]:
+    """Return why a run is not ready, as texts."""
+    found = list_common_reasons(run)
+    if run.consumer.state is State.RUNNING and not run.intake.knows_its_partitions():
         found.append("the partitions to read are not known yet")
     found += run.outbox.list_troubles()
     now = run.get_time()

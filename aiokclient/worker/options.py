@@ -14,6 +14,7 @@ from aiokclient.consumer import Consumer
 from aiokclient.errors import ConfigError
 from aiokclient.errors.local import ArgumentTypeError, ArgumentValueError
 from aiokclient.producer import Producer
+from aiokclient.share.share_consumer import ShareConsumer
 from aiokclient.types import seconds
 from aiokclient.worker.dead_letters import DeadLetter
 from aiokclient.worker.lanes import Order
@@ -111,13 +112,15 @@ def check_options(
 
     Raises TypeError for a wrong type, and ValueError for a value that is not allowed.
     """
-    if not isinstance(consumer, Consumer):
-        raise ArgumentTypeError(f"A worker takes a Consumer, not {consumer!r}.")
+    if not isinstance(consumer, Consumer | ShareConsumer):
+        raise ArgumentTypeError(f"A worker takes a Consumer or a ShareConsumer, not {consumer!r}.")
     for name, number in (("concurrency", concurrency), ("max_ahead", max_ahead)):
         if isinstance(number, bool) or not isinstance(number, int):
             raise ArgumentTypeError(f"{name} must be an int, not {number!r}.")
         if number < 1:
             raise ArgumentValueError(f"{name} must be at least 1, not {number}.")
+    if order == "default":
+        order = "partition" if isinstance(consumer, Consumer) else None
     if order not in ("partition", "key", None):
         raise ArgumentValueError(f'order must be "partition", "key", or None, not {order!r}.')
     if on_giving_up not in ("stop", "skip"):
@@ -135,8 +138,10 @@ def check_options(
         raise ArgumentValueError(f"timeout must be more than 0 seconds, not {timeout}.")
     if seconds(drain_timeout, "drain_timeout") < 0:
         raise ArgumentValueError(f"drain_timeout must be at least 0 seconds, not {drain_timeout}.")
+    if isinstance(consumer, ShareConsumer):
+        _check_share(order, retry, batch)
     _check_interval(consumer, retry, timeout_s)
-    return WorkerOptions(
+    checked = WorkerOptions(
         concurrency,
         order,
         retry,
@@ -149,10 +154,41 @@ def check_options(
         drain_timeout,
         _as_signals(signals),
     )
+    if checked.is_transactional and isinstance(consumer, ShareConsumer):
+        raise ArgumentValueError(
+            "A producer with a transactional id cannot be that of a worker over a ShareConsumer, "
+            "because settlements cannot be part of a transaction. Pass a producer without one."
+        )
+    return checked
 
 
-def _check_interval(consumer: Consumer[Any, Any], retry: Retry, timeout_s: float | None) -> None:
+def _check_share(order: Order, retry: Retry, batch: Batch | None) -> None:
+    """Refuse what a share group does not have."""
+    if order is not None:
+        raise ArgumentValueError(
+            f"order must be None for a ShareConsumer, not {order!r}, because a share group keeps "
+            "no order. Use a Consumer where order matters."
+        )
+    if batch is not None:
+        raise ArgumentValueError(
+            "batch is for a Consumer. The records of a ShareConsumer are settled one by one; "
+            "ShareConsumer.batches() reads them in lists."
+        )
+    if retry.topic is not None:
+        raise ArgumentValueError(
+            "Retry(topic=...) is for a Consumer. A worker over a ShareConsumer retries in place. "
+            "For longer delays, send the record by worker.send() to a topic that another worker "
+            "reads."
+        )
+
+
+def _check_interval(
+    consumer: Consumer[Any, Any] | ShareConsumer[Any, Any], retry: Retry, timeout_s: float | None
+) -> None:
     """Refuse backoffs in place that the group would take for a program that hangs."""
+    if isinstance(consumer, ShareConsumer):
+        _check_renewals(consumer, retry, timeout_s)
+        return
     interval_s = consumer._config.max_poll_interval_ms / 1000
     if consumer._config.group_id is None or retry.topic is not None or retry.attempts == 1:
         return
@@ -162,6 +198,20 @@ def _check_interval(consumer: Consumer[Any, Any], retry: Retry, timeout_s: float
             f"The longest backoff of {retry.backoff.max:g} s{plus} is not below "
             f"max_poll_interval_ms, which is {interval_s:g} s. Set a lower Exponential(max=...), "
             "or name a retry topic by Retry(topic=...), which delays no other records."
+        )
+
+
+def _check_renewals(
+    consumer: ShareConsumer[Any, Any], retry: Retry, timeout_s: float | None
+) -> None:
+    """Refuse backoffs in place for which the lock of a record is not renewed."""
+    limit_s = consumer._config.max_processing_ms / 1000
+    if retry.attempts > 1 and retry.backoff.max + (timeout_s or 0.0) >= limit_s:
+        plus = "" if timeout_s is None else f" plus the timeout of {timeout_s:g} s"
+        raise ConfigError(
+            f"The longest backoff of {retry.backoff.max:g} s{plus} is not below max_processing_ms, "
+            f"for which locks are renewed, and which is {limit_s:g} s. Set a lower "
+            "Exponential(max=...), or a higher max_processing_ms."
         )
 
 

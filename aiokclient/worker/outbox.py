@@ -33,6 +33,7 @@ from aiokclient.worker.dead_letters import adapt_letter, is_too_large
 if TYPE_CHECKING:
     from aiokclient.consumer import Consumer
     from aiokclient.producer import Delivery
+    from aiokclient.share.share_consumer import ShareConsumer
 
 SHOWN_S: Final = 2.0
 """Seconds after which a write that is not acknowledged counts against the readiness."""
@@ -129,7 +130,11 @@ def _retrieve(delivery: Any) -> None:
 class Outbox:
     """The producers of one run of a worker."""
 
-    def __init__(self, consumer: Consumer[Any, Any], given: Producer[Any, Any] | None) -> None:
+    def __init__(
+        self,
+        consumer: Consumer[Any, Any] | ShareConsumer[Any, Any],
+        given: Producer[Any, Any] | None,
+    ) -> None:
         self._consumer = consumer
         self._given = given
         self._made: Producer[Any, Any] | None = None

@@ -25,6 +25,7 @@ import asyncio
 import math
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
@@ -233,6 +234,21 @@ def join_errors(
     if failure is None or not isinstance(failure, Exception):
         return failure or BatchError(unreadable)
     return BatchError([(each, unreadable.get(each, failure)) for _, each in entries])
+
+
+@public_in("aiokclient.worker")
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The last failure of a record, for its retry record or its dead letter."""
+
+    error: BaseException
+    """The exception of the last run."""
+    attempts: int
+    """The number of runs, over retry topics, too."""
+    failed_at_ms: int
+    """The time of the last failure, in ms since the epoch, by the clock of this process."""
+    group_id: str | None
+    """The group of the consumer, or None if it has no group."""
 
 
 class Outcome(Enum):

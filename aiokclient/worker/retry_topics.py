@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiokclient.admin import Admin, NewTopic
 from aiokclient.config.client import ClientConfig
@@ -31,6 +31,7 @@ from aiokclient.worker.lanes import BatchLanes, Lanes
 if TYPE_CHECKING:
     from aiokclient.clock import Clock
     from aiokclient.consumer import Consumer
+    from aiokclient.share.share_consumer import ShareConsumer
     from aiokclient.worker.dead_letters import DeadLetter
     from aiokclient.worker.options import WorkerOptions
     from aiokclient.worker.retry import Retry
@@ -189,7 +190,10 @@ class WorkerTopics:
     """The retry topics and the topic for dead letters of one run of a worker."""
 
     def __init__(
-        self, consumer: Consumer[Any, Any], retry: Retry, dead_letter: DeadLetter | None
+        self,
+        consumer: Consumer[Any, Any] | ShareConsumer[Any, Any],
+        retry: Retry,
+        dead_letter: DeadLetter | None,
     ) -> None:
         self._consumer = consumer
         self._retry = retry
@@ -228,10 +232,10 @@ class WorkerTopics:
         if self._former is None:
             return
         (topics, listener), self._former = self._former, None
-        subscription = self._consumer._subscription
-        subscription.read_whole_topics(())
-        if self._consumer.state in (State.RUNNING, State.DEGRADED):
-            self._consumer.subscribe(topics, listener)
+        consumer = cast("Consumer[Any, Any]", self._consumer)
+        consumer._subscription.read_whole_topics(())
+        if consumer.state in (State.RUNNING, State.DEGRADED):
+            consumer.subscribe(topics, listener)
 
     # -- records
 
@@ -307,7 +311,7 @@ class WorkerTopics:
 
     def _add_retry_topics(self) -> None:
         """Subscribe to the retry topics, too."""
-        consumer = self._consumer
+        consumer = cast("Consumer[Any, Any]", self._consumer)
         present = consumer._subscription.subscription
         listener = consumer._listener
         consumer._subscription.read_whole_topics(self._names)

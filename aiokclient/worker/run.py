@@ -34,12 +34,11 @@ from aiokclient.log.limited_log import LimitedLog
 from aiokclient.types import ConsumerRecord
 from aiokclient.worker.calls import EAGER, HandlerCalls
 from aiokclient.worker.dead_letters import dead_letter_of, is_too_large, retry_record
-from aiokclient.worker.failure import Failure
 from aiokclient.worker.health import WorkerHealth, describe_health
 from aiokclient.worker.lanes import BatchLanes, FailingRuns, Run
 from aiokclient.worker.metrics import WorkerMetrics, name_handler
 from aiokclient.worker.options import Handler, WorkerOptions
-from aiokclient.worker.retry import BatchError, Outcome, Verdict, choose_outcome
+from aiokclient.worker.retry import BatchError, Failure, Outcome, Verdict, choose_outcome
 from aiokclient.worker.retry_topics import WorkerTopics, make_lanes
 
 if TYPE_CHECKING:

@@ -33,9 +33,8 @@ from aiokclient.worker.dead_letters import (
     is_too_large,
     retry_record,
 )
-from aiokclient.worker.failure import Failure
 from aiokclient.worker.health import WorkerHealth, describe_transactional_health
-from aiokclient.worker.retry import BatchError, Outcome, Verdict, choose_outcome
+from aiokclient.worker.retry import BatchError, Failure, Outcome, Verdict, choose_outcome
 from aiokclient.worker.run import SHORTEST_UNWINDING_S, UNWINDING_S, WorkerRun
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ import concurrent.futures
 import signal
 import threading
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from aiokclient.background import ended, new_task
 from aiokclient.errors import IllegalStateError
 from aiokclient.log.client_log import ClientLog
+from aiokclient.share.share_consumer import ShareConsumer
 from aiokclient.types import Headers, ProducerRecord, State, TopicPartition, public_in, seconds
 from aiokclient.worker.calls import current_run
 from aiokclient.worker.health import WorkerHealth
@@ -20,12 +21,14 @@ from aiokclient.worker.options import Handler, check_options
 from aiokclient.worker.outbox import Outbox
 from aiokclient.worker.retry import Batch, Retry
 from aiokclient.worker.run import WorkerRun
+from aiokclient.worker.share_run import ShareRun
 from aiokclient.worker.signals import signal_watch
 from aiokclient.worker.transactions import TransactionalRun
 
 if TYPE_CHECKING:
     from aiokclient.consumer import Consumer
     from aiokclient.producer import Delivery, Producer
+    from aiokclient.share.delivery.record import ShareHandle
     from aiokclient.types import Handle, RecordMetadata
     from aiokclient.worker.dead_letters import DeadLetter
 
@@ -51,9 +54,9 @@ class Worker:
     second required parameter, it gets the worker, too. With `batch`, it gets a list of records.
 
     - `concurrency` is the largest number of calls at a time in this process.
-    - `order`: "partition" handles one record of a partition at a time, in order; "key" one of a key
-      (records without a key in any order); None in any order. A record that is retried in place
-      holds back the later ones of its partition, or of its key.
+    - `order`: "partition", the default, handles one record of a partition at a time, in order;
+      "key" one of a key (records without a key in any order); None in any order. A record that is
+      retried in place holds back the later ones of its partition, or of its key.
     - `retry` says which exceptions are retried, how often, and where. See `Retry`.
     - `dead_letter` is the topic for records that are given up: its name, or a `DeadLetter`. Without
       it, giving up ends the worker with the handler's exception, or, with `on_giving_up="skip"`,
@@ -72,17 +75,24 @@ class Worker:
       second cancels.
     - `name` stands in logs and metrics; by default it is the group.
 
+    Over a `ShareConsumer`, `order` is None, and there are no batches, retry topics, and
+    transactions. A record is accepted when it is done, and is held, with its lock renewed, while it
+    waits for a retry. Its earlier deliveries count as runs. `Reject` and `on_giving_up="skip"`
+    reject a record without `dead_letter`, so that it goes to the dead letter topic of the group if
+    there is one. `max_ahead` is the largest number of held records. A handler whose lock is lost is
+    cancelled, and the loss is reported to `on_acknowledge_error`.
+
     Raises ValueError or TypeError for an argument that is not allowed, and ConfigError for a
     backoff that the group would take for a program that hangs.
     """
 
     def __init__(
         self,
-        consumer: Consumer[K, V],
-        handle: Handle[K, V, Worker],
+        consumer: Consumer[K, V] | ShareConsumer[K, V],
+        handle: Handle[K, V, Worker] | ShareHandle[K, V, Worker],
         *,
         concurrency: int = 50,
-        order: Order = "partition",
+        order: Order | Literal["default"] = "default",
         retry: Retry | None = None,
         dead_letter: DeadLetter | str | None = None,
         timeout: float | None = None,
@@ -112,7 +122,7 @@ class Worker:
         self._consumer = consumer
         self.name: str = name or consumer._config.group_id or "worker"
         """The name that was given, or the group of the consumer."""
-        self._run: WorkerRun | None = None
+        self._run: WorkerRun | ShareRun | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._outcome: asyncio.Future[None] | None = None
@@ -165,8 +175,7 @@ class Worker:
 
     async def _run_once(self) -> None:
         outbox = Outbox(self._consumer, self._options.producer)
-        kind = TransactionalRun if self._options.is_transactional else WorkerRun
-        run = self._run = kind(self, self._consumer, self._handler, self._options, outbox)
+        run = self._run = self._make_run(outbox)
         assert self._loop is not None
         try:
             signal_watch.add_worker(self, self._options.signals)
@@ -186,6 +195,13 @@ class Worker:
         error = run.take_outcome()
         if error is not None:
             raise error
+
+    def _make_run(self, outbox: Outbox) -> WorkerRun | ShareRun:
+        consumer, handler, options = self._consumer, self._handler, self._options
+        if isinstance(consumer, ShareConsumer):
+            return ShareRun(self, consumer, handler, options, outbox)
+        kind = TransactionalRun if options.is_transactional else WorkerRun
+        return kind(self, consumer, handler, options, outbox)
 
     async def _start_step(self, step: Awaitable[object]) -> bool:
         """Await a step of the start; return False if a stop has ended it.

@@ -162,6 +162,8 @@ class ShareReader:
         self._membership: ShareMembership = engine.membership
         self._deserializers = Anchor(deserializers)
         self._copies = not deserializers.views
+        self._is_raw = False
+        """Whether records are delivered as they were fetched, for a worker."""
         self._pace = PreparationPace(Backoff.of(engine.config), engine.cluster.clock)
         self._parts: deque[FetchedPart] = deque()
         self._errors: deque[KafkaError] = deque()
@@ -488,7 +490,7 @@ class ShareReader:
         if found.is_ready:
             made = cast("list[ShareRecord[Any, Any]]", waiting)
         else:
-            if deserializers:
+            if deserializers and not self._is_raw:
                 waiting = self._deserialize_records(deserializers, found, waiting)
             made = lock_records(waiting, ShareRecord, acquisition)
         if deliver and made:
@@ -538,6 +540,50 @@ class ShareReader:
                 found.move_to(raw.offset + 1)
                 break
         return made
+
+    def read_raw(self, raw: bool) -> None:
+        """Deliver records as they were fetched from now on, or deserialized again. Synchronous."""
+        self._is_raw = raw
+        given = self._deserializers.get()
+        self._copies = raw or given is None or not given.views
+
+    def lock_deserialized(
+        self, raw: ShareRecord[Any, Any], made: RawRecord | None
+    ) -> ShareRecord[Any, Any] | None:
+        """Return a record that was deserialized after its delivery, with its lock.
+
+        None means that the handler is not to be called. Then the record is settled already if
+        `on_record_error` has said so.
+        """
+        kind = _find_choice(made)
+        if made is not None and kind is None:
+            assert raw._acquisition is not None
+            return lock_records([made], ShareRecord, raw._acquisition)[0]
+        if kind is not None and self._engine.settlements.is_held(raw):
+            self._engine.settlements.settle(raw, kind)
+        return None
+
+    async def deserialize_later(
+        self, record: ShareRecord[Any, Any], timeout: float
+    ) -> RawRecord | None:
+        """Deserialize a record that was delivered as bytes, and prepare it before.
+
+        `prepare` is awaited once, for at most `timeout` seconds: the backoff is that of the caller.
+        Raises SchemaRegistryUnavailableError, or another KafkaError of `prepare`, if the record
+        cannot be prepared now, and RecordError if it never can. A cancellation changes nothing.
+        """
+        given = self._deserializers.get()
+        assert given is not None
+        unprepared = given.find_unprepared(record)
+        if unprepared is not None and unprepared.error is None:
+            preparation = Preparation(self._pace, [record], timeout, self._deserializers)
+            outcome = await preparation.attempt_once()
+            if not preparation.has_ended:
+                raise preparation.make_error(outcome)
+            unprepared = preparation.refusal
+        if unprepared is not None:
+            return given.refuse_record(record, unprepared)
+        return given.deserialize_bytes(record)
 
     # -- preparation of deserializers
 

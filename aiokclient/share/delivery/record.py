@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from aiokclient._native import twin
 from aiokclient.types import ConsumerRecord, Headers, TimestampType, public_in
@@ -18,6 +19,7 @@ else:
 
 K = TypeVar("K")
 V = TypeVar("V")
+W = TypeVar("W")
 
 
 @public_in("aiokclient")
@@ -88,6 +90,14 @@ class ShareRecord(TrackedRecord[K, V]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (*self._fields(), self.delivery_count)
+
+
+ShareHandle: TypeAlias = (
+    Callable[[ShareRecord[K, V]], object] | Callable[[ShareRecord[K, V], W], object]
+)
+"""A handler of a worker over a share consumer: a function or coroutine function of a record, and
+optionally of the worker.
+"""
 
 
 @twin("ground")

@@ -14,7 +14,7 @@ from aiokclient import ConsumerRecord, Producer
 from aiokclient.types import TimestampType
 from aiokclient.worker import DeadLetter
 from aiokclient.worker.dead_letters import dead_letter_of
-from aiokclient.worker.failure import Failure
+from aiokclient.worker.retry import Failure
 
 Run = Callable[..., Any]
 

@@ -14,7 +14,7 @@ from aiokclient.errors import ConfigError, KafkaError, UnknownTopicOrPartitionEr
 from aiokclient.types import TimestampType
 from aiokclient.worker import DeadLetter, DeadLetterInfo, replay
 from aiokclient.worker.dead_letters import dead_letter_of, shrink_dead_letter
-from aiokclient.worker.failure import Failure
+from aiokclient.worker.retry import Failure
 
 
 def letter_for(topic: str, offset: int, error: Exception, to: str, partition: int = 1) -> Any:

@@ -24,7 +24,7 @@ from aiokclient.worker.dead_letters import (
     shrink_dead_letter,
     traceback_text,
 )
-from aiokclient.worker.failure import Failure
+from aiokclient.worker.retry import Failure
 
 OLD = (("trace", b"\xff\x00"), ("empty", None), ("trace", b"2"))
 LETTERS = DeadLetter("orders.dlq")

@@ -1,0 +1,463 @@
+"""One run of a worker over a share consumer: the handlers of a queue, whose records have locks.
+
+    read_records ──▶ ready ──▶ handler ──▶ accept
+         ▲             ▲          │ error
+         │ room        │          ▼
+         └─────────────┴── again, dead letter, reject, or the end of the run
+
+The consumer holds each record and renews its lock until the record is settled: while it is ready,
+while its handler runs, and during the backoff of a retry in place. A record is in exactly one of
+the collections `_ready`, `calls.began`, `_waiting` (for its backoff), and `writing`, from its
+delivery until it is settled or its lock is lost:
+
+    end                                                        settlement
+    the handler returned, and its sends are acknowledged       accept
+    the dead letter is acknowledged                            accept
+    `Reject` without dead letters, or `on_giving_up="skip"`    reject
+    given up, so that the run ends with the exception          release
+    not begun, or cancelled, when the run ends                 release
+    the handler has settled it, or its lock was lost           none
+
+There are no lanes, because a share group keeps no order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from aiokclient.background import new_task
+from aiokclient.clock import get_loop_clock
+from aiokclient.errors import CorruptBatchError, HandlerStuckError, IllegalStateError, KafkaError
+from aiokclient.log.client_log import ClientLog
+from aiokclient.log.limited_log import LimitedLog
+from aiokclient.share.delivery.record import ShareRecord
+from aiokclient.share.locks import AcknowledgeType
+from aiokclient.types import ConsumerRecord
+from aiokclient.worker.calls import NOT_YET, HandlerCalls
+from aiokclient.worker.dead_letters import dead_letter_of
+from aiokclient.worker.health import WorkerHealth, describe_share_health
+from aiokclient.worker.lanes import Run
+from aiokclient.worker.metrics import WorkerMetrics, name_handler
+from aiokclient.worker.retry import Failure, Outcome, Reject, Verdict, choose_outcome
+from aiokclient.worker.retry_topics import WorkerTopics
+from aiokclient.worker.run import SHORTEST_UNWINDING_S, UNWINDING_S
+
+if TYPE_CHECKING:
+    from aiokclient.share.locks import Reason
+    from aiokclient.share.share_consumer import ShareConsumer
+    from aiokclient.worker.options import Handler, WorkerOptions
+    from aiokclient.worker.outbox import Outbox
+    from aiokclient.worker.worker import Worker
+
+
+class ShareCalls(HandlerCalls):
+    """The calls of a handler of share records, which it gets deserialized and with their locks."""
+
+    _reader: Any
+
+    def begin_call(self, run: Run, now: float) -> None:
+        run.is_running = True
+        super().begin_call(run, now)
+
+    def end_call(self, run: Run) -> None:
+        run.is_running = False
+        super().end_call(run)
+
+    def _deserialize_now(self, run: Run) -> Any:
+        made = super()._deserialize_now(run)
+        return made if made is NOT_YET else self._reader.lock_deserialized(run.record, made)
+
+    async def _deserialize_records(self, run: Run, unreadable: dict[Any, BaseException]) -> Any:
+        made = await super()._deserialize_records(run, unreadable)
+        return self._reader.lock_deserialized(run.record, made)
+
+
+class LockScope:
+    """The tie of a lock to its run, as that of `processing`: it is told when the lock is lost."""
+
+    __slots__ = ("_owner", "_run")
+
+    def __init__(self, owner: ShareRun, run: Run) -> None:
+        self._owner = owner
+        self._run = run
+
+    def on_lost(self, reason: Reason) -> None:
+        """End the run of the record, because its lock was lost. Synchronous."""
+        self._owner.on_lost(self._run, reason)
+
+
+class ShareRun:
+    """One run of a worker over a share consumer, from its start to its end."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        consumer: ShareConsumer[Any, Any],
+        handler: Handler,
+        options: WorkerOptions,
+        outbox: Outbox,
+    ) -> None:
+        self._worker = worker
+        self.consumer = consumer
+        engine = consumer._running
+        self._reader, self._settlements = engine.reader, engine.settlements
+        self._handler = handler
+        self._options = options
+        self._loop = asyncio.get_running_loop()
+        self._time = get_loop_clock()
+        self._clock = engine.cluster.clock
+        self._log = ClientLog.of("aiokclient.worker", consumer._config)
+        self._limited_log = LimitedLog(self._log, self._clock)
+        self.outbox = outbox
+        self._topics = WorkerTopics(consumer, options.retry, options.dead_letter)
+        self.metrics = WorkerMetrics(engine.cluster.metrics, worker, name_handler(handler.call))
+        self.calls = ShareCalls(self, worker, consumer, handler, options, self._log, self.metrics)
+        self.held: dict[Run, None] = {}
+        """The runs whose records are held, in the order of their delivery."""
+        self._ready: deque[Run] = deque()
+        self._waiting: dict[Run, asyncio.TimerHandle] = {}
+        self.writing: dict[Run, asyncio.Task[None]] = {}
+        """The runs whose records are written to the dead letters."""
+        self._stop_requested: asyncio.Future[None] = self._loop.create_future()
+        self._idle: asyncio.Future[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._dispatching = False
+        self.is_draining = False
+        self.deadline = 0.0
+        """The time, on the loop's clock, by which the run must end; valid while draining."""
+        self.error: BaseException | None = None
+        """The error with which the run ends, or None."""
+
+    # -- the run
+
+    async def open(self) -> None:
+        """Start what the run needs, and begin to read."""
+        shares = self.consumer._client is not None
+        await self.outbox.open(sends=self._handler.takes_worker or shares)
+        await self._topics.open()
+        self._reader.read_raw(True)
+        self._reading = new_task(self._loop, self._read(), name=f"{self._worker.name} reading")
+
+    async def wait_until_stopped(self) -> None:
+        """Wait until the run is to end. A cancellation leaves the run as it is."""
+        await asyncio.wait([self._stop_requested])
+
+    def begin_drain(self, timeout: float) -> None:
+        """Begin to end the run within `timeout` seconds. Synchronous, and idempotent.
+
+        A second call can only shorten the time that is left.
+        """
+        deadline = self._time() + timeout
+        self.deadline = min(self.deadline, deadline) if self.is_draining else deadline
+        if self.is_draining:
+            self._wake_finish()
+            return
+        self.is_draining = True
+        if self._reading is not None:
+            self._reading.cancel()
+        for run in [*self._ready, *self._waiting]:
+            self._end_run(run, AcknowledgeType.RELEASE)
+        if not self._stop_requested.done():
+            self._stop_requested.set_result(None)
+
+    def fail(self, error: BaseException) -> None:
+        """End the run with this error, unless it already ends with another one. Synchronous."""
+        if self.error is None:
+            self.error = error
+        self.begin_drain(self._options.drain_timeout_s)
+
+    async def finish(self) -> None:
+        """End the run: wait for handlers, cancel those that are late, and settle all records."""
+        if self._reading is not None:
+            self._reading.cancel()  # It has begun after `begin_drain` if that came during `open`.
+            await asyncio.wait([self._reading])
+        # The last part of the time is for handlers that are cancelled, and for the outcomes.
+        await self._wait_until_idle(min(UNWINDING_S, self._options.drain_timeout_s / 10))
+        for run in [*self.calls.began, *self.writing]:
+            self.calls.cancel_call(run)
+        self.deadline = max(self.deadline, self._time() + SHORTEST_UNWINDING_S)
+        await self._wait_until_idle(0.0)
+        for run in list(self.calls.began):
+            self.calls.mark_stuck(run)
+        for run in list(self.held):
+            self._end_run(run, AcknowledgeType.RELEASE)
+        try:
+            left_s = max(self.deadline - self._time(), UNWINDING_S)
+            await self._settlements.wait_until_drained(left_s)
+        except KafkaError as error:
+            text = "What was settled before the end of the worker has not been confirmed: %s"
+            self._log.warning(text, error, extra={"event": "commit_failed"})
+        finally:
+            self.metrics.remove_values()
+            self._reader.read_raw(False)
+            self._topics.close()
+            self.calls.close()
+            await self.outbox.close(max(self.deadline - self._time(), SHORTEST_UNWINDING_S))
+
+    async def _wait_until_idle(self, before_s: float) -> None:
+        """Wait until no handler runs and nothing is written, or until `before_s` are left."""
+        while self.calls or self.writing:
+            left_s = self.deadline - before_s - self._time()
+            if left_s <= 0:
+                return
+            self._idle = self._loop.create_future()
+            await asyncio.wait([self._idle], timeout=left_s)
+
+    def _wake_finish(self) -> None:
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    def take_outcome(self) -> BaseException | None:
+        """Return the error with which the run has ended, or None."""
+        if not self.calls.stuck:
+            return self.error
+        stuck = HandlerStuckError("\n".join(self.calls.stuck.values()))
+        stuck.__cause__ = self.error
+        return stuck
+
+    # -- reading
+
+    async def _read(self) -> None:
+        try:
+            # A handler that is called here may begin the drain.
+            while not (self._reader.stopped or self.is_draining):
+                room = self._count_room()
+                if room <= 0:
+                    await self._reader.wait_for_room()
+                    continue
+                try:
+                    records = await self._reader.read_records(room, tracked=True)
+                except CorruptBatchError as error:
+                    text = "A batch of records is passed over: %s"
+                    self._log.warning(text, error, extra={"event": "worker_batch_passed_over"})
+                    continue
+                self._accept_records(records)
+        except asyncio.CancelledError:
+            if not self.is_draining:
+                self.fail(IllegalStateError("The task by which a worker reads was cancelled."))
+        except Exception as error:
+            self.fail(error)
+        else:
+            self.begin_drain(self._options.drain_timeout_s)
+
+    def _count_room(self) -> int:
+        """Return how many more records may be held."""
+        places = self._options.concurrency - len(self.calls) - len(self._ready)
+        return min(places, self._options.max_ahead - len(self.held))
+
+    def _accept_records(self, records: list[ShareRecord[Any, Any]]) -> None:
+        now = self._time()
+        for record in records:
+            run = Run(None, record, None, now)
+            self.held[run] = None
+            self._settlements.add_scope(record, LockScope(self, run))
+            self._ready.append(run)
+        self._dispatch_runs()
+
+    def _dispatch_runs(self) -> None:
+        """Call the handler for as many records as possible. Synchronous."""
+        if self._dispatching:
+            return  # A handler that waits for nothing has ended within the call below.
+        self._dispatching = True
+        try:
+            while self._ready and len(self.calls) < self._options.concurrency:
+                self.calls.begin_call(self._ready.popleft(), self._time())
+        except Exception as error:
+            self.fail(error)
+        finally:
+            self._dispatching = False
+        self._reader.on_settled()  # There may be room, although nothing was settled.
+
+    # -- the end of a call
+
+    def on_interrupt(self, run: Run) -> None:
+        """Handle a KeyboardInterrupt or SystemExit, which goes on to the event loop."""
+        self.calls.end_call(run)
+        self._end_run(run, AcknowledgeType.RELEASE)
+        self.begin_drain(0.0)
+
+    def on_success(self, run: Run, now: float) -> None:
+        """Handle the end of a call without an exception."""
+        if run.is_cancelled or run.is_timed_out:
+            # The handler has ignored its cancellation. Whether it did its work is unknown.
+            self.on_failure(run, asyncio.CancelledError())
+            return
+        self.calls.end_call(run)
+        self._end_run(run, AcknowledgeType.ACCEPT)
+
+    def return_run(self, run: Run) -> None:
+        """Release the record of a run, whose handler goes on although it was cancelled."""
+        self._end_run(run, AcknowledgeType.RELEASE)
+
+    def on_lost(self, run: Run, reason: Reason) -> None:
+        """Cancel the handler of a record whose lock was lost, and report the loss. Synchronous."""
+        if run not in self.held:
+            return
+        record = run.record
+        error = self._settlements.take_lost_error(record, reason)
+        self._settlements.report_lost(record, error)
+        if run in self.calls.began or run in self.writing:
+            self.calls.cancel_call(run)
+        else:
+            self._end_run(run, AcknowledgeType.RELEASE)
+
+    def _end_run(self, run: Run, kind: AcknowledgeType) -> None:
+        """Settle the record of a run, unless it is settled or lost. Synchronous, and idempotent."""
+        if run in self.held:
+            del self.held[run]
+            if (timer := self._waiting.pop(run, None)) is not None:
+                timer.cancel()
+            if run in self._ready:
+                self._ready.remove(run)
+            self._settlements.remove_scope(run.record)
+            if self._settlements.is_held(run.record):
+                self._settlements.settle(run.record, kind)
+        self._continue_after_run()
+
+    def _continue_after_run(self) -> None:
+        if not self.is_draining:
+            self._dispatch_runs()
+        elif not self.calls and not self.writing:
+            self._wake_finish()
+
+    # -- failures
+
+    def on_failure(self, run: Run, error: BaseException) -> None:
+        """Handle the exception of a call."""
+        self.calls.end_call(run)
+        if run.is_cancelled:
+            self._end_run(run, AcknowledgeType.RELEASE)
+            return
+        if run.is_timed_out:
+            error = TimeoutError(f"The handler took longer than {self._options.timeout_s:g} s.")
+        self.metrics.on_failure(error)
+        retry, now = self._options.retry, self._time()
+        if retry.is_outage(error):
+            run.count_outage({run.record: error}, now)
+        else:
+            run.count_failure({run.record: error}, now)
+        if not self._settlements.is_held(run.record):
+            self._log_end(run, error, "was settled by the handler")
+            self._end_run(run, AcknowledgeType.RELEASE)
+            return
+        self._follow_verdict(run, error, self._choose_outcome(run, error))
+
+    def _choose_outcome(self, run: Run, error: BaseException) -> Verdict:
+        options = self._options
+        return choose_outcome(
+            error,
+            self.count_attempts(run, run.record),
+            run.outages - 1,
+            options.retry,
+            self._clock.rng,
+            has_dead_letters=options.dead_letter is not None,
+            # A rejection is a decision of the handler, and Kafka has one for it.
+            skips=options.skips or isinstance(error, Reject),
+        )
+
+    def count_attempts(self, run: Run, record: ConsumerRecord[Any, Any]) -> int:
+        """Return the number of runs of a record, with one for each earlier delivery."""
+        assert isinstance(record, ShareRecord)
+        return run.attempts + record.delivery_count - 1
+
+    def _follow_verdict(self, run: Run, error: BaseException, verdict: Verdict) -> None:
+        if verdict.outcome is Outcome.AGAIN:
+            self._hold_run(run, error, verdict.delay_s)
+        elif verdict.outcome is Outcome.DEAD_LETTER:
+            self._log_end(run, error, "is sent to the dead letters")
+            task = new_task(self._loop, self._write_letter(run, error))
+            self.writing[run] = task
+            run.set_task(task)
+            self._continue_after_run()
+        elif verdict.outcome is Outcome.SKIP:
+            self._log_end(run, error, "is rejected")
+            self._end_run(run, AcknowledgeType.REJECT)
+        else:
+            number = self.count_attempts(run, run.record)
+            error.add_note(f"The handler of {run.place} failed in run {number}.")
+            self._log_end(run, error, "ends the worker")
+            self.fail(error)
+            self._end_run(run, AcknowledgeType.RELEASE)
+
+    def _hold_run(self, run: Run, error: BaseException, delay_s: float) -> None:
+        """Let a record wait for its next run. Its lock is renewed meanwhile."""
+        if self.is_draining:
+            self._end_run(run, AcknowledgeType.RELEASE)
+            return
+        record = run.record
+        self._limited_log.write(
+            logging.WARNING,
+            (record.topic, record.partition, type(error)),
+            "The handler of %s failed, and runs again in %.1f s: %r",
+            run.place,
+            delay_s,
+            error,
+            extra={"event": "worker_record_failed", "topic": record.topic},
+        )
+        self.metrics.on_retry(1)
+        self._waiting[run] = self._loop.call_later(delay_s, self._repeat_run, run)
+        self._continue_after_run()
+
+    def _repeat_run(self, run: Run) -> None:
+        del self._waiting[run]
+        self._ready.append(run)
+        self._dispatch_runs()
+
+    def _log_end(self, run: Run, error: BaseException, what: str) -> None:
+        self._log.warning(
+            "The handler of %s failed in run %d, and the record %s: %r",
+            run.place,
+            self.count_attempts(run, run.record),
+            what,
+            error,
+            extra={"event": "worker_record_failed", "topic": run.record.topic},
+            exc_info=None if isinstance(error, KafkaError) else error,
+        )
+
+    async def _write_letter(self, run: Run, error: BaseException) -> None:
+        """Write the dead letter of a record, and accept the record when it is acknowledged."""
+        failure: BaseException | None = None
+        try:
+            letters, record = self._options.dead_letter, run.record
+            assert letters is not None
+            attempts, group_id = self.count_attempts(run, record), self.consumer._config.group_id
+            reason = Failure(error, attempts, self._clock.time_ms(), group_id)
+            async with self.outbox.begin_write(letters.topic) as write:
+                count = await write.count_partitions()
+                await write.send_letter(dead_letter_of(record, reason, letters, count))
+            self.metrics.on_given_up(Outcome.DEAD_LETTER)
+        except BaseException as raised:
+            failure = raised
+        del self.writing[run]
+        if failure is None:
+            self._end_run(run, AcknowledgeType.ACCEPT)
+            return
+        if not isinstance(failure, asyncio.CancelledError):
+            self.fail(failure)
+        elif not run.is_cancelled and not self.is_draining:
+            self.fail(IllegalStateError("A write of a worker was cancelled from outside."))
+        self._end_run(run, AcknowledgeType.RELEASE)
+        del failure  # Otherwise its traceback and this frame would refer to each other.
+
+    # -- health
+
+    @property
+    def retries_waiting(self) -> int:
+        """The number of records that wait for their next run."""
+        return len(self._waiting)
+
+    @property
+    def ready_waiting(self) -> int:
+        """The number of records that wait for a place in `concurrency`."""
+        return len(self._ready)
+
+    def get_time(self) -> float:
+        """Return the time on the loop's clock."""
+        return self._time()
+
+    def describe_health(self, name: str) -> WorkerHealth:
+        """Return the health of this run."""
+        return describe_share_health(self, name)
