@@ -114,6 +114,12 @@ workers: .venv/.test .venv/.native ## groups of workers amid kills, rebalances, 
 	AIOKCLIENT_WORKER_SEED=$(SEED) AIOKCLIENT_WORKER_SEEDS=$(SEEDS) \
 	    $(PY) -m pytest -q --numprocesses=auto --dist=worksteal --timeout=0 -m workers tests/faults/simulation/test_worker_fleets.py tests/faults/simulation/test_worker_fleets_by_topic.py
 
+.PHONY: share
+share: .venv/.test .venv/.native ## share groups amid kills, failing handlers, moves, and brokers that die, in virtual time
+## SEEDS=200 from SEED on, and 1,000 records whose handlers take three locks
+	AIOKCLIENT_SHARE_SEED=$(SEED) AIOKCLIENT_SHARE_SEEDS=$(SEEDS) \
+	    $(PY) -m pytest -q --numprocesses=auto --dist=worksteal --timeout=0 -m share tests/faults/simulation/test_share_fleets.py tests/faults/simulation/test_share_renewals.py
+
 secrets: .venv/.test .venv/.native ## use known passwords, tokens, and keys everywhere, and search all output for them
 ## LEAK=channel leaks one on purpose (log, repr, locals, ...), so that it fails
 	AIOKCLIENT_LEAK=$(LEAK) $(PY) -m pytest -q tests/behavior/security/test_secrets.py

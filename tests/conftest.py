@@ -225,7 +225,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | 
 
 NEEDS_SERVERS = re.compile(r"(?<!aio)kafka|java|cluster_servers")
 """A pattern in the files of all tests with a real Kafka or Java, or in a conftest.py above them."""
-WITH_TARGETS = ("walk", "tools", "registry", "workers")
+WITH_TARGETS = ("walk", "tools", "registry", "workers", "share")
 """Marks of tests that only run if `-m` names them, as the targets of `make` with these names do."""
 RUNS_TOOLS = re.compile(r"tool_host|sides|mark\.tools")
 """A pattern in the files of all tests with the mark `tools`."""

@@ -66,14 +66,32 @@ class Demand:
         self._delivered = 0
         self.awaited = 0
         """The number of records that a waiting request wants."""
+        self._places: int | None = None
+        """The number of records that handlers may hold at a time, None if there is no limit."""
+        self._full_at = math.inf
+        """The time since when all places are taken, infinity if one is free."""
+        self._room_s = math.inf
+        """The time after which a place has become free lately, in seconds."""
 
     def on_delivery(self, count: int) -> None:
         """Record that this number of records is passed to the application."""
         self._delivered_at = self._clock.monotonic()
         self._delivered = count
 
-    def on_request(self, wanted: int) -> None:
-        """Record that the application requests up to this number of records."""
+    def on_full(self) -> None:
+        """Record that the application waits until a place is free."""
+        self._full_at = min(self._full_at, self._clock.monotonic())
+
+    def on_request(self, wanted: int, places: int | None) -> None:
+        """Record that the application requests up to this number of records.
+
+        `places` is the number of records that its handlers may hold at a time.
+        """
+        self._places = places
+        if self._full_at < math.inf:
+            waited_s, room_s = self._clock.monotonic() - self._full_at, self._room_s
+            self._room_s = waited_s if room_s == math.inf else room_s * 0.7 + waited_s * 0.3
+            self._full_at = math.inf
         if self._delivered:
             taken_s = (self._clock.monotonic() - self._delivered_at) / self._delivered
             known = self._record_s
@@ -88,6 +106,8 @@ class Demand:
     def compute_limit(self, lock_s: float) -> int:
         """Return the number of records that may wait in the consumer now."""
         most = self._engine.config.max_poll_records
+        if self._places is not None:
+            return min(most, self._count_places(self._places, lock_s * DELIVERED_WITHIN))
         rate = 0.0
         if self._record_s is not None:
             rate = lock_s * DELIVERED_WITHIN / max(self._record_s, 1e-6)
@@ -96,6 +116,22 @@ class Demand:
         ):
             rate = 0.0  # The application may have stopped to request records.
         return min(most, max(self.awaited, int(min(rate, most))))
+
+    def _count_places(self, places: int, within_s: float) -> int:
+        """Return the number of places that are free, or become so within this time.
+
+        Handlers are started at once, so how fast they take records says nothing. More records would
+        wait, be released, and come again until their delivery counts are exhausted.
+        """
+        now = self._clock.monotonic()
+        if self.awaited:
+            free = places - self._engine.settlements.count_held()
+        elif self._full_at == math.inf and now - self._delivered_at > within_s:
+            return 0  # The application may have stopped to request records.
+        else:
+            free = 0
+        taken_s = max(self._room_s, now - self._full_at, 1e-6)
+        return max(free, 0) + int(within_s / taken_s)
 
 
 class LockWatch:
@@ -340,13 +376,16 @@ class ShareEngine:
             for leader in self.list_leaders():
                 if leader.node_id != node_id:
                     leader.remove_partition(tp, moved=True)
-            self._get_leader(node_id).add_partition(tp, topic_id)
+            epoch = metadata.find_leader_epoch(*tp)
+            self._get_leader(node_id).add_partition(tp, topic_id, epoch)
         for leader in self.list_leaders():
             for tp, partition in list(leader.partitions.items()):
                 if tp in self._assignment:
                     continue
                 node_id = metadata.find_leader(*tp)
                 moved = node_id in metadata.brokers and node_id != leader.node_id
+                if node_id == leader.node_id:
+                    leader.note_epoch(partition, metadata.find_leader_epoch(*tp))
                 if partition.is_assigned or moved:
                     leader.remove_partition(tp, moved=moved)
 

@@ -148,16 +148,26 @@ class ShareLeader:
 
     # -- partitions
 
-    def add_partition(self, tp: TopicPartition, topic_id: UUID) -> None:
-        """Fetch a partition from this leader."""
+    def add_partition(self, tp: TopicPartition, topic_id: UUID, leader_epoch: int) -> None:
+        """Fetch a partition from this leader, as of a leader epoch."""
         found = self._partitions.get(tp)
         if found is not None and found.topic_id != topic_id:
             self._lose_partition(found, "moved")
             found = None
         if found is None:
             found = self._partitions[tp] = SharePartition(tp, topic_id, self._clock)
+        self.note_epoch(found, leader_epoch)
         found.is_assigned = True
         self.wake.set()
+
+    def note_epoch(self, partition: SharePartition, leader_epoch: int) -> None:
+        """Lose the locks of a partition if another broker has led it in the meantime.
+
+        Each change of the leader begins an epoch, so two have begun when the leader is back.
+        """
+        if 0 <= partition.leader_epoch < leader_epoch - 1:
+            self._lose_partition(partition, "moved")
+        partition.leader_epoch = max(partition.leader_epoch, leader_epoch)
 
     def remove_partition(self, tp: TopicPartition, *, moved: bool = False) -> None:
         """Fetch a partition from this leader no longer. If it has `moved`, its locks are lost."""

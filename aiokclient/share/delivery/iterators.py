@@ -100,7 +100,7 @@ class TrackedShareRecords(Generic[K, V]):
             if self._reader.stopped or held >= self._limit:
                 await self._reader.wait_for_room()
                 continue
-            records = await self._reader.read_records(1, tracked=True, wanted=self._limit - held)
+            records = await self._reader.read_records(1, tracked=True, places=self._limit)
             if records:
                 record: ShareRecord[K, V] = records[0]
                 return record

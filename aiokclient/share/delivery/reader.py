@@ -312,18 +312,18 @@ class ShareReader:
         *,
         max_wait: float = 0.0,
         tracked: bool = False,
-        wanted: int = 0,
+        places: int | None = None,
     ) -> list[ShareRecord[Any, Any]]:
         """Return up to `limit` records, [] if there is none by the time `until`.
 
         They are returned as soon as there is one, or, with `max_wait`, when there are `limit` or
         that many seconds after there was one. With `tracked`, the records are not accepted by the
-        next request. `wanted` is the number of records that the application has room for, by
-        default `limit`. A cancellation loses no record: none is taken before the last await.
+        next request, and `places` is the number that may be held at a time. A cancellation loses no
+        record: none is taken before the last await.
         """
         self._enter_read()
         try:
-            self._begin_read(wanted or limit)
+            self._begin_read(limit, places)
             while not self.stopped:
                 if self._parts and max_wait:
                     await self._wait_for_more(limit, max_wait)
@@ -366,6 +366,7 @@ class ShareReader:
         failure = self._engine.get_failure(raised=True)
         if failure is not None:
             raise failure
+        self._engine.demand.on_full()
         await self.room.wait()
 
     async def expose_records(self, cursor: RecordCursor[Any]) -> Any:
@@ -392,9 +393,9 @@ class ShareReader:
             raise ConcurrentReadError()
         self._is_reading = True
 
-    def _begin_read(self, wanted: int) -> None:
+    def _begin_read(self, wanted: int, places: int | None = None) -> None:
         self.accept_delivered()
-        self._engine.demand.on_request(wanted)
+        self._engine.demand.on_request(wanted, places)
         self._engine.meters.on_request()
 
     def _end_read(self) -> None:

@@ -1,0 +1,136 @@
+"""Handlers of share groups that take longer than the lock of their record, or lose it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+from share_work import ShareWork, key_of
+from world import World, simulate
+
+from aiokclient import ShareConsumer
+from aiokclient.errors import LockLostError
+
+LOCK_S = 15.0
+
+
+async def begin(world: World, count: int) -> ShareWork:
+    work = ShareWork(world)
+    await work.create_group(lock_ms=int(LOCK_S * 1000))
+    for number in range(count):
+        world.cluster.produce("t", [b"%d" % number], partition=number % 3)
+    return work
+
+
+async def read(consumer: ShareConsumer[Any, Any], handle: Any, outstanding: int) -> None:
+    async with consumer, asyncio.TaskGroup() as tasks:
+        async for record in consumer.tracked(outstanding):
+            tasks.create_task(handle(consumer, record))
+
+
+@pytest.mark.parametrize("count", [150, pytest.param(1000, marks=pytest.mark.share)])
+def test_no_record_comes_again_while_its_handler_takes_three_locks(count: int) -> None:
+    """And none is archived because members acquire more than they have handlers for."""
+
+    async def scenario(world: World) -> None:
+        work = await begin(world, count)
+        delivered: Counter[Any] = Counter()
+        done: set[Any] = set()
+        consumers = [work.new_consumer() for _ in range(4)]
+
+        async def handle(consumer: ShareConsumer[Any, Any], record: Any) -> None:
+            delivered[key_of(record)] += 1
+            async with consumer.processing(record):
+                await asyncio.sleep(3.0 * LOCK_S)
+            done.add(key_of(record))
+            if len(done) == count:
+                for each in consumers:
+                    each.stop()
+
+        async with asyncio.timeout(2000.0), asyncio.TaskGroup() as tasks:
+            for consumer in consumers:
+                tasks.create_task(read(consumer, handle, count // 10))
+        assert len(done) == count
+        assert set(delivered.values()) == {1}
+        assert work.errors == []
+
+    simulate(scenario, brokers=3, topics={"t": 3})
+
+
+def test_a_loss_is_told_before_the_second_delivery_is_settled() -> None:
+    async def scenario(world: World) -> None:
+        work, count = await begin(world, 60), 60
+        begun: set[Any] = set()
+        told: set[Any] = set()
+        done: set[Any] = set()
+        consumers = [work.new_consumer(renew_locks=False) for _ in range(3)]
+
+        async def handle(consumer: ShareConsumer[Any, Any], record: Any) -> None:
+            key = key_of(record)
+            if key not in begun:
+                begun.add(key)
+                with pytest.raises(LockLostError) as caught:
+                    async with consumer.processing(record):
+                        await asyncio.sleep(3.0 * LOCK_S)
+                assert caught.value.reason == "expired"
+                told.add(key)
+                return
+            assert key in told
+            async with consumer.processing(record):
+                pass
+            done.add(key)
+            if len(done) == count:
+                for each in consumers:
+                    each.stop()
+
+        async with asyncio.timeout(500.0), asyncio.TaskGroup() as tasks:
+            for consumer in consumers:
+                tasks.create_task(read(consumer, handle, 10))
+        assert told == done
+        assert len(done) == count
+
+    simulate(scenario, brokers=3, topics={"t": 3})
+
+
+@pytest.mark.fault(3)
+@pytest.mark.parametrize("moves", [1, 2, 3])
+def test_handlers_are_cancelled_within_a_second_of_moves(moves: int) -> None:
+    """With two moves, the leader is the former one again, which has no locks any more."""
+
+    async def scenario(world: World) -> None:
+        work = await begin(world, 30)
+        cancelled: dict[Any, float] = {}
+        held: set[Any] = set()
+        all_held = asyncio.Event()
+
+        async def handle(consumer: ShareConsumer[Any, Any], record: Any) -> None:
+            held.add(key_of(record))
+            if len(held) == 30:
+                all_held.set()
+            with pytest.raises(LockLostError) as caught:
+                async with consumer.processing(record):
+                    await asyncio.Event().wait()
+            assert caught.value.reason == "moved"
+            cancelled[key_of(record)] = world.now
+
+        consumer = work.new_consumer()
+        reading = asyncio.create_task(read(consumer, handle, 30))
+        async with asyncio.timeout(30.0):
+            await all_held.wait()
+        await asyncio.sleep(0.1)
+        consumer.stop()
+        leader = world.cluster.leader("t", 1)
+        other = leader % 3 + 1
+        moved_at = world.now
+        for number in range(moves):
+            world.cluster.move_leader("t", 1, leader if number % 2 else other)
+        await asyncio.sleep(5.0)
+        assert cancelled.keys() == {key for key in held if key[1] == 1}
+        assert max(cancelled.values()) <= moved_at + 1.0
+        for partition in (0, 2):
+            world.cluster.move_leader("t", partition)
+        await reading
+
+    simulate(scenario, brokers=3, topics={"t": 3})
