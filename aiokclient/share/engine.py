@@ -158,6 +158,7 @@ class LockWatch:
 
     def _look_for_leaders(self) -> float:
         """Update the metadata of the topics of held records; return the time of the next update."""
+        self._engine.settle_passed()  # The record in work of an iteration is held.
         topics = self._engine.list_held_topics()
         if not topics:
             return math.inf

@@ -211,7 +211,7 @@ class Acquisition:
         self.states = bytearray(last - first + 1)
         self._delivered: list[Sequence[ShareRecord[Any, Any]]] = []
         """Lists of delivered records, in the order of offsets."""
-        self._tracked: dict[int, weakref.ref[ShareRecord[Any, Any]]] = {}
+        self._tracked: dict[int, Any] = {}
         """The delivered records to which only the application refers, by offset."""
         self.doubtful: set[int] = set()
         """The offsets whose acknowledgement is sent again although it may have been applied."""
@@ -278,6 +278,11 @@ class Acquisition:
         """Know a delivered record without keeping it. If it is dropped, call `on_drop`."""
         self._tracked[record.offset] = weakref.ref(record, on_drop)
 
+    def keep_settled(self, record: ShareRecord[Any, Any]) -> None:
+        """Keep a record that was settled, so that a commit finds it if the application drops it."""
+        if record.offset in self._tracked:
+            self._tracked[record.offset] = record
+
     def forget_records(self) -> None:
         """Forget the delivered records, whose states are final; they refer to this object."""
         self._delivered.clear()
@@ -293,7 +298,7 @@ class Acquisition:
         if self._tracked:
             for offset in run.list_offsets():
                 reference = self._tracked.get(offset)
-                record = None if reference is None else reference()
+                record = reference() if isinstance(reference, weakref.ref) else reference
                 if record is not None:
                     found.append(record)
         return found

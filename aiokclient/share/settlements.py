@@ -100,6 +100,7 @@ class Settlements:
         if state in (LockState.HELD, LockState.WAITING):
             index = record.offset - acquisition.first
             acquisition.partition.settle_run(Run(acquisition, index, index + 1), kind)
+            acquisition.keep_settled(record)
             self._meters.on_settled(kind, 1, acquisition.find_deadline(record.offset) - now)
             self._engine.wake_leaders()
             self._engine.reader.on_settled()

@@ -382,7 +382,9 @@ class ShareReader:
                     self._exposed, self._cursor = records, cursor
                     self._iterator = iter(records)
                     cursor.expose(self._iterator, EXPOSED_S)
-                    return next(self._iterator)
+                    record = next(self._iterator)
+                    self._engine.watch.changed.set()
+                    return record
                 await self._wait_for_records(math.inf)
             return None
         finally:

@@ -1,6 +1,7 @@
 """The share consumer, on the embedded cluster and on a real Kafka."""
 
 import asyncio
+import gc
 import itertools
 import pickle
 import time
@@ -382,3 +383,16 @@ async def test_large_batches_of_locked_records_are_decoded_apart(queue: Queue) -
         records = await take(consumer, 400)
         assert [record.value for record in records] == values
         assert {record.delivery_count for record in records} == {1}
+
+
+async def test_a_commit_waits_for_records_that_the_program_has_dropped(queue: Queue) -> None:
+    await queue.fill(3)
+    async with queue.consumer() as consumer:
+        records = await take(consumer, 3, tracked=True)
+        assert consumer.done(records)
+        offsets = {record.offset for record in records}
+        records.clear()
+        gc.collect()
+        outcomes = await consumer.commit()
+        assert {record.offset for record in outcomes} == offsets
+        assert await queue.lag() == 0

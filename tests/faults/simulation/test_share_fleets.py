@@ -32,10 +32,14 @@ def test_each_record_ends_as_its_handlers_say(seed: int) -> None:
     run_fleet(seed)
 
 
-@pytest.mark.parametrize("seed", [3, 4])
-def test_a_member_that_accepts_what_it_has_lost_is_noticed(seed: int) -> None:
+def test_a_member_that_accepts_what_it_has_lost_is_noticed() -> None:
+    def run_all() -> None:
+        # Such a member does no harm in a run in which it loses nothing that another member has.
+        for seed in range(3, 11):
+            run_fleet(seed, count=10, broken="believing")
+
     with pytest.raises(AssertionError, match="is held by"):
-        run_fleet(seed, count=10, broken="believing")
+        run_all()
 
 
 @pytest.mark.share
