@@ -21,6 +21,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import cast
 
 from measuring import options
 from measuring.brokers import Brokers
@@ -36,7 +37,7 @@ from subjects.programs import PROGRAMS
 COUNT = 400_000
 BATCH = 500
 """About how many records a batch of the topics has."""
-BATCHES: tuple[Subject, ...] = (*sharing.BATCHES, *PROGRAMS)
+BATCHES: tuple[Subject, ...] = (*sharing.BATCHES, *cast("tuple[Subject, ...]", PROGRAMS))
 NUMBERS = itertools.count()
 
 

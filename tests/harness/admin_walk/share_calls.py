@@ -54,7 +54,9 @@ class ShareCalls(CallMaker):
 
         def judge(model: Model, result: Any, disturbed: bool) -> None:
             for tp, offset in wanted.items():
-                each = result if isinstance(result, KafkaError) else _find_result(result, tp)
+                each: Any = result
+                if not isinstance(result, KafkaError):
+                    each = _find_result(result, tp)
                 if each is None:
                     raise BrokenModelError(f"{text} returned nothing for {tp}: {result}")
 
@@ -64,7 +66,7 @@ class ShareCalls(CallMaker):
                     kept = dict(before or ()).get(index, to)
                     return [Done(before if dry_run else _set_start(before, index, kept))]
 
-                before = model.list_states(key)
+                before: Any = model.list_states(key)
                 meaning = judge_item(model, text, key, effect, each, disturbed)
                 starts = {dict(found or ()).get(tp.partition, offset) for found in before}
                 if meaning == "done" and each.after not in starts:

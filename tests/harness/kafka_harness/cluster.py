@@ -62,9 +62,11 @@ class ExternalKafka:
         settings = {key: str(value) for key, value in (configs or {}).items()}
 
         def created() -> bool:
-            controller = Probe(*self._controller(), timeout=60)
+            address = self._controller()
+            if address is None:
+                return False  # The sessions of all brokers have ended, as after a suspension.
             try:
-                controller.create_topic(name, partitions, replication, settings)
+                Probe(*address, timeout=60).create_topic(name, partitions, replication, settings)
             except KafkaProbeError as error:
                 if UNPLACED not in str(error):
                     raise
@@ -113,9 +115,10 @@ class ExternalKafka:
             return all(topic in Probe(*address).metadata([topic]).topics for address in brokers)
         return False
 
-    def _controller(self) -> tuple[str, int]:
+    def _controller(self) -> tuple[str, int] | None:
         picture = self.metadata([])
-        return picture.brokers.get(picture.controller) or next(iter(picture.brokers.values()))
+        found = picture.brokers.get(picture.controller)
+        return found or next(iter(picture.brokers.values()), None)
 
     def _knows(self, name: str, partitions: int) -> bool:
         brokers = self.metadata([]).brokers
