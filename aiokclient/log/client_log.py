@@ -66,7 +66,22 @@ EVENTS: Final = {
     "request_refused": "A broker refuses a request. It is repeated until its deadline.",
     "response_too_large": "A response was larger than receive_message_max_bytes.",
     "schema_registry_left": "A schema registry is not available. Requests go to the next url.",
+    "share_fetch_refused": (
+        "A broker has refused to fetch a partition for a share consumer. It is repeated."
+    ),
     "share_group_full": "A share group has as many members as it may. Joining is repeated.",
+    "share_processing_overdue": (
+        "A record was not settled within `max_processing_ms`. Its lock is not renewed any more."
+    ),
+    "share_record_dropped": (
+        "A tracked record was garbage collected without being settled. It is released."
+    ),
+    "share_renewal_impossible": "Locks of a share group cannot be renewed.",
+    "share_request_failed": "A request of a share session has failed. It is repeated.",
+    "share_session_end_failed": (
+        "A share session could not be ended. Its connection is closed, which ends it."
+    ),
+    "share_settlement_failed": "A settlement was lost or refused, and nothing waits for it.",
     "share_topics_refused": (
         "The user may not describe a topic of a share consumer. It is repeated."
     ),
@@ -87,6 +102,9 @@ EVENTS: Final = {
     "wire_failure": "A request failed without a response.",
     "wire_request": "A request was written.",
     "wire_response": "A response was read.",
+    "worker_batch_passed_over": (
+        "A worker over a share consumer has passed over a record batch that cannot be read."
+    ),
     "worker_failed": "A worker has ended with an error, and its process ends.",
     "worker_few_lanes": "A worker has fewer lanes than it may call handlers at a time.",
     "worker_handler_stuck": "A handler goes on although it was cancelled.",

@@ -595,7 +595,8 @@ class ShareLeader:
 
         The leader names itself if an operator has altered the offsets of the group, or deleted it.
         """
-        fenced = error.code == 6 and data.current_leader.leader_id == self.node_id
+        is_leader_code = error.code == NotLeaderOrFollowerError.code
+        fenced = is_leader_code and data.current_leader.leader_id == self.node_id
         return "fenced" if fenced else "moved"
 
     def _apply_renewal(
@@ -687,7 +688,7 @@ class ShareLeader:
         self.wake.set()
 
     def _on_request_error(self, error: KafkaError) -> None:
-        if isinstance(error, UnsupportedVersionError):
+        if error.code == UnsupportedVersionError.code:
             self._fail(error)
         if classify(error, Scope.FETCH) is Decision.REFRESH_AND_RETRY:
             self._cluster.updater.request_update(

@@ -277,7 +277,7 @@ def test_committed_offsets_are_decoded(run: Run) -> None:
         ("consume", "t", "-s", "key=i", "--key-format", "int"),
         ("consume", "t", "--value-format", "avro"),
         ("consume", "t", "--value-format", "protobuf:Order"),
-        ("consume", "t", "--share-group", "g"),
+        ("consume", "t", "--share-group", "g", "--until", "end"),
     ],
 )
 def test_wrong_use_of_consume_is_refused_in_one_line(
