@@ -471,7 +471,7 @@ _LOSSES: Final = {
         "Alter offsets only while no member of the group is running.",
     ),
 }
-"""What happened and what to do, for each reason of a `LockLostError`."""
+"""A text of the event and a hint, for each reason of a `LockLostError`."""
 
 
 class AcknowledgeError(KafkaError):

@@ -103,7 +103,7 @@ class ShareLeader:
         self._partitions: dict[TopicPartition, SharePartition] = {}
         self._connection: BrokerConnection | None = None
         self._in_flight: Carried = {}
-        """What the request in flight acknowledges."""
+        """The acknowledgements in the request in flight."""
         self._attempts = Attempts(math.inf, Backoff.of(config), self._clock)
         self._retry_at = -math.inf
         """The time before which nothing is sent after an error, except renewals."""

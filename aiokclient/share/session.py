@@ -83,7 +83,7 @@ Acknowledged = Mapping["SharePartition", Sequence[Run]]
 
 
 class PartitionOutcome(Enum):
-    """What a code of a partition means for what the request had of that partition."""
+    """The meaning of a code of a partition for that part of the request."""
 
     APPLIED = "applied"
     """The acknowledgements, or renewals, were applied."""
@@ -104,7 +104,7 @@ class PartitionOutcome(Enum):
 
 
 class SessionOutcome(Enum):
-    """What a code at the top level of an answer means for the session and for the request."""
+    """The meaning of a code at the top level of an answer for the session and the request."""
 
     OPEN = "open"
     """The session goes on with its next epoch."""

@@ -1,4 +1,4 @@
-"""What becomes of settlements: their outcomes, and those who wait for them or are told of them.
+"""The outcomes of settlements, and those who wait for them or are told of them.
 
 A settlement ends as confirmed, lost, or refused. A `commit` that was called before waits for it and
 gives its outcome. The error of a settlement for which no `commit` waits is reported: to

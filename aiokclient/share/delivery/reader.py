@@ -74,7 +74,7 @@ REFUSED: Final = (
     "No action is needed: its records are released once, and rejected when they come again. Check "
     "the disk of the partition's leader, or max_decompressed_batch_bytes."
 )
-"""What to do about a batch that cannot be read."""
+"""The hint of the errors of batches that cannot be read."""
 
 PREPARED: Final = 500
 """The largest number of records that are prepared at a time."""
@@ -119,7 +119,7 @@ class Slice:
 
 
 class FetchedPart:
-    """What an answer has of one partition: record batches, and the acquired offsets in them."""
+    """One partition of an answer: record batches, and the acquired offsets in them."""
 
     __slots__ = ("acquired", "batches", "job", "partition", "position", "rest", "slices")
 
@@ -134,7 +134,7 @@ class FetchedPart:
         self.job: asyncio.Future[Loaded] | None = None
         """The thread that reads the next batch, or the next part of it."""
         self.rest: RecordStream | None = None
-        """What is left of a batch that is read in parts."""
+        """The rest of a batch that is read in parts."""
         self.position = 0
         """The offset from which the next batch is not decoded."""
 
@@ -169,7 +169,7 @@ class ShareReader:
         self._errors: deque[KafkaError] = deque()
         """Errors that requests raise, one each."""
         self._delivered: list[Run] = []
-        """What the next request accepts."""
+        """The records that the next request accepts."""
         self._exposed: list[ShareRecord[Any, Any]] = []
         self._iterator: Iterator[ShareRecord[Any, Any]] | None = None
         self._cursor: RecordCursor[Any] | None = None

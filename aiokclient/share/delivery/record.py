@@ -64,7 +64,7 @@ class ShareRecord(TrackedRecord[K, V]):
 
     @property
     def delivery_count(self) -> int:
-        """How many times the record was acquired by a member of the group, 1 the first time."""
+        """The number of times that a member of the group has acquired the record, 1 at first."""
         acquisition = self._acquisition
         return self._count if acquisition is None else acquisition.delivery_count
 

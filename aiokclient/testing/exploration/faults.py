@@ -31,8 +31,8 @@ FAULTS_S: Final = 10.0
 MOST_FAULTS: Final = 8
 MOST_CLASSES: Final = 4
 MOMENTS: Final = ("commit", "handled", "http", "produce")
-"""What a fault may wait for: a response to a commit or to a produce request, a record that was
-handled, and an answer of an application to an HTTP request."""
+"""The events that a fault may wait for: a response to a commit or to a produce request, a record
+that was handled, and an answer of an application to an HTTP request."""
 _DELAYS_S: Final = (0.0, 0.0, 0.001, 0.003, 0.01, 0.05)
 
 

@@ -1,4 +1,4 @@
-"""What happened in a run of a service: its records, commits, and acknowledged sends, over time.
+"""The history of a run of a service: its records, commits, and acknowledged sends, over time.
 
 A `Simulation` has one history. The service adds to it with `sim.handled` and `sim.handling`, the
 brokers with their responses (`Witness` in `running.py`), and invariants read it.
@@ -74,7 +74,7 @@ class History:
         self._cluster = cluster
         self.events: list[HistoryEvent] = []
         self.handled: dict[Position, int] = Counter()
-        """How often each record was handled."""
+        """The number of times that each record was handled."""
         self.order: list[tuple[Position, bytes | None]] = []
         """The records with their keys, in the order in which they were first handled."""
         self.in_hand: Counter[str] = Counter()

@@ -140,7 +140,7 @@ class ServiceRun:
         self._recovery_s = recovery_s
         self.history: History = sim.history
         self.coverage: Counter[tuple[str, str]] = Counter()
-        """How often a fault of each class met each phase of the service."""
+        """The number of times that a fault of each class met each phase of the service."""
         self._feeds = {name: each for name, each in topics.items() if isinstance(each, Feed)}
         self._instances: list[ServiceInstance] = []
         self._ended = self._healed = False

@@ -26,7 +26,7 @@ _lock: Final = threading.Lock()
 _simulating: Final[set[int]] = set()
 """The threads that run simulations."""
 _undo: Final[list[tuple[Any, str, Any]]] = []
-"""What is replaced at present: objects, names of their attributes, and the originals."""
+"""The present replacements: objects, names of their attributes, and the originals."""
 _loops: Final[dict[int, tuple[asyncio.AbstractEventLoop, float]]] = {}
 """The loops whose time is that of the module `time`, with their epochs, by thread."""
 _CLOCKS: Final = ("monotonic", "perf_counter", "process_time")
