@@ -111,7 +111,10 @@ class DelegationTokenDisabledError(KafkaError, code=61, name="DELEGATION_TOKEN_A
 
 class DelegationTokenNotFoundError(KafkaError, code=62, name="DELEGATION_TOKEN_NOT_FOUND"):
     what = "The brokers do not have this delegation token."
-    hint = "The token has expired, or belongs to another cluster. Create a new one."
+    hint = (
+        "The token has expired, or belongs to another cluster: create a new one. Shortly after a "
+        "token was created, the error goes away on its own."
+    )
 
 
 class DelegationTokenOwnerMismatchError(

@@ -56,6 +56,8 @@ class Surroundings:
     reuses_names: bool = True
     """Whether a topic may get the name of one that was deleted."""
     deletes_credentials: bool = True
+    learns_tokens_late: bool = False
+    """Whether a controller may not find a token for a moment after it has created it."""
     lost_tokens: int = 0
     """Tokens that were perhaps created, although no client has received them."""
     must_remove_throttle: bool = False

@@ -51,6 +51,8 @@ class RealSite:
     # A broker of Kafka 4.4.0 that reads the deletion of a SCRAM credential when it restarts may
     # forget the credentials of all other users for this mechanism.
     deletes_credentials = False
+    # Controllers look tokens up in a cache that another thread of theirs fills.
+    learns_tokens_late = True
     # Brokers write the starts of logs to disk once a minute.
     forgets_deletions = True
 

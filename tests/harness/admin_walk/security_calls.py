@@ -207,7 +207,7 @@ class SecurityCalls(CallMaker):
         return AdminCall(
             text,
             lambda admin: admin.renew_delegation_token(token),
-            lambda model, result, disturbed: _judge_token(
+            lambda model, result, disturbed: self._judge_token(
                 model, text, key, result, disturbed, True
             ),
             [key],
@@ -222,18 +222,26 @@ class SecurityCalls(CallMaker):
         return AdminCall(
             text,
             lambda admin: admin.expire_delegation_token(token),
-            lambda model, result, disturbed: _judge_token(
+            lambda model, result, disturbed: self._judge_token(
                 model, text, key, result, disturbed, None
             ),
             [key],
             needs_login=True,
         )
 
+    def _judge_token(
+        self,
+        model: Model,
+        text: str,
+        key: Any,
+        result: Any,
+        disturbed: bool,
+        after: bool | None,
+    ) -> None:
+        def effect(state: State) -> list[Done | Refused]:
+            unknown = refused(DelegationTokenNotFoundError)
+            if state is None:
+                return unknown
+            return [Done(after), *unknown] if self.around.learns_tokens_late else [Done(after)]
 
-def _judge_token(
-    model: Model, text: str, key: Any, result: Any, disturbed: bool, after: bool | None
-) -> None:
-    def effect(state: State) -> list[Done | Refused]:
-        return refused(DelegationTokenNotFoundError) if state is None else [Done(after)]
-
-    judge_item(model, text, key, effect, result, disturbed)
+        judge_item(model, text, key, effect, result, disturbed)

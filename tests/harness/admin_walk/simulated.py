@@ -32,6 +32,7 @@ class SimulatedSite:
     brokers: tuple[int, ...] = (1, 2, 3)
     reuses_names = True
     deletes_credentials = True
+    learns_tokens_late = False
     forgets_deletions = False
 
     def __init__(self, sim: Simulation, cluster: EmbeddedCluster) -> None:

@@ -38,6 +38,7 @@ class Site(Protocol):
     log_dirs: dict[int, Sequence[str]]
     reuses_names: bool
     deletes_credentials: bool
+    learns_tokens_late: bool
     forgets_deletions: bool
     """Whether a broker that is killed may have its deleted records again."""
 
@@ -89,6 +90,7 @@ class Walk:
             log_dirs=site.log_dirs,
             reuses_names=site.reuses_names,
             deletes_credentials=site.deletes_credentials,
+            learns_tokens_late=site.learns_tokens_late,
         )
         kinds: list[type[CallMaker]] = [
             TopicCalls,
