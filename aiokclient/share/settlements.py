@@ -150,6 +150,7 @@ class Settlements:
     ) -> None:
         """Record that the locks of these records are lost."""
         acquisition = run.acquisition
+        self._engine.reader.on_lost(acquisition)
         held: list[ShareRecord[Any, Any]] = []
         settled: list[ShareRecord[Any, Any]] = []
         for record in run.acquisition.find_records(run):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from aiokclient.background import RecordCursor
+from aiokclient.background import RecordCursor, virtual_loop
 from aiokclient.errors.local import refuse_loop
 from aiokclient.share.delivery.record import ShareRecord
 
@@ -28,7 +28,7 @@ class ShareIterator(RecordCursor[ShareRecord[K, V]], Generic[K, V]):
     __slots__ = ("_owner", "_reader")
 
     def __init__(self, owner: object, reader: ShareReader) -> None:
-        super().__init__()
+        super().__init__(virtual_loop())
         self._owner = owner
         self._reader = reader
 

@@ -233,6 +233,14 @@ class ShareReader:
             acquisition.partition.settle_run(run, AcknowledgeType.RELEASE)
         self._engine.meters.on_undelivered(released)
 
+    def on_lost(self, acquisition: Acquisition) -> None:
+        """Take back what an iteration has not reached of an acquisition of which locks are lost.
+
+        Synchronous. The next request passes over the lost records.
+        """
+        if self._exposed and self._exposed[0]._acquisition is acquisition:
+            self._take_back()
+
     def release_all(self) -> None:
         """Release everything that is not settled, for a close. Synchronous."""
         self.settle_passed()

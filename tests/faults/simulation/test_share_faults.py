@@ -91,6 +91,40 @@ def test_a_handler_is_cancelled_within_a_second_of_a_move() -> None:
     simulate(scenario, brokers=2)
 
 
+@pytest.mark.fault(3, 11)
+@pytest.mark.parametrize("way", ["moved", "disconnected"])
+def test_an_iteration_delivers_no_record_whose_lock_is_lost(way: str) -> None:
+    """Though it takes records for 10 ms without asking anything else for them."""
+
+    async def scenario(world: World) -> None:
+        work = ShareWork(world)
+        await work.create_group()
+        world.cluster.produce("t", [b"x"] * 50)
+        async with work.new_consumer() as consumer:
+            seen: list[tuple[int, int]] = []
+            begun_at = 0.0
+            async for record in consumer:
+                assert not record.lock_lost
+                seen.append((record.offset, record.delivery_count))
+                if len(seen) == 3:
+                    begun_at = world.now
+                    if way == "moved":
+                        world.cluster.move_leader("t", 0)
+                    else:
+                        world.network.cut()
+                    while not record.lock_lost:
+                        await asyncio.sleep(0.0001)
+                    assert world.now < begun_at + 0.005
+                if record.offset == 49:
+                    break
+            assert seen[:3] == [(0, 1), (1, 1), (2, 1)]
+            again = seen[3:]
+            assert {offset for offset, _ in again} >= set(range(2, 50))
+            assert {count for _, count in again} <= {1, 2}
+
+    simulate(scenario, brokers=2)
+
+
 @pytest.mark.fault(5)
 @pytest.mark.parametrize("seed", range(2))
 def test_a_moved_coordinator_disturbs_no_lock(seed: int) -> None:
