@@ -340,6 +340,7 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
         consumer renews locks by itself (`renew_locks`).
         """
         engine, held = self._known_engine(), True
+        engine.settle_passed()
         for each in as_records(record):
             held &= engine.settlements.ask_renewal(each)
         return held
@@ -350,7 +351,7 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
         kind: AcknowledgeType,
     ) -> bool:
         engine, held = self._known_engine(), True
-        engine.reader.settle_passed()
+        engine.settle_passed()
         if isinstance(record, ShareRecord):
             return engine.settlements.settle(record, kind)
         for each in as_records(record):
@@ -387,7 +388,7 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
         partitions, which a share group does not have.
         """
         engine = self._running
-        engine.reader.settle_passed()
+        engine.settle_passed()
         wanted = engine.settlements.find_unconfirmed() if records is None else as_records(records)
         return await engine.settlements.wait_for_outcomes(
             wanted, self._get_timeout_s(timeout), return_exceptions=return_exceptions
@@ -408,11 +409,14 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
             raise IllegalStateError(
                 f'on_lost must be "raise", "return", or "ignore", not {on_lost!r}.'
             )
-        return Processing(self._running, record, on_lost)
+        engine = self._running
+        engine.settle_passed()  # The record in work of an iteration is held from now on.
+        return Processing(engine, record, on_lost)
 
     async def lock_lost(self, record: ShareRecord[Any, Any]) -> None:
         """Return when the lock of a record is lost, or when the record is settled."""
         engine = self._running
+        engine.settle_passed()
         while engine.settlements.is_held(record) and not record.lock_lost:
             await engine.settlements.wait_for_change()
 

@@ -1,6 +1,7 @@
 """The share consumer, on the embedded cluster and on a real Kafka."""
 
 import asyncio
+import contextlib
 import gc
 import itertools
 import pickle
@@ -136,6 +137,33 @@ async def test_handlers_settle_their_records_by_how_they_end(queue: Queue) -> No
     assert [type(each) for each in results].count(RuntimeError) == 2
     assert len(seen) == 20
     assert seen[b"3"] == seen[b"13"] == [1, 2]
+    assert await queue.lag() == 0
+
+
+async def test_the_record_in_work_of_a_loop_is_held(queue: Queue) -> None:
+    """Though the loop has taken it without a call of anything that knows of it."""
+    await queue.fill(4)
+    async with queue.consumer() as consumer:
+        seen = []
+        async for record in consumer:
+            seen.append((record.value, record.delivery_count))
+            if len(seen) == 1:
+                with contextlib.suppress(RuntimeError):
+                    async with consumer.processing(record):
+                        raise RuntimeError("fails the first time")
+            elif len(seen) == 2:
+                assert consumer.renew(record)
+            elif len(seen) == 3:
+                waiting = asyncio.create_task(consumer.lock_lost(record))
+                await asyncio.sleep(0)
+                assert not waiting.done()
+                assert consumer.done(record)
+                await waiting
+            elif (b"0", 2) in seen and len(seen) == 5:
+                break
+        assert (b"0", 2) in seen
+        consumer.mark_processed()
+        assert set((await consumer.commit()).values()) <= {None}
     assert await queue.lag() == 0
 
 
