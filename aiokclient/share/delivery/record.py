@@ -27,7 +27,7 @@ class ShareRecord(TrackedRecord[K, V]):
     """A record that a `ShareConsumer` has acquired and delivered, with its lock (KIP-932).
 
     The consumer holds the record alone until it is settled, or until its lock is lost. One that a
-    program creates, or that was pickled, has no lock.
+    program creates, or that was pickled, has no lock. Two deliveries of a record are not equal.
     """
 
     __slots__ = ("__weakref__", "_acquisition", "_count")
@@ -83,6 +83,20 @@ class ShareRecord(TrackedRecord[K, V]):
         """Whether the lock was lost before the record was settled. A lost lock never comes back."""
         acquisition = self._acquisition
         return acquisition is None or acquisition.is_lost(self.offset)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ShareRecord):
+            return NotImplemented
+        return (
+            self._acquisition is other._acquisition
+            and self.delivery_count == other.delivery_count
+            and self._fields() == other._fields()
+        )
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # The native base class has its own.
+
+    __hash__ = ConsumerRecord.__hash__
 
     def __repr__(self) -> str:
         text = super().__repr__().removeprefix("ConsumerRecord(").removesuffix(")")

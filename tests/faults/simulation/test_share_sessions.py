@@ -234,6 +234,25 @@ def test_a_record_that_is_acquired_again_was_lost() -> None:
     play(scene)
 
 
+def test_a_commit_tells_two_deliveries_of_a_record_apart() -> None:
+    """Also those with the same count, which a new leader may begin anew."""
+
+    async def scene(stage: Stage) -> None:
+        stage.states[1] = AVAILABLE
+        stage.brokers.parts[0].counts[1] = 0
+        (again,) = await stage.consumer.poll(5.0, tracked=True)
+        first = stage.records[1]
+        assert (again.offset, again.delivery_count) == (first.offset, first.delivery_count)
+        assert again != first
+        assert stage.consumer.done(again)
+        outcomes = await stage.consumer.commit([first, again], return_exceptions=True)
+        assert len(outcomes) == 2
+        assert isinstance(outcomes[first], LockLostError)
+        assert outcomes[again] is None
+
+    play(scene)
+
+
 def test_a_partition_that_cannot_be_fetched_for_now_is_settled_without_a_fetch() -> None:
     """A fetch with its acknowledgements would add it to the session, and acquire its records."""
 
