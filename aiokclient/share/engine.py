@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -48,7 +48,10 @@ if TYPE_CHECKING:
     from aiokclient.share.share_consumer import ShareConsumer
 
 LEADERS_S: Final = 0.5
-"""The seconds between two updates of the metadata while records are held."""
+"""The seconds between two updates of the metadata of a topic of which records are held."""
+
+LOOK_S: Final = 0.25
+"""The seconds between two looks at the topics whose metadata is to be updated."""
 
 START_S: Final = 3.0
 """The longest time, in seconds, that a start waits for the first assignment."""
@@ -139,34 +142,18 @@ class LockWatch:
 
     It loses locks that have ended, releases records that have waited too long, and has locks
     renewed. Whatever brings an earlier time forward sets `changed`.
-
-    While records are held, it also updates the metadata, because no broker tells a member that the
-    leader has moved, which ends locks at once. A fetch that waits learns of it by the second answer
-    after that, and a member that fetches nothing by its next settlement.
     """
 
     def __init__(self, engine: ShareEngine) -> None:
         self._engine = engine
         self._clock = engine.cluster.clock
         self.changed = engine.new_wakeup()
-        self._updated_at = -math.inf
 
     async def run(self) -> None:
         """Check the locks when it is time, until the task is cancelled."""
         while True:
-            await self.changed.wait(min(self.check_locks(), self._look_for_leaders()))
-
-    def _look_for_leaders(self) -> float:
-        """Update the metadata of the topics of held records; return the time of the next update."""
-        self._engine.settle_passed()  # The record in work of an iteration is held.
-        topics = self._engine.list_held_topics()
-        if not topics:
-            return math.inf
-        now = self._clock.monotonic()
-        if now >= self._updated_at + LEADERS_S:
-            self._updated_at = now
-            self._engine.cluster.updater.request_update(topics)
-        return self._updated_at + LEADERS_S
+            self._engine.settle_passed()  # The record in work of an iteration is held.
+            await self.changed.wait(self.check_locks())
 
     def check_locks(self) -> float:
         """Act on all locks; return the time of the next check. Synchronous."""
@@ -195,6 +182,80 @@ class LockWatch:
             lose = self._engine.settlements.lose_expired
             following = min(following, lose(acquisition, LockState.SETTLED, now))
         return following
+
+
+class LeaderWatch:
+    """The task that finds out in time that the leader of held records has moved.
+
+    A move ends all locks of the partition at once, and no broker says so by itself. Only answers
+    do, with the new leader (KIP-951): that to a settlement or a renewal, and that to a fetch which
+    is sent after the move. One that waits at the broker meanwhile is answered without an error when
+    its time is over. So nothing has to be asked as long as fetches follow each other and none waits
+    for longer than LEADERS_S.
+
+    But usually, a member with held records fetches nothing: its handlers are all at work, or a loop
+    over it is. Then its next request is a renewal, half a lock later (15 s). A fetch of no records
+    does not help, because brokers answer it without looking at the partitions. So the metadata of
+    these topics, and of no others, is updated meanwhile: two small requests a second, to any
+    broker, for each such member.
+
+    The metadata also shows a leader that has moved away and back: each change begins a leader
+    epoch. Only what was requested after an acquisition counts for it, because older metadata may
+    miss changes before it. Two moves within LOOK_S of the delivery, or during one fetch, are not
+    seen. Then the locks are lost when their renewal is refused, when the records are acquired
+    again, or at their deadlines.
+    """
+
+    def __init__(self, engine: ShareEngine) -> None:
+        self._engine = engine
+        self._clock = engine.cluster.clock
+        self._updated_at: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Update the metadata when it is time, until the task is cancelled."""
+        while True:
+            self._engine.settle_passed()  # The record in work of an iteration is held.
+            held = self._engine.list_held()
+            if topics := self._choose_topics(held):
+                await self._update_topics(topics, held)
+            if not held:
+                await self._engine.watch.changed.wait()
+            # What is settled soon needs no look.
+            await asyncio.sleep(LOOK_S)
+
+    def _choose_topics(self, held: Mapping[Acquisition, ShareLeader]) -> list[str]:
+        """Return the topics whose metadata is to be updated now."""
+        now = self._clock.monotonic()
+        found: dict[str, None] = {}
+        for acquisition, leader in held.items():
+            topic = acquisition.partition.tp.topic
+            due_at = self._updated_at.get(topic, -math.inf) + LEADERS_S
+            # An answer may be on its way.
+            if now >= due_at and not (
+                now - LOOK_S < leader.find_answer_time(acquisition.partition) <= now + LEADERS_S
+            ):
+                found[topic] = None
+        return list(found)
+
+    async def _update_topics(
+        self, topics: Sequence[str], held: Mapping[Acquisition, ShareLeader]
+    ) -> None:
+        now, timeout_s = self._clock.monotonic(), self._engine.config.request_timeout_ms / 1000
+        self._updated_at.update(dict.fromkeys(topics, now))
+        new = [
+            acquisition
+            for acquisition in held
+            if acquisition.leader_epoch < 0 and acquisition.partition.tp.topic in topics
+        ]
+        try:
+            # The backoff of topics that do not change would make it too late.
+            metadata = await self._engine.cluster.updater.refresh(
+                topics, timeout=timeout_s, at_once=True
+            )
+        except KafkaError:
+            return  # The brokers cannot be reached now. The locks end at their deadlines.
+        for acquisition in new:
+            acquisition.leader_epoch = metadata.find_leader_epoch(*acquisition.partition.tp)
 
 
 class ShareEngine:
@@ -232,6 +293,7 @@ class ShareEngine:
         self.membership = ShareMembership(self)
         self.reader = ShareReader(self, deserializers)
         self.watch = LockWatch(self)
+        self._leader_watch = LeaderWatch(self)
         self.lock_timeout_ms: int | None = None
         """The duration of locks by the last answer, in ms."""
         self._batch_records = 0.0
@@ -249,6 +311,7 @@ class ShareEngine:
         self._want_topics()
         self.supervisor.spawn(self.membership.run, name="share group")
         self.supervisor.spawn(self.watch.run, name="locks")
+        self.supervisor.spawn(self._leader_watch.run, name="leaders of held records")
         if wait and self.topics:
             await self.membership.wait_until_assigned(START_S)
             refusal = self.membership.find_refusal()
@@ -478,15 +541,14 @@ class ShareEngine:
             default=math.inf,
         )
 
-    def list_held_topics(self) -> list[str]:
-        """Return the topics of which any record is delivered and not settled."""
-        found = {
-            acquisition.partition.tp.topic: None
+    def list_held(self) -> dict[Acquisition, ShareLeader]:
+        """Return the acquisitions of which any record is delivered and not settled."""
+        return {
+            acquisition: leader
             for leader in self.list_leaders()
             for acquisition in leader.list_acquisitions()
             if acquisition.has_state(LockState.HELD)
         }
-        return list(found)
 
     def has_unsent(self) -> bool:
         """Return whether any settlement is not confirmed yet."""

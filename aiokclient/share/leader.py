@@ -111,6 +111,8 @@ class ShareLeader:
         """The time before which the broker reads nothing."""
         self._fatal: KafkaError | None = None
         """The error with which the consumer fails."""
+        self._answered_by = math.inf
+        """The time by which the fetch in flight is answered, infinity if there is none."""
         self.is_closing = False
         self.ended = engine.new_wakeup()
         """A flag that is set when the session has ended after `close`."""
@@ -149,7 +151,7 @@ class ShareLeader:
     # -- partitions
 
     def add_partition(self, tp: TopicPartition, topic_id: UUID, leader_epoch: int) -> None:
-        """Fetch a partition from this leader, as of a leader epoch."""
+        """Fetch a partition from this leader, as of a leader epoch by metadata."""
         found = self._partitions.get(tp)
         if found is not None and found.topic_id != topic_id:
             self._lose_partition(found, "moved")
@@ -161,13 +163,18 @@ class ShareLeader:
         self.wake.set()
 
     def note_epoch(self, partition: SharePartition, leader_epoch: int) -> None:
-        """Lose the locks of a partition if another broker has led it in the meantime.
+        """Lose the locks of a partition that other brokers have led since their acquisition.
 
         Each change of the leader begins an epoch, so two have begun when the leader is back.
         """
-        if 0 <= partition.leader_epoch < leader_epoch - 1:
-            self._lose_partition(partition, "moved")
-        partition.leader_epoch = max(partition.leader_epoch, leader_epoch)
+        for acquisition in list(partition.acquisitions):
+            if 0 <= acquisition.leader_epoch < leader_epoch - 1:
+                self._lose_runs(partition, acquisition.find_open_runs(), "moved")
+
+    def find_answer_time(self, partition: SharePartition) -> float:
+        """Return the time by which a fetch of the partition is answered, infinity without one."""
+        is_fetched = partition.is_assigned and self._session.has_partition(partition)
+        return self._answered_by if is_fetched else math.inf
 
     def remove_partition(self, tp: TopicPartition, *, moved: bool = False) -> None:
         """Fetch a partition from this leader no longer. If it has `moved`, its locks are lost."""
@@ -348,7 +355,12 @@ class ShareLeader:
     ) -> None:
         request = self._session.make_fetch(wanted, carried, size)
         sent_at = self._clock.monotonic()
-        answer = await self._send(connection, request, carried, LockEvent.SEND)
+        if size is not NOTHING:
+            self._answered_by = sent_at + size.max_wait_ms / 1000
+        try:
+            answer = await self._send(connection, request, carried, LockEvent.SEND)
+        finally:
+            self._answered_by = math.inf
         if self._apply_session_code(answer, "ShareFetch", carried):
             self._apply_fetch(answer, carried, sent_at)
 
@@ -503,10 +515,23 @@ class ShareLeader:
         if not data.acquired_records:
             return
         for acquired in data.acquired_records:
-            # A leader acquires only what is not locked: these locks have ended early.
-            for run in partition.find_open_among(acquired.first_offset, acquired.last_offset):
-                self._lose_run(run, "expired")
+            runs = partition.find_open_among(acquired.first_offset, acquired.last_offset)
+            self._lose_acquired_again(partition, runs)
         self._engine.reader.add_part(partition, data, deadline, lock_s)
+
+    def _lose_acquired_again(self, partition: SharePartition, runs: Iterable[Run]) -> None:
+        """Lose locks that have ended, because a leader acquires only what is not locked.
+
+        A lock that ends before its deadline was that of an earlier leader: in the meantime, the
+        partition has moved away and back, which no answer says.
+        """
+        now = self._clock.monotonic()
+        for part in [part for run in runs for part in split_by_deadline(run, now)]:
+            acquisition = part.acquisition
+            is_over = acquisition.find_deadline(acquisition.first + part.start) <= now
+            self._lose_run(part, "expired" if is_over else "moved")
+            if not is_over:
+                self._cluster.updater.request_update([partition.tp.topic])
 
     def _on_partition_error(
         self,
@@ -659,15 +684,24 @@ class ShareLeader:
         self, partition: SharePartition, reason: Reason, cause: KafkaError | None = None
     ) -> None:
         """Lose all locks of a partition. What is in flight is left to an answer that may come."""
+        self._lose_runs(partition, partition.find_open_runs(), reason, cause)
+        partition.remove_finished()
+
+    def _lose_runs(
+        self,
+        partition: SharePartition,
+        runs: Iterable[Run],
+        reason: Reason,
+        cause: KafkaError | None = None,
+    ) -> None:
         awaited = self._in_flight.get(partition) if self._is_connected() else None
-        for run in list(partition.find_open_runs()):
+        for run in list(runs):
             for part in _split_by_sent(run):
                 if not part.acquisition.states[part.start] & LockState.SENT:
                     self._lose_run(part, reason, cause)
                 elif awaited is None:
                     unknown = reason == "disconnected"
                     self._lose_run(part, reason, cause, confirmed=None if unknown else False)
-        partition.remove_finished()
 
     def _lose_all(self, reason: Reason, cause: KafkaError | None = None) -> None:
         for partition in list(self._list_partitions()):

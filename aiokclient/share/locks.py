@@ -187,6 +187,7 @@ class Acquisition:
         "doubtful",
         "first",
         "is_expiry_told",
+        "leader_epoch",
         "lock_s",
         "partition",
         "settled_late",
@@ -221,6 +222,8 @@ class Acquisition:
         """The time at which a record was delivered last."""
         self.is_expiry_told = False
         """Whether the application was told that the locks will end."""
+        self.leader_epoch = -1
+        """The leader epoch by metadata that was requested after the acquisition, -1 before that."""
         self._deadlines: dict[int, float] = {}
         self._reasons: list[tuple[range, Reason]] = []
 

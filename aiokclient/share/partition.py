@@ -33,8 +33,6 @@ class SharePartition:
         """Whether records are to be fetched from this leader."""
         self.retry_at = 0.0
         """The time before which nothing is fetched, after an error of the partition."""
-        self.leader_epoch = -1
-        """The highest known leader epoch."""
         self.failures = 0
         """The number of consecutive fetches with an error of the partition."""
         self.has_settled = False

@@ -91,9 +91,8 @@ def test_a_handler_is_cancelled_within_a_second_of_a_move() -> None:
     simulate(scenario, brokers=2)
 
 
-@pytest.mark.fault(3, 11)
-@pytest.mark.parametrize("way", ["moved", "disconnected"])
-def test_an_iteration_delivers_no_record_whose_lock_is_lost(way: str) -> None:
+@pytest.mark.fault(11)
+def test_an_iteration_delivers_no_record_whose_lock_is_lost() -> None:
     """Though it takes records for 10 ms without asking anything else for them."""
 
     async def scenario(world: World) -> None:
@@ -108,10 +107,7 @@ def test_an_iteration_delivers_no_record_whose_lock_is_lost(way: str) -> None:
                 seen.append((record.offset, record.delivery_count))
                 if len(seen) == 3:
                     begun_at = world.now
-                    if way == "moved":
-                        world.cluster.move_leader("t", 0)
-                    else:
-                        world.network.cut()
+                    world.network.cut()
                     await consumer.lock_lost(record)
                     assert record.lock_lost
                     assert world.now < begun_at + 0.005
@@ -123,6 +119,44 @@ def test_an_iteration_delivers_no_record_whose_lock_is_lost(way: str) -> None:
             assert {count for _, count in again} <= {1, 2}
 
     simulate(scenario, brokers=2)
+
+
+@pytest.mark.fault(3)
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("is_fetching", [True, False])
+def test_moves_are_noticed_by_fetches_and_only_without_them_by_metadata(
+    is_fetching: bool, seed: int
+) -> None:
+    async def scenario(world: World) -> None:
+        work = ShareWork(world)
+        await work.create_group()
+        produce(world, 1)
+        async with work.new_consumer() as consumer:
+            (record,) = await consumer.poll(10.0, tracked=True)
+            reading = asyncio.create_task(consumer.poll(60.0, tracked=True))
+            if not is_fetching:
+                reading.cancel()
+                consumer.stop()
+            await asyncio.sleep(5.0)
+            since = world.now
+            await asyncio.sleep(world.sim.rng.uniform(9.0, 10.0))
+            metadata = len(world.requests(ApiKey.METADATA, since))
+            fetches = len(world.requests(ApiKey.SHARE_FETCH, since))
+            if is_fetching:
+                assert metadata <= 2  # None, unless it is time just when a renewal is sent.
+                assert 17 <= fetches <= 21
+            else:
+                assert 15 <= metadata <= 21
+                assert fetches == 0
+            moved_at = world.now
+            world.cluster.move_leader("t", 0)
+            await consumer.lock_lost(record)
+            assert record.lock_lost
+            assert world.now - moved_at < 1.0
+            reading.cancel()
+            await asyncio.wait([reading])
+
+    simulate(scenario, brokers=2, seed=seed)
 
 
 @pytest.mark.fault(5)

@@ -119,7 +119,7 @@ def test_handlers_are_cancelled_within_a_second_of_moves(moves: int) -> None:
         reading = asyncio.create_task(read(consumer, handle, 30))
         async with asyncio.timeout(30.0):
             await all_held.wait()
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.5)
         consumer.stop()
         leader = world.cluster.leader("t", 1)
         other = leader % 3 + 1

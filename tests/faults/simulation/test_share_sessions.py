@@ -229,7 +229,34 @@ def test_a_record_that_is_acquired_again_was_lost() -> None:
         assert not stage.consumer.done(stage.records[1])
         assert stage.consumer.done(found[0])
         assert await stage.consumer.commit(found) == {found[0]: None}
-        assert [error.reason for error in stage.errors] == ["expired"]
+        assert [error.reason for error in stage.errors] == ["moved"]
+
+    play(scene)
+
+
+@pytest.mark.fault(3)
+def test_records_of_a_leader_that_was_away_during_a_fetch_are_lost_as_moved() -> None:
+    """And those that it acquires afterwards are not, though the known metadata is older."""
+
+    async def scene(stage: Stage) -> None:
+        reading = asyncio.create_task(stage.consumer.poll(5.0, tracked=True))
+        await asyncio.sleep(0.1)
+        stage.states[:] = [AVAILABLE] * 3
+        stage.brokers.parts[0].epoch += 2
+        stage.brokers.produce(0, 1)
+        found = await reading
+        await asyncio.sleep(2.0)
+        assert [(each.offset, each.delivery_count) for each in found] == [
+            (0, 2),
+            (1, 2),
+            (2, 2),
+            (3, 1),
+        ]
+        assert [record.lock_lost for record in stage.records] == [True] * 3
+        assert stage.consumer.done(found)
+        assert not stage.consumer.done(stage.records)
+        assert await stage.consumer.commit(found) == dict.fromkeys(found)
+        assert [error.reason for error in stage.errors] == ["moved"] * 3
 
     play(scene)
 
