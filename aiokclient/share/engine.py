@@ -296,6 +296,8 @@ class ShareEngine:
         self._leader_watch = LeaderWatch(self)
         self.lock_timeout_ms: int | None = None
         """The duration of locks by the last answer, in ms."""
+        self._is_turn_awaited = False
+        """Whether a leader waits until another one has answered, because few records are wanted."""
         self._batch_records = 0.0
         """The usual number of records in a batch, by the last answers."""
         self._unsubscribe: Any = None
@@ -491,16 +493,27 @@ class ShareEngine:
         limit = self.demand.compute_limit(lock_s)
         if not limit:
             return None
-        fetching = sum(each.fetches for each in self._leaders.values())
-        share = max(limit // max(fetching, 1), 1)
+        fetching = [each for each in self._leaders.values() if each.fetches]
+        share = max(limit // max(len(fetching), 1), 1)
         waiting = leader.count_waiting()
         if waiting and waiting * 2 > share:
             return None
-        wanted = share - waiting
         config = self.config
+        max_wait_ms = config.fetch_max_wait_ms
+        rest = limit - sum(each.count_waiting() + each.asked for each in self._leaders.values())
+        if limit < len(fetching):
+            # More would wait, be released, and come again until they are archived. So the leaders
+            # take turns, of which each is shorter, so that all of them are asked as often.
+            max_wait_ms = max_wait_ms * limit // len(fetching)
+            before = [each for each in fetching if each.precedes(leader)]
+            rest -= len(before)
+        wanted = min(share - waiting, rest)
+        if wanted <= 0:
+            self._is_turn_awaited = True
+            return None
         return FetchSize(
             wanted,
-            config.fetch_max_wait_ms,
+            max_wait_ms,
             config.fetch_min_bytes,
             config.fetch_max_bytes,
             self._choose_mode(wanted),
@@ -565,6 +578,12 @@ class ShareEngine:
         self.lock_timeout_ms = answer.acquisition_lock_timeout_ms or self.lock_timeout_ms
         self.meters.on_fetched(answer, now - sent_at)
         self.watch.changed.set()
+
+    def on_fetch_end(self) -> None:
+        """Let leaders that were not asked have their turn, after a fetch from another one."""
+        if self._is_turn_awaited:
+            self._is_turn_awaited = False
+            self.wake_leaders()
 
     def on_throttled(self, throttle_ms: int) -> None:
         """Record an empty answer that was throttled: records were acquired, and are lost."""

@@ -111,6 +111,12 @@ class ShareLeader:
         """The time before which the broker reads nothing."""
         self._fatal: KafkaError | None = None
         """The error with which the consumer fails."""
+        self.asked = 0
+        """The largest number of records that the fetch in flight can acquire."""
+        self._asked_at = -math.inf
+        """The time of the last fetch of records."""
+        self._is_busy = False
+        """Whether a request is in flight, or a connection is opened for one."""
         self._answered_by = math.inf
         """The time by which the fetch in flight is answered, infinity if there is none."""
         self.is_closing = False
@@ -210,6 +216,7 @@ class ShareLeader:
         if not self._has_work(now):
             await self.wake.wait(self._find_next_time(now))
             return True
+        self._is_busy = True
         try:
             connection = await self._connect()
             if not self.is_closing:
@@ -218,7 +225,18 @@ class ShareLeader:
             if error is self._fatal:
                 raise
             self._on_request_error(error)
+        finally:
+            self._is_busy = False
         return True
+
+    def precedes(self, other: ShareLeader) -> bool:
+        """Return whether this leader can be asked for records now, and was not asked for longer."""
+        now = self._clock.monotonic()
+        if self._is_busy or self.is_closing or self._asked_at >= other._asked_at:
+            return False
+        if self.count_waiting() or max(self._throttled_until, self._retry_at) > now:
+            return False
+        return bool(self._list_wanted(now))
 
     def _find_retry_time(self, now: float) -> float:
         """Return the time before which nothing is sent after an error. Renewals do not wait."""
@@ -356,11 +374,13 @@ class ShareLeader:
         request = self._session.make_fetch(wanted, carried, size)
         sent_at = self._clock.monotonic()
         if size is not NOTHING:
+            self._asked_at, self.asked = sent_at, size.max_records
             self._answered_by = sent_at + size.max_wait_ms / 1000
         try:
             answer = await self._send(connection, request, carried, LockEvent.SEND)
         finally:
-            self._answered_by = math.inf
+            self.asked, self._answered_by = 0, math.inf
+            self._engine.on_fetch_end()
         if self._apply_session_code(answer, "ShareFetch", carried):
             self._apply_fetch(answer, carried, sent_at)
 

@@ -229,7 +229,9 @@ class ShareRun:
                     await self._reader.wait_for_room()
                     continue
                 try:
-                    records = await self._reader.read_records(room, tracked=True)
+                    records = await self._reader.read_records(
+                        room, tracked=True, places=self._settlements.count_held() + room
+                    )
                 except CorruptBatchError as error:
                     text = "A batch of records is passed over: %s"
                     self._log.warning(text, error, extra={"event": "worker_batch_passed_over"})

@@ -59,6 +59,42 @@ def test_no_record_comes_again_while_its_handler_takes_three_locks(count: int) -
     simulate(scenario, brokers=3, topics={"t": 3})
 
 
+@pytest.mark.parametrize("way", ["tracked", "iteration", "run"])
+def test_fewer_places_than_leaders_acquire_no_record_that_has_to_wait(way: str) -> None:
+    """A record that waits for too long is released, and archived when that has happened often."""
+
+    async def scenario(world: World) -> None:
+        work, count = await begin(world, 24), 24
+        done: list[Any] = []
+        consumer = work.new_consumer()
+
+        async def handle(record: Any) -> None:
+            assert record.delivery_count == 1
+            await asyncio.sleep(LOCK_S / 3)
+            done.append(key_of(record))
+            if len(done) == count:
+                consumer.stop()
+
+        async def process(_: ShareConsumer[Any, Any], record: Any) -> None:
+            async with consumer.processing(record):
+                await handle(record)
+
+        async with asyncio.timeout(10 * LOCK_S):
+            if way == "tracked":
+                await read(consumer, process, 1)
+            elif way == "run":
+                async with consumer:
+                    await consumer.run(handle, concurrency=1)
+            else:
+                async with consumer:
+                    async for record in consumer:
+                        await handle(record)
+        assert len(set(done)) == len(done) == count
+        assert work.errors == []
+
+    simulate(scenario, brokers=3, topics={"t": 3})
+
+
 def test_a_loss_is_told_before_the_second_delivery_is_settled() -> None:
     async def scenario(world: World) -> None:
         work, count = await begin(world, 60), 60
