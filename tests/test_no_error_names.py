@@ -10,6 +10,7 @@ one with `isinstance`, `issubclass`, or `type(e) is`, or to compare a code with 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,6 +45,8 @@ RAISED_HERE = {"CorruptRecordError", "UnsupportedVersionError"}
 An `except` for them does not handle a broker's response.
 """
 
+MAY_OFFEND = re.compile(rf"\b({'|'.join(sorted(BROKER_ERRORS | CODE_NAMES))})\b")
+"""A pattern in the text of each module with an offence. Half of the modules need no parsing."""
 
 ALIASED = (ast.Tuple, ast.Name, ast.Attribute, ast.BinOp)
 Aliases = dict[str, set[str]]
@@ -141,7 +144,8 @@ def test_no_module_decides_by_the_name_of_a_broker_error() -> None:
     found = [
         f"{path.relative_to(PACKAGE)}:{line}: {what}"
         for path in modules()
-        for line, what in offences(ast.parse(path.read_text()))
+        if MAY_OFFEND.search(text := path.read_text())
+        for line, what in offences(ast.parse(text))
     ]
     assert found == []
 
@@ -175,6 +179,7 @@ def test_no_module_decides_by_the_name_of_a_broker_error() -> None:
     ],
 )
 def test_an_offence_is_found(offence: str) -> None:
+    assert MAY_OFFEND.search(offence)
     assert list(offences(ast.parse(offence)))
 
 

@@ -177,17 +177,23 @@ class Worker:
         outbox = Outbox(self._consumer, self._options.producer)
         run = self._run = self._make_run(outbox)
         assert self._loop is not None
+        finishing: asyncio.Task[None] | None = None
+        name = f"{self.name} finishing"
         try:
             signal_watch.add_worker(self, self._options.signals)
             await self._start_step(run.open())
             if self._drain_within_s is not None:
                 run.begin_drain(self._drain_within_s)
             await run.wait_until_stopped()
+            finishing = new_task(self._loop, run.finish(), name=name)
+            # Not `ended`: a cancellation must not wait until a drain is over.
+            await asyncio.wait([finishing])
         except BaseException:
             run.begin_drain(0.0)
             raise
         finally:
-            finishing = new_task(self._loop, run.finish(), name=f"{self.name} finishing")
+            if finishing is None:
+                finishing = new_task(self._loop, run.finish(), name=name)
             await ended(finishing)
             signal_watch.remove_worker(self)
             self._run = None

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from registry_stub import StubThread
@@ -94,6 +95,15 @@ def test_work_pool() -> None:
         assert cluster.groups["crawlers"].members == {}
 
 
+def wait_for_answer(client: Any, status: int, reason: str = "") -> Any:
+    """Ask until the status is this one, and one of the reasons, if given, has the text."""
+    for _ in range(20_000):
+        response = client.get("/ready")
+        if response.status_code == status and reason in "\n".join(response.json()["reasons"]):
+            return response.json()
+    raise AssertionError(response.json())
+
+
 def test_health(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip(
         "fastapi", reason="only the newest Python has the dependencies of the examples"
@@ -114,17 +124,13 @@ def test_health(monkeypatch: pytest.MonkeyPatch) -> None:
             assert client.post("/orders/tea").status_code == 202
             cluster.start(1)
             cluster.wait_for(lambda: cluster.records("orders", 0), 30)
-            assert client.get("/ready").json() == {
+            assert wait_for_answer(client, 200) == {
                 "state": "RUNNING",
                 "reasons": [],
                 "brokers": {"1": "connected"},
             }
             cluster.stop(1)
-            for _ in range(10_000):
-                lost = client.get("/ready")
-                if lost.status_code == 503:
-                    break
-            assert lost.json()["state"] == "DEGRADED"
+            assert wait_for_answer(client, 503)["state"] == "DEGRADED"
             assert client.get("/live").status_code == 200
 
 
@@ -141,15 +147,6 @@ def test_health_is_not_ready_while_a_leader_acknowledges_nothing(
         monkeypatch.syspath_prepend(str(EXAMPLES))
         import health
 
-        def wait_for_answer(client: TestClient, status: int, reason: str = "") -> list[str]:
-            """Ask until the status is this one, and one of the reasons, if given, has the text."""
-            for _ in range(20_000):
-                response = client.get("/ready")
-                reasons: list[str] = response.json()["reasons"]
-                if response.status_code == status and reason in "\n".join(reasons):
-                    return reasons
-            raise AssertionError(response.json())
-
         with TestClient(health.app) as client:
             wait_for_answer(client, 200)
             with cluster.drop(ApiKey.PRODUCE, when="before"):
@@ -158,7 +155,7 @@ def test_health_is_not_ready_while_a_leader_acknowledges_nothing(
                 wait_for_answer(client, 503, "a record for orders-0 has not been acknowledged")
             assert client.get("/live").status_code == 200
             cluster.wait_for(lambda: cluster.records("orders", 0), 60)
-            assert wait_for_answer(client, 200) == []
+            assert wait_for_answer(client, 200)["reasons"] == []
 
 
 def test_notebook() -> None:

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MOST_PARTITIONS = 10_000
+_DASH = 62
+"""The six bits that base64url writes as a dash."""
 """The maximum number of partitions that one request creates, as in Kafka."""
 
 
@@ -187,7 +189,10 @@ class ClusterState:
         return base64.urlsafe_b64encode(self.make_topic_id().bytes).decode().rstrip("=")
 
     def make_topic_id(self) -> UUID:
-        return UUID(int=self.rng.getrandbits(128), version=4)
+        """Return a random id. As in Kafka, no text of one begins with a dash (KAFKA-13741)."""
+        while (bits := self.rng.getrandbits(128)) >> 122 == _DASH:
+            continue
+        return UUID(int=bits, version=4)
 
     # -- brokers ---------------------------------------------------------------------------
 

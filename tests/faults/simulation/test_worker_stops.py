@@ -132,6 +132,34 @@ def test_a_second_drain_shortens_the_first() -> None:
     simulate(scenario)
 
 
+@pytest.mark.parametrize("after_s", [0.0, 0.001, 0.5])
+def test_cancelling_a_run_that_drains_cancels_its_handlers(after_s: float) -> None:
+    async def scenario(world: World) -> None:
+        cancelled: list[int] = []
+
+        async def handle(record: Record) -> None:
+            try:
+                await asyncio.sleep(1000)
+            except asyncio.CancelledError:
+                cancelled.append(record.offset)
+                raise
+
+        stop = Stop(world, handle)
+        await stop.start()
+        began = world.now
+        stop.worker.stop()
+        await asyncio.sleep(after_s)
+        stop.running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stop.running
+        assert world.now - began <= after_s + 0.5
+        assert cancelled == [0]
+        await stop.consumer.close()
+        assert world.cluster.committed("g")[T0].offset == 0
+
+    simulate(scenario)
+
+
 def test_a_worker_that_is_stopped_before_its_run_handles_nothing() -> None:
     async def scenario(world: World) -> None:
         stop = Stop(world, sleep_on)

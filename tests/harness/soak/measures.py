@@ -125,11 +125,12 @@ class Watch:
                     self._note(Held(_named(callback), took - stolen.seconds()))
 
         logger, logs = logging.getLogger("aiokclient"), _Logs(self._note, self.log_events)
-        level, unraisable = logger.level, sys.unraisablehook
+        wire = logging.getLogger("aiokclient.wire")
+        levels, unraisable = (logger.level, wire.level), sys.unraisablehook
         gc.callbacks.append(collector)
         logger.addHandler(logs)
         logger.setLevel(logging.DEBUG)
-        logging.getLogger("aiokclient.wire").setLevel(logging.INFO)  # DEBUG logs each request.
+        wire.setLevel(logging.INFO)  # DEBUG logs each request.
         loop.set_exception_handler(lambda _, context: self._unseen("the event loop", context))
         sys.unraisablehook = lambda found: self._unseen("an object", found)
         handles._run = measured
@@ -144,7 +145,8 @@ class Watch:
             loop.set_exception_handler(None)
             gc.callbacks.remove(collector)
             logger.removeHandler(logs)
-            logger.setLevel(level)
+            for each, level in zip((logger, wire), levels, strict=True):
+                each.setLevel(level)
 
     def _unseen(self, where: str, found: Any) -> None:
         self._note(Trouble("H", f"An error was not retrieved, which {where} reports: {found}"))

@@ -66,7 +66,7 @@ class DelegationTokens:
         """Create a token. A `lifetime_ms` of 0 or less means the maximum lifetime."""
         now, longest = self._time_ms(), self._options.max_lifetime_ms
         max_ms = now + (min(lifetime_ms, longest) if lifetime_ms > 0 else longest)
-        token_id = base64.urlsafe_b64encode(self._rng.randbytes(16)).rstrip(b"=").decode()
+        token_id = self._make_id()
         signature = hmac.digest(self._options.secret.encode(), token_id.encode(), "sha512")
         expiry_ms = min(max_ms, now + self._options.expiry_ms)
         token = DelegationToken(
@@ -74,6 +74,13 @@ class DelegationTokens:
         )
         self._tokens[token_id] = token
         return token
+
+    def _make_id(self) -> str:
+        """Return a random id. As in Kafka, none begins with a dash, as options of commands do."""
+        while True:
+            token_id = base64.urlsafe_b64encode(self._rng.randbytes(16)).rstrip(b"=").decode()
+            if not token_id.startswith("-"):
+                return token_id
 
     def renew_token(self, signature: bytes, principal: Principal, period_ms: int) -> int:
         """Prolong a token, and return its new expiry. Raises Refused."""

@@ -51,6 +51,13 @@ def create(run: Run, *words: str) -> Any:
     return token
 
 
+def renew(run: Run, *words: str, typed: str = "") -> list[Any]:
+    ended = run("tokens", "renew", "--json", *words, typed=typed)
+    assert (ended.code, ended.err) == (0, "")
+    rows: list[Any] = json.loads(ended.out)
+    return rows
+
+
 def test_a_token_is_listed_without_its_hmac_until_it_expires(run_alice: Run) -> None:
     token = create(run_alice, "--renewer", "User:bob", "--max-lifetime", "2d")
     hmac = token.pop("hmac")
@@ -74,14 +81,12 @@ def test_a_token_is_renewed_by_its_id_and_by_its_hmac(run_alice: Run, tmp_path: 
     token = create(run_alice, "--hmac-file", str(path))
     assert token["hmac"] is None
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    by_id = ("tokens", "renew", token["token_id"], "--period", "1h", "--json")
-    (row,) = json.loads(run_alice(*by_id).out)
+    (row,) = renew(run_alice, token["token_id"], "--period", "1h")
     assert row["token_id"] == token["token_id"]
     assert row["expiry_timestamp"] < row["expiry_timestamp_before"] == token["expiry_timestamp"]
-    by_hmac = ("tokens", "renew", "--period", "2h", "--json")
-    (from_file,) = json.loads(run_alice(*by_hmac, "--hmac-file", str(path)).out)
+    (from_file,) = renew(run_alice, "--period", "2h", "--hmac-file", str(path))
     assert from_file["expiry_timestamp"] > row["expiry_timestamp"]
-    (typed,) = json.loads(run_alice(*by_hmac, typed=path.read_text()).out)
+    (typed,) = renew(run_alice, "--period", "2h", typed=path.read_text())
     assert typed["expiry_timestamp"] >= from_file["expiry_timestamp"]
     again = run_alice("tokens", "create", "--hmac-file", str(path))
     assert (again.code, again.out) == (2, "")
