@@ -649,17 +649,20 @@ class ShareLeader:
     ) -> None:
         lock_s = answer.acquisition_lock_timeout_ms / 1000
         outcomes = read_acknowledged(answer, carried, self.node_id)
+        is_allowed = any(error is None for _, error in outcomes.values())
         for partition, (data, error) in outcomes.items():
             runs, outcome = carried[partition], judge_partition(error)
             if error is None:
                 partition.renew_failures = 0
-                self._renewals.on_renewed(runs, sent_at, lock_s)
+                self._renewals.on_renewed(partition, runs, sent_at, lock_s)
             elif outcome is PartitionOutcome.MOVED:
                 self._on_moved(partition, error, data, answer)
             elif outcome is PartitionOutcome.FATAL:
                 self._fail(error)
             elif outcome is PartitionOutcome.INVALID:
-                self._renewals.on_forbidden(runs, error)
+                # All locks of the partition may have ended, because its leader was away.
+                self._cluster.updater.request_update([partition.tp.topic])
+                self._renewals.on_invalid(partition, runs, error, is_allowed=is_allowed)
             elif outcome is PartitionOutcome.AGAIN:
                 self._renew_later(partition, error)
             else:

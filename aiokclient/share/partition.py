@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from aiokclient.share.locks import AcknowledgeType, Acquisition, LockEvent, LockState, Run
@@ -112,18 +112,7 @@ class SharePartition:
     def split_runs(self, runs: list[Run]) -> None:
         """Send these acknowledgements again in two parts, because they were refused together."""
         self.return_runs(runs)
-        half = sum(run.length for run in runs) // 2
-        first: list[Run] = []
-        second: list[Run] = []
-        for run in runs:
-            cut = min(max(half, 0), run.length)
-            half -= cut
-            middle = run.start + cut
-            if cut:
-                first.append(run._replace(stop=middle))
-            if middle < run.stop:
-                second.append(run._replace(start=middle))
-        self._pieces.extendleft([second, first])
+        self._pieces.extendleft(reversed(halve_runs(runs)))
 
     def find_open_runs(self) -> Iterator[Run]:
         """Yield the runs of records whose state is not final."""
@@ -137,16 +126,32 @@ class SharePartition:
             start = max(first - acquisition.first, 0)
             stop = min(last - acquisition.first + 1, len(acquisition.states))
             if start < stop:
-                found += _clip(acquisition.find_open_runs(), start, stop)
+                found += clip_runs(acquisition.find_open_runs(), start, stop)
         return found
+
+
+def halve_runs(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
+    """Return the first half and the second half of these records."""
+    half = sum(run.length for run in runs) // 2
+    first: list[Run] = []
+    second: list[Run] = []
+    for run in runs:
+        cut = min(max(half, 0), run.length)
+        half -= cut
+        middle = run.start + cut
+        if cut:
+            first.append(run._replace(stop=middle))
+        if middle < run.stop:
+            second.append(run._replace(start=middle))
+    return first, second
 
 
 def _settled_in(run: Run) -> Iterator[Run]:
     """Yield those parts of a run that are settled."""
-    return _clip(run.acquisition.find_runs(LockState.SETTLED), run.start, run.stop)
+    return clip_runs(run.acquisition.find_runs(LockState.SETTLED), run.start, run.stop)
 
 
-def _clip(runs: Iterable[Run], start: int, stop: int) -> Iterator[Run]:
+def clip_runs(runs: Iterable[Run], start: int, stop: int) -> Iterator[Run]:
     """Yield the parts of these runs that are between two indexes."""
     for run in runs:
         clipped = run._replace(start=max(run.start, start), stop=min(run.stop, stop))

@@ -5,19 +5,21 @@ travel together, in a request of their own. A renewal is certain only if its ans
 former deadline: brokers confirm anything below the start offset of the group.
 
 A group can refuse renewals, and brokers before Kafka 4.2 have none. Then the consumer warns once,
-and reports `LockExpiring` at three quarters of a lock.
+and reports `LockExpiring` at three quarters of a lock. But brokers refuse renewals with the same
+code if one lock of the partition has ended: see `RefusedRenewals`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from aiokclient.errors import AcknowledgeError, KafkaError
+from aiokclient.errors import AcknowledgeError, InvalidRecordStateError, KafkaError
 from aiokclient.share.delivery.record import ShareRecord
 from aiokclient.share.locks import Acquisition, LockState, Reason, Run
-from aiokclient.share.partition import split_by_deadline
+from aiokclient.share.partition import clip_runs, halve_runs, split_by_deadline
 from aiokclient.share.settlements import lock_of, make_lost_error
 
 if TYPE_CHECKING:
@@ -45,6 +47,55 @@ TOO_LONG: Final = (
 )
 
 
+class RefusedRenewals:
+    """Renewals of a partition that were refused together, and are sent again in halves.
+
+    A broker refuses all of them because of one lock that has ended, or because the group allows
+    none. Once some are renewed, the group allows them, and a record that is refused alone has lost
+    its lock. If the first record and then the last one are refused alone, and none was renewed, the
+    group is taken to allow none: to send each record alone would take as long as there are records.
+    """
+
+    def __init__(self, *, is_allowed: bool) -> None:
+        self.is_allowed = is_allowed
+        """Whether the group is known to allow renewals."""
+        self.suspects: list[Run] = []
+        """The records that were refused alone while that is not known."""
+        self._pieces: deque[list[Run]] = deque()
+
+    def find_next(self, now: float) -> list[Run]:
+        """Return what is to be sent next of it, [] if nothing is left."""
+        while self._pieces:
+            runs = self._pieces[self._index]
+            found = [part for run in runs for part in _find_certain(run.acquisition, now, run)]
+            if found:
+                return found
+            self.drop_next()
+        return []
+
+    @property
+    def _index(self) -> int:
+        return -1 if self.suspects else 0
+
+    def drop_next(self) -> None:
+        """Forget what was sent."""
+        if self._pieces:
+            del self._pieces[self._index]
+
+    def add_halves(self, runs: Sequence[Run]) -> None:
+        """Add the halves of what was refused."""
+        halves = halve_runs(runs)
+        if self.suspects:
+            self._pieces.extend(halves)
+        else:
+            self._pieces.extendleft(reversed(halves))
+
+    def take_suspects(self) -> list[Run]:
+        """Return the suspects, which are none any more."""
+        found, self.suspects = self.suspects, []
+        return found
+
+
 class Renewals:
     """The renewals of one consumer."""
 
@@ -58,6 +109,7 @@ class Renewals:
         """The time before which no lock is renewed, because the group does not allow it."""
         self._asked: dict[tuple[int, int], ShareRecord[Any, Any]] = {}
         """The records that the application wants to be renewed, without an outcome yet."""
+        self._refused: dict[SharePartition, RefusedRenewals] = {}
         self._overdue: set[int] = set()
         """The acquisitions about which a warning was logged, by id."""
 
@@ -109,6 +161,10 @@ class Renewals:
         found: list[Run] = []
         if not self.are_possible:
             return found
+        if partition in self._refused:
+            if found := self._refused[partition].find_next(now):
+                return found
+            self._end_refused(partition)
         for acquisition in partition.acquisitions:
             automatic = self._is_renewed(acquisition, now)
             early = acquisition.lock_s * (RENEWED_AT + TOGETHER)
@@ -181,10 +237,16 @@ class Renewals:
 
     # -- outcomes
 
-    def on_renewed(self, runs: Iterable[Run], sent_at: float, lock_s: float) -> None:
-        """Record that a leader has renewed these locks."""
+    def on_renewed(
+        self, partition: SharePartition, runs: Iterable[Run], sent_at: float, lock_s: float
+    ) -> None:
+        """Record that a leader has renewed these locks of a partition."""
         now = self._clock.monotonic()
         self._allow()
+        if refused := self._refused.get(partition):
+            refused.drop_next()
+            refused.is_allowed = True
+            self._lose_runs(refused.take_suspects(), None)
         for run in runs:
             acquisition = run.acquisition
             lock_s = lock_s or acquisition.lock_s
@@ -197,6 +259,48 @@ class Renewals:
                 for offset in part.list_offsets() if self._asked else ():
                     self._end_asked(acquisition, offset, None)
         self._engine.watch.changed.set()
+
+    def on_invalid(
+        self,
+        partition: SharePartition,
+        runs: Sequence[Run],
+        error: KafkaError,
+        *,
+        is_allowed: bool,
+    ) -> None:
+        """Record that a lock of these had ended, or that the group does not allow renewals.
+
+        `is_allowed` says that others were renewed by the same request.
+        """
+        refused = self._refused.get(partition)
+        if refused is not None:
+            refused.drop_next()
+            is_allowed |= refused.is_allowed
+        if sum(run.length for run in runs) > 1:
+            if refused is None:
+                refused = self._refused[partition] = RefusedRenewals(is_allowed=is_allowed)
+            refused.is_allowed = is_allowed
+            refused.add_halves(runs)
+        elif is_allowed:
+            self._lose_runs([*runs, *(refused.take_suspects() if refused else ())], error)
+        elif refused is not None and not refused.suspects:
+            refused.suspects += runs
+        else:
+            self._refused.pop(partition, None)
+            self.on_forbidden([*(refused.suspects if refused else ()), *runs], error)
+
+    def _end_refused(self, partition: SharePartition) -> None:
+        """Take it that the group allows no renewals if one was refused alone and nothing is left.
+
+        The others were settled meanwhile, or are lost.
+        """
+        if suspects := self._refused.pop(partition).suspects:
+            error = InvalidRecordStateError(api="ShareAcknowledge", topic_partition=partition.tp)
+            self.on_forbidden(suspects, error)
+
+    def _lose_runs(self, runs: Iterable[Run], error: KafkaError | None) -> None:
+        for run in runs:
+            self._engine.settlements.lose_run(run, "refused", False, error)
 
     def on_forbidden(self, runs: Iterable[Run], error: KafkaError) -> None:
         """Record that the group does not allow renewals. The locks stay until their deadlines.
@@ -248,9 +352,10 @@ class Renewals:
         return [f"renewal is not possible: {self._refusal}"]
 
 
-def _find_certain(acquisition: Acquisition, now: float) -> Iterator[Run]:
+def _find_certain(acquisition: Acquisition, now: float, within: Run | None = None) -> Iterator[Run]:
     """Yield the runs of held records whose locks are certain. Others would spoil the renewal."""
-    for run in acquisition.find_runs(LockState.HELD):
+    held = acquisition.find_runs(LockState.HELD)
+    for run in held if within is None else clip_runs(held, within.start, within.stop):
         for part in split_by_deadline(run, now):
             if acquisition.find_deadline(acquisition.first + part.start) > now:
                 yield part

@@ -90,7 +90,7 @@ class PartitionOutcome(Enum):
     INVALID = "invalid"
     """At least one record was not locked for this member. The others are sent again, without it.
 
-    For a renewal it means that the group does not allow any.
+    Or, of renewals, that the group does not allow any (see `RefusedRenewals`).
     """
     MOVED = "moved"
     """This broker does not lead the partition any more, or the topic is gone: all of its locks are

@@ -181,6 +181,59 @@ def test_renewals_are_tried_again_after_a_group_has_forbidden_them(
     assert events.count("share_renewal_impossible") == 1
 
 
+def test_renewals_that_are_refused_for_one_lost_lock_go_on_without_it() -> None:
+    async def scene(stage: Stage) -> None:
+        stage.brokers.end_lock(0, 1)
+        with pytest.raises(LockLostError) as caught:
+            async with stage.consumer.processing(stage.records[1]):
+                await asyncio.Event().wait()
+        assert caught.value.reason == "refused"
+        await asyncio.sleep(10.0)
+        assert [record.lock_lost for record in stage.records] == [False, True, False]
+        assert not any("renewal" in each for each in stage.consumer.health().reasons)
+        assert stage.consumer.done([stage.records[0], stage.records[2]])
+        assert set((await stage.consumer.commit()).values()) == {None}
+
+    play(scene, lock_ms=2000)
+
+
+def test_renewals_that_a_group_forbids_are_refused_a_few_times_and_lose_nothing_before_their_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.fail("renewal", "121", repeated=True)
+        await asyncio.sleep(1.4)
+        # All three, the first, the last two, and the last one.
+        assert stage.count("renewal") == 4
+        assert not any(record.lock_lost for record in stage.records)
+        assert any("renewal is not possible" in each for each in stage.consumer.health().reasons)
+        assert stage.consumer.done(stage.records)
+        assert set((await stage.consumer.commit()).values()) == {None}
+
+    with caplog.at_level(logging.WARNING, logger="aiokclient"):
+        play(scene, lock_ms=2000)
+    assert "cannot be renewed" in caplog.text
+
+
+def test_a_group_is_taken_to_forbid_renewals_if_one_was_refused_and_the_others_are_settled() -> (
+    None
+):
+    async def scene(stage: Stage) -> None:
+        await stage.stop()
+        fault = stage.fail("renewal", "121", repeated=True)
+        stage.consumer.renew(stage.records)
+        for _ in range(2):  # All three, and the first.
+            await fault.answered.wait()
+            fault.answered.clear()
+        assert stage.consumer.done(stage.records[1:])
+        outcomes = await stage.consumer.commit(return_exceptions=True)
+        assert "not renewed" in str(outcomes[stage.records[0]])
+        assert [outcomes[record] for record in stage.records[1:]] == [None, None]
+        assert not stage.records[0].lock_lost
+
+    play(scene)
+
+
 @pytest.mark.fault(13)
 def test_a_settlement_that_waits_for_a_silent_broker_is_lost_at_its_deadline() -> None:
     async def scene(stage: Stage) -> None:
