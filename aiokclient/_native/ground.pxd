@@ -32,6 +32,8 @@ cdef class MemoryBlock:
     cdef Py_ssize_t size
     cdef Py_ssize_t room
     cdef BufferPool pool
+    # Whether its further views are read-only.
+    cdef bint is_fixed
 
 
 # Return `size` bytes of memory with arbitrary content, from the pool if that is not None, with room
@@ -39,6 +41,9 @@ cdef class MemoryBlock:
 cdef MemoryBlock new_block(
     BufferPool pool, Py_ssize_t size, Py_ssize_t before, Py_ssize_t after
 )
+
+# Return a read-only view of a block. Every further view of it will be read-only, too.
+cdef object read_only_view(MemoryBlock block)
 
 # Return the address of the first byte of a block.
 cdef uint8_t *block_start(MemoryBlock block) noexcept

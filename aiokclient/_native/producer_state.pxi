@@ -30,10 +30,7 @@ cdef class DeliveryBatch(Owner):
     """See `producer._pure.delivery.DeliveryBatch`."""
 
     def __init__(self, topic, partition, hooks):
-        self.topic = topic
-        self.partition = partition
-        self.base_offset = self.append_time = self.log_start = -1
-        self._hooks = hooks
+        begin_batch(self, topic, partition, hooks)
 
     def succeed(self, int64_t base_offset, int64_t append_time=-1, int64_t log_start=-1):
         """Complete the batch. A base offset of -1 means that the broker returned none."""
@@ -267,6 +264,13 @@ cdef class DeliveryBatch(Owner):
         return self.error
 
 
+cdef inline void begin_batch(DeliveryBatch batch, object topic, object partition, object hooks):
+    batch.topic = topic
+    batch.partition = partition
+    batch.base_offset = batch.append_time = batch.log_start = -1
+    batch._hooks = hooks
+
+
 def _start(forward):
     return forward.start
 
@@ -327,7 +331,7 @@ cdef class BatchState(DeliveryBatch):
     """See `producer._pure.delivery.BatchState`."""
 
     def __init__(self, topic, partition, hooks, RecordBatchBuilder builder not None):
-        DeliveryBatch.__init__(self, topic, partition, hooks)
+        begin_batch(self, topic, partition, hooks)
         self.builder = builder
         self.stamp = -1
         self.stamps = []

@@ -148,7 +148,12 @@ cdef class RecordBatchBuilder:
     cdef Py_ssize_t _encoded
     cdef object _level
     cdef object _sealed
-    cdef object _sealed_with
+    # What `_sealed` was made with.
+    cdef int64_t _producer_id
+    cdef int32_t _base_sequence
+    cdef int32_t _leader_epoch
+    cdef int16_t _producer_epoch
+    cdef bint _transactional
     cdef uint8_t *_data
     cdef Py_ssize_t _room
     cdef Py_ssize_t _limit

@@ -18,6 +18,7 @@ from aiokclient._native.ground cimport (
     SharedFields,
     block_start,
     new_block,
+    read_only_view,
     record_spares,
     shared_fields,
 )

@@ -33,6 +33,8 @@ cdef enum:
     # transactional ids, and names of topics.
     BEFORE_BATCH = 128
     AFTER_BATCH = 4
+    # The room of a small batch, which stays accounted for; see `accumulator.SLACK`.
+    KEPT_ROOM = 2048
 
 cdef object UNCOMPRESSED = Compression.NONE
 cdef Py_ssize_t LARGEST_SIZE = <Py_ssize_t>((<size_t>-1) >> 1)
@@ -203,7 +205,7 @@ cdef class RecordBatchBuilder:
                 replace_records(self, compressed)
                 return
             self.compression = UNCOMPRESSED
-        if self.size < self._room // 2:
+        if self.size < self._room // 2 and self._room > KEPT_ROOM:
             # Small batches in large blocks would need more memory than is accounted for.
             move_block(self, self.size, self.size)
 
@@ -233,16 +235,22 @@ cdef class RecordBatchBuilder:
         """
         if not self.count:
             raise ValueError("An empty batch cannot be sealed.")
-        self.close()
-        values = (producer_id, producer_epoch, base_sequence, transactional, leader_epoch)
-        if self._sealed is None or values != self._sealed_with:
+        if not self.closed:
+            self.close()
+        if self._sealed is None or (
+            producer_id != self._producer_id
+            or producer_epoch != self._producer_epoch
+            or base_sequence != self._base_sequence
+            or transactional != self._transactional
+            or leader_epoch != self._leader_epoch
+        ):
             if self._sealed is not None:
                 move_block(self, self._encoded, self._encoded)
-            write_header(
-                self, producer_id, producer_epoch, base_sequence, transactional, leader_epoch
-            )
-            self._sealed = memoryview(self._block).toreadonly()
-            self._sealed_with = values
+            self._producer_id, self._producer_epoch = producer_id, producer_epoch
+            self._base_sequence, self._transactional = base_sequence, transactional
+            self._leader_epoch = leader_epoch
+            write_header(self)
+            self._sealed = read_only_view(self._block)
         return self._sealed
 
     def records(self):
@@ -460,30 +468,28 @@ cdef inline int64_t offset_at(const uint8_t *ends, int width, Py_ssize_t index) 
     return wide
 
 
-cdef int write_header(
-    RecordBatchBuilder builder,
-    int64_t producer_id,
-    int16_t producer_epoch,
-    int32_t base_sequence,
-    bint transactional,
-    int32_t leader_epoch,
-) except -1:
+cdef int write_header(RecordBatchBuilder builder) except -1:
     cdef uint8_t *at = builder._data
+    cdef uint32_t crc = 0
     cdef int attributes = builder.compression
     if builder._encoded - LOG_OVERHEAD > INT32_MAX or builder.count > INT32_MAX:
         raise ValueError("A batch would be larger than 2 GiB.")
     memset(at, 0, 8)
     aiok_put(at + 8, builder._encoded - LOG_OVERHEAD, 4)
-    aiok_put(at + 12, <uint64_t>leader_epoch, 4)
+    aiok_put(at + 12, <uint64_t>builder._leader_epoch, 4)
     at[16] = 2
-    aiok_put(at + 21, attributes | (TRANSACTIONAL if transactional else 0), 2)
+    aiok_put(at + 21, attributes | (TRANSACTIONAL if builder._transactional else 0), 2)
     aiok_put(at + 23, builder.count - 1, 4)
     aiok_put(at + 27, <uint64_t>builder._base_timestamp, 8)
     aiok_put(at + 35, <uint64_t>builder.max_timestamp, 8)
-    aiok_put(at + 43, <uint64_t>producer_id, 8)
-    aiok_put(at + 51, <uint64_t>producer_epoch, 2)
-    aiok_put(at + 53, <uint64_t>base_sequence, 4)
+    aiok_put(at + 43, <uint64_t>builder._producer_id, 8)
+    aiok_put(at + 51, <uint64_t>builder._producer_epoch, 2)
+    aiok_put(at + 53, <uint64_t>builder._base_sequence, 4)
     aiok_put(at + 57, builder.count, 4)
-    with memoryview(builder._block) as view:
-        aiok_put(at + CRC_AT, crc32c(view[ATTRIBUTES_AT:]), 4)
+    if builder._encoded <= FEW and CRC_HERE:
+        crc = aiok_crc32c(at + ATTRIBUTES_AT, builder._encoded - ATTRIBUTES_AT)
+    else:
+        with memoryview(builder._block) as view, view[ATTRIBUTES_AT:] as rest:
+            crc = crc32c(rest)
+    aiok_put(at + CRC_AT, crc, 4)
     return 0
