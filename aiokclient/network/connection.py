@@ -541,7 +541,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             return
         try:
             _, segments = self._pipeline.encode_request(
-                sent.message, sent.version, expect_response=sent.expect_response
+                sent.message, sent.version, sent.expect_response
             )
         except KafkaError as error:
             error.broker = self.broker.node_id
@@ -552,15 +552,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
         else:
             self._one_way = True
             sent.on_written()
-        size = len(segments[0]) if len(segments) == 1 else sum(map(len, segments))
+        is_one = len(segments) == 1
+        size = len(segments[0]) if is_one else sum(map(len, segments))
         meter = self._meter
-        sizes = meter.request_sizes
-        sizes.uncounted.append(size)
-        if len(sizes.uncounted) >= UNCOUNTED:
-            sizes.count_latest()
+        sizes = meter.request_sizes.uncounted
+        sizes.append(size)
+        if len(sizes) >= UNCOUNTED:
+            meter.request_sizes.count_latest()
         if meter.known_levels.get(DEBUG, True) and meter.is_logged(DEBUG):
             meter.traffic.log_request(self.broker, sent.api, sent.version, size)
-        if len(segments) == 1:  # As in `write_segments`, without a function call.
+        if is_one:  # As in `write_segments`, without a function call.
             transport.write(segments[0])
         elif size <= JOINED:
             transport.write(b"".join(segments))
@@ -581,7 +582,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             return
         sent = self._in_flight.popleft()
         self._last_used = now = self._now()
-        throttle_ms: int = getattr(response, "throttle_time_ms", 0)
+        # A list tells that all batches were written. It comes from a response without a throttle.
+        throttle_ms: int = 0 if type(response) is list else getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self._apply_throttle(now, throttle_ms / 1000)
         self._meter.count_response(self.broker, sent, response, size, now, throttle_ms)
@@ -674,19 +676,23 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 if setup is not None:
                     self._on_setup_frame(setup, frame)
                     continue
+                size = len(frame)
                 try:
-                    asked = self._pipeline.match_response(frame)
-                    large = len(frame) >= LARGE and not asked.request.response_class.has_records()
-                    # A later response waits for an earlier one in a thread: brokers answer in the
-                    # order of the requests, and so callers see the answers.
-                    if large or self._decoding:
-                        self._decode_later(asked, frame, large)
-                        continue
-                    response = asked.decode(frame)
+                    if size < LARGE and not self._decoding:
+                        response = self._pipeline.read_response(frame)
+                    else:
+                        asked = self._pipeline.match_response(frame)
+                        large = size >= LARGE and not asked.request.response_class.has_records()
+                        # A later response waits for an earlier one in a thread: brokers answer in
+                        # the order of the requests, and so callers see the answers.
+                        if large or self._decoding:
+                            self._decode_later(asked, frame, large)
+                            continue
+                        response = asked.decode(frame)
                 except ProtocolError as error:
                     self.close(error)
                     return
-                self.on_response(response, len(frame))
+                self.on_response(response, size)
         finally:
             self._is_reading = False
             while self._after_read:

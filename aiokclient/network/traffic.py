@@ -155,8 +155,9 @@ class Meter:
         if latency is None:
             latency = self._add_latency(sent)
         seconds = now - sent.since
-        latency.uncounted.append(seconds)
-        if len(latency.uncounted) >= UNCOUNTED:
+        uncounted = latency.uncounted
+        uncounted.append(seconds)
+        if len(uncounted) >= UNCOUNTED:
             latency.count_latest()
         self._received.value += size
         if throttle_ms > 0:

@@ -94,13 +94,17 @@ class ProducerMeters:
         for end in self._gauges:
             end()
 
-    def count_written(self, batch: ProducerBatch) -> None:
-        """Record a batch that was acknowledged, or that needs no acknowledgement."""
-        noted = self._noted
+    def count_written(self, batch: ProducerBatch) -> int:
+        """Record a batch that was acknowledged, or that needs no acknowledgement.
+
+        Return the number of its records.
+        """
+        noted, count = self._noted, batch.count
         queued = batch.first_sent - batch.created
-        noted.append((batch.topic, batch.count, batch.size, queued, batch.builder.size))
+        noted.append((batch.queue.topic.name, count, batch.size, queued, batch.builder.size))
         if len(noted) >= NOTED:
             self._count_batches()
+        return count
 
     def _count_batches(self) -> None:
         if not self._noted:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _PREFIX = LENGTH.size
 _HEADER_START = Layout(">hhi")
-_REQUEST_START = Layout(">ihhi")
+_REQUEST_START = Layout(">ihh")
+_NUMBER = Layout(">i")
 _SCRATCH = 64 * 1024
 _SPARE = 8
 """Largest number of unused scratch buffers that are kept."""
@@ -39,9 +40,6 @@ _KEPT = 64 * 1024 * 1024
 _LULL = 16
 """Number of reads without a large frame after which a reader frees the memory that it keeps."""
 _LAST_CORRELATION_ID = 0x7FFFFFFF
-
-_make_tuple = tuple.__new__
-"""The C function that makes a named tuple. The class would call it in a Python function."""
 
 
 class OversizedFrameError(ProtocolError):
@@ -122,14 +120,14 @@ class FrameReader:
             length = filled - _PREFIX
             if 0 <= length <= self.max_frame and length == LENGTH.unpack_from(scratch, 0)[0]:
                 # This is exactly one frame, as usual for a client that waits for each response.
-                frame: Buffer = bytes(scratch[_PREFIX:filled])
+                frame: Buffer = scratch[_PREFIX:filled].tobytes()
                 # As in `_end_reading`, which would be another call for each response.
                 self._scratch = None
                 if len(_spare) < _SPARE:
                     _spare.append(scratch)
                 self._filled = 0
-                self._lull += 1
-                if self._lull == _LULL:
+                lull = self._lull = self._lull + 1
+                if lull == _LULL:
                     self._pool.clear()
                 return [frame]
             self._filled = filled
@@ -227,10 +225,12 @@ class ClientPipeline:
 
     def __init__(self, client_id: str | None) -> None:
         self.client_id = client_id
-        self._headers: dict[tuple[type[Request[Any]], int], tuple[bytes, int]] = {}
-        """For each class of requests and version: the end of the header, which is the same for all
-        requests, and the version of the header of responses."""
-        self._in_flight: deque[InFlight] = deque()
+        self._headers: dict[tuple[type[Request[Any]], int], tuple[bytes, bytes, int]] = {}
+        """For each class of requests and version: what comes before and after the correlation id,
+        with room for the length of the frame, and the version of the header of responses."""
+        self._in_flight: deque[tuple[int, Request[Any], int, int]] = deque()
+        """The fields of an `InFlight` for each request. Making a named tuple takes as long as five
+        calls, and most of them are never needed."""
         self._next = 0
 
     def __len__(self) -> int:
@@ -241,7 +241,7 @@ class ClientPipeline:
         """Return whether a response with this correlation id, or an unknown one, may come next."""
         if not self._in_flight:
             return False
-        return correlation_id in (None, self._in_flight[0].correlation_id)
+        return correlation_id in (None, self._in_flight[0][0])
 
     @property
     def sent(self) -> int:
@@ -249,7 +249,7 @@ class ClientPipeline:
         return self._next
 
     def encode_request(
-        self, request: Request[Any], version: int, *, expect_response: bool = True
+        self, request: Request[Any], version: int, expect_response: bool = True
     ) -> tuple[int, list[Buffer]]:
         """Encode a request, and return its correlation id and the segments of its frame.
 
@@ -258,25 +258,37 @@ class ClientPipeline:
         """
         number = self._next
         header = self._headers.get((type(request), version))
-        end, response_header = (
-            self._add_header(type(request), version) if header is None else header
-        )
-        # Every version of a request header begins with API key, API version and correlation id.
-        head = bytearray(_REQUEST_START.pack(0, request.api_key, version, number))
-        head += end
-        segments = request.encode_frame(version, head)
+        start, end, response_header = header or self._add_header(type(request), version)
+        segments = request.encode_frame(version, start + _NUMBER.pack(number) + end)
         self._next = 0 if number == _LAST_CORRELATION_ID else number + 1
         if expect_response:
-            asked = _make_tuple(InFlight, (number, request, version, response_header))
-            self._in_flight.append(asked)
+            self._in_flight.append((number, request, version, response_header))
         return number, segments
 
-    def _add_header(self, request: type[Request[Any]], version: int) -> tuple[bytes, int]:
+    def _add_header(self, request: type[Request[Any]], version: int) -> tuple[bytes, bytes, int]:
         header = RequestHeader(client_id=self.client_id)
         encoded = header.encode_into(request.header_version(version), bytearray(), [])
-        added = bytes(encoded[_HEADER_START.size :]), request.response_class.header_version(version)
+        # Every version of a request header begins with API key, API version and correlation id.
+        start = _REQUEST_START.pack(0, request.api_key, version)
+        end = bytes(encoded[_HEADER_START.size :])
+        added = start, end, request.response_class.header_version(version)
         self._headers[request, version] = added
         return added
+
+    def read_response(self, frame: Buffer) -> Any:
+        """Return the response to the oldest request in flight, which is removed.
+
+        This is `match_response` and `InFlight.decode` in one call. Raises their errors.
+        """
+        if self._in_flight and len(frame) > _PREFIX:
+            number, request, version, response_header = self._in_flight[0]
+            if LENGTH.unpack_from(frame, 0)[0] == number and not (
+                response_header and frame[_PREFIX]
+            ):
+                self._in_flight.popleft()
+                position = _PREFIX + 1 if response_header else _PREFIX
+                return request.read_response(frame, position, version)[0]
+        return self.match_response(frame).decode(frame)
 
     def match_response(self, frame: Buffer) -> InFlight:
         """Remove and return the oldest request in flight, to which a frame is the response.
@@ -292,13 +304,14 @@ class ClientPipeline:
             raise ProtocolError(
                 f"A response with correlation id {number} came, but no request is in flight."
             )
-        asked = self._in_flight[0]
+        asked = InFlight(*self._in_flight[0])
         if number != asked.correlation_id:
             raise ProtocolError(
                 f"A response has correlation id {number}. The next request in flight has "
                 f"{asked.correlation_id}."
             )
-        return self._in_flight.popleft()
+        self._in_flight.popleft()
+        return asked
 
 
 class DecodedRequest(NamedTuple):
@@ -347,4 +360,4 @@ class ServerFraming:
             version = received.header.request_api_version
         header = ResponseHeader(correlation_id=received.header.correlation_id)
         head = header.encode_into(response.header_version(version), bytearray(_PREFIX), [])
-        return response.encode_frame(version, head)
+        return response.encode_frame(version, bytes(head))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct as Layout
 from struct import error as LayoutError
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from aiokclient._native import twin
 from aiokclient.errors import ProtocolError
@@ -26,7 +26,6 @@ from aiokclient.protocol.messages.produce import (
 )
 from aiokclient.protocol.primitives import read_uvarint, write_uvarint
 from aiokclient.protocol.schema import LENGTH
-from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -41,10 +40,10 @@ null records, an int32. In flexible versions, it is one byte for that length, an
 the tags of partition, topic, and request."""
 NUMBERS = {layout.size: layout for layout in (Layout(">qq"), Layout(">qqq"))}
 """The layouts of the numbers of a response: the one before version 5, and the one since."""
-IDS_FROM = 13
-"""The first version of Produce that names topics by their ids."""
 LOG_START_FROM = 5
 """The first version of Produce whose responses have the start of the log."""
+IDS_FROM = 13
+"""The first version of Produce that names topics by their ids."""
 ID_SIZE = 16
 """The size of a topic's id in bytes."""
 NO_TAGS = b"\0"
@@ -53,16 +52,10 @@ SMALL_COUNTS = [bytes([count + 1]) for count in range(0x7F)]
 """The bytes of short lengths in flexible versions."""
 
 
-_make_tuple = tuple.__new__
-"""The C function that makes a named tuple. The class would call it in a Python function."""
-
-
-class Written(NamedTuple):
-    """The fields of a successful response for one batch."""
-
-    base_offset: int
-    append_time: int
-    log_start: int = -1
+Written: TypeAlias = tuple[int, int, int]
+"""The fields of a successful response for one batch: the base offset, the time at which the batch
+was appended to the log, and the start of the log, each of which may be -1. It is not a named tuple,
+because making one takes as long as five calls."""
 
 
 @twin("ground")
@@ -190,13 +183,13 @@ class TemplateRequest(ProduceRequest):
         assert version == self.templates[0].version
         return self._encode_segments(*self._write_heads(bytes(out)), segments)
 
-    def encode_frame(self, version: int, head: bytearray) -> list[Buffer]:
+    def encode_frame(self, version: int, head: bytes) -> list[Buffer]:
         first = self.templates[0]
         assert version == first.version
         if len(self.templates) == 1:
-            batches, heads, tail = self.batches, [bytes(head + first.head)], first.tail
+            batches, heads, tail = self.batches, [head + first.head], first.tail
         else:
-            batches, heads, tail = self._write_heads(bytes(head))
+            batches, heads, tail = self._write_heads(head)
         frames = frame_batches(batches, heads, tail, first.flexible)
         if frames is not None:
             return frames
@@ -274,14 +267,12 @@ class TemplateRequest(ProduceRequest):
             template = self.templates[0]
             if (
                 end - position == template.answer_size
-                and isinstance(frame, bytes)
+                and type(frame) is bytes
                 and frame.startswith(template.answer_head, position)
                 and frame.endswith(template.answer_tail)
             ):
                 numbers = template.numbers.unpack_from(frame, position + template.numbers_at)
-                if version < LOG_START_FROM:
-                    return [Written(*numbers)], end
-                return [_make_tuple(Written, numbers)], end
+                return [numbers if version >= LOG_START_FROM else (*numbers, -1)], end
         elif isinstance(frame, bytes) and (found := self._read_several(frame, position)):
             return found, end
         return super().read_response(frame, position, version)
@@ -314,7 +305,10 @@ class TemplateRequest(ProduceRequest):
                 for each in part.iter_unpack(frame[position:end]):
                     if each[1] or each[-1] != part_tail:
                         return None  # It has an error code, an error message, or tags.
-                    found[positions[each[0]]] = Written(*each[2:-1])
+                    numbers = each[2:-1]
+                    found[positions[each[0]]] = (
+                        numbers if version >= LOG_START_FROM else (*numbers, -1)
+                    )
                 position = end + flexible
                 if flexible and frame[position - 1]:
                     return None  # The topic has tags.

@@ -280,13 +280,14 @@ class Message(Struct):
             encoder = self._encoders[version] = codec.compile_encoder(type(self), version)
         return encoder(self, out, segments)
 
-    def encode_frame(self, version: int, head: bytearray) -> list[Buffer]:
+    def encode_frame(self, version: int, head: bytes) -> list[Buffer]:
         """Return the segments of a frame. `head` begins with room for the frame's length."""
         segments: list[Buffer] = []
-        out = self.encode_into(version, head, segments)
+        start = bytearray(head)
+        out = self.encode_into(version, start, segments)
         if out or not segments:
             segments.append(out)
-        LENGTH.pack_into(head, 0, sum(map(len, segments)) - LENGTH.size)
+        LENGTH.pack_into(start, 0, sum(map(len, segments)) - LENGTH.size)
         return segments
 
     @classmethod

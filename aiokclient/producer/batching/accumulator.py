@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokclient.clock import get_loop_clock
 from aiokclient.cluster.requests.attempts import LastAnswer
@@ -51,6 +51,10 @@ class Room(Enum):
     BUFFER = auto()
     OVERFLOW = auto()
     NOWHERE = auto()
+
+
+_BUFFER = Room.BUFFER
+"""The pool of nearly all batches, which is looked up only once."""
 
 
 class Pool:
@@ -115,17 +119,17 @@ class Memory:
         self.buffer = Pool(limit)
         self.overflow = Pool(limit)
 
-    def find_pool(self, queue: PartitionQueue, size: int) -> Room:
+    def find_pool(self, queue: PartitionQueue, size: int, unsendable: bool | None = None) -> Room:
         """Return the pool to which `size` more bytes of a partition may go.
 
         If the partition has batches in the overflow queue, new bytes go there too, to keep the
-        order.
+        order. `unsendable` is that of the queue, if the caller has just read it.
         """
         buffer = self.buffer
         if not queue.overflowed:
-            dead = queue.unsendable
+            dead = queue.unsendable if unsendable is None else unsendable
             if size <= (buffer.compute_room(True, queue.buffered) if dead else buffer.free):
-                return Room.BUFFER
+                return _BUFFER
         # Batches may exceed the limit of the buffer (see `may_move_in`). The excess bytes reduce
         # the room in the overflow queue, so that both pools together do not exceed their limits.
         excess = min(0, buffer.free)
@@ -166,15 +170,22 @@ class Memory:
         """Return how many bytes all unsendable partitions may take in both pools together."""
         return sum(max(0, pool.half - pool.unsendable) for pool in (self.buffer, self.overflow))
 
-    def take_bytes(self, queue: PartitionQueue, size: int, in_overflow: bool) -> None:
-        """Account for `size` more bytes of a partition."""
+    def take_bytes(
+        self, queue: PartitionQueue, size: int, in_overflow: bool, unsendable: bool | None = None
+    ) -> None:
+        """Account for `size` more bytes of a partition.
+
+        `unsendable` is that of the queue, if the caller has just read it, because that takes long.
+        """
+        if unsendable is None:
+            unsendable = queue.unsendable
         if in_overflow:
             queue.overflowed += size
-            self.overflow.add_bytes(queue.unsendable, size)
+            self.overflow.add_bytes(unsendable, size)
         else:
             queue.buffered += size
             buffer = self.buffer
-            if queue.unsendable:
+            if unsendable:
                 buffer.add_bytes(True, size)
             else:  # The same as `add_bytes`, inlined because this runs for every batch.
                 buffer.total += size
@@ -288,7 +299,9 @@ class Accumulator:
         """The size from which a batch is compressed in a thread."""
         if self._compression.is_slow(self._level):
             self._thread_bytes = SLOW_BYTES
-        self._lingering: deque[tuple[float, ProducerBatch]] = deque()
+        self._lingering: deque[ProducerBatch] = deque()
+        """The batches whose linger time has not passed, in the order of their first records. Those
+        that were sent before stay in it until then."""
         self._linger_timer: asyncio.TimerHandle | None = None
         self._overflowing: tuple[dict[PartitionQueue, None], dict[PartitionQueue, None]] = ({}, {})
         """Partitions with batches in the overflow queue, by whether they are unsendable."""
@@ -347,14 +360,15 @@ class Accumulator:
 
     # -- hooks of the deliveries
 
-    def skip_linger(self, batch: DeliveryBatch) -> None:
+    def skip_linger(self, batch: Any) -> None:
         """Send a batch without lingering, because a task waits for it."""
-        assert isinstance(batch, ProducerBatch)
-        if batch.queue.open is batch:
+        queue: PartitionQueue = batch.queue
+        waiting = queue.open
+        if waiting is not None and waiting is batch and queue.sender is not None:
             # A task that awaits each of its sends waits for nothing else. Records that other tasks
             # send in this iteration of the loop get into the same batch, so it is not sent yet.
-            is_alone = self._is_last_alone and len(self.pending) == 1 and batch.builder.count == 1
-            batch.queue.notify_sender(at_once=is_alone)
+            is_alone = self._is_last_alone and len(self.pending) == 1
+            queue.sender.schedule_queue(queue, is_alone and waiting.builder.count == 1)
 
     def count_retrieved(self, batch: DeliveryBatch, count: int) -> None:
         """Count failures of a batch as retrieved."""
@@ -482,28 +496,30 @@ class Accumulator:
         The caller must call `on_batch_opened` once the batch has a record. The batch accepts
         at most `limit` bytes of records, by default the limit of the topic.
         """
+        memory, unsendable = self.memory, queue.unsendable
         need += BATCH_OVERHEAD
-        size = need
-        room = self.memory.find_pool(queue, need + FIRST_RESERVE)
-        if room is Room.BUFFER:
-            size = need + FIRST_RESERVE
-        else:
-            room = self.memory.find_pool(queue, need)
-            if room is Room.NOWHERE and forced:
-                # `require_room` counts records, not what batches reserve for further ones.
-                self._trim_all()
-                room = self.memory.find_pool(queue, need)
-            elif room is Room.NOWHERE and not self.memory.is_within_both(queue, need):
-                raise self._make_exhausted_error(queue, need)
         if limit is not None:
             limit += BATCH_OVERHEAD
         elif queue.partition is None:
             limit = largest_batch(queue)
         else:
             limit = queue.topic.batch_limit.size
-        likely = min(queue.likely, limit)
-        plenty = self.memory.buffer.free // PLENTY
-        if room is Room.BUFFER and not queue.unsendable and size < likely < plenty:
+        size = need + FIRST_RESERVE
+        room = memory.find_pool(queue, size, unsendable)
+        if room is not _BUFFER:
+            size = need
+            room = memory.find_pool(queue, need)
+            if room is Room.NOWHERE and forced:
+                # `require_room` counts records, not what batches reserve for further ones.
+                self._trim_all()
+                room = memory.find_pool(queue, need)
+            elif room is Room.NOWHERE and not memory.is_within_both(queue, need):
+                raise self._make_exhausted_error(queue, need)
+        in_overflow = room is not _BUFFER
+        likely = queue.likely
+        if likely > limit:
+            likely = limit
+        if size < likely < memory.buffer.free // PLENTY and not (in_overflow or unsendable):
             size = likely
         builder = RecordBatchBuilder(
             compression=self._compression,
@@ -512,7 +528,6 @@ class Accumulator:
             likely=size,
             memory=self._blocks,
         )
-        in_overflow = room is not Room.BUFFER
         batch = ProducerBatch(
             queue.topic.name,
             queue,
@@ -523,10 +538,10 @@ class Accumulator:
             in_overflow,
             self._linger_s <= 0,
         )
-        self.memory.take_bytes(queue, size, in_overflow)
+        memory.take_bytes(queue, size, in_overflow, unsendable)
         queue.set_open_batch(batch)
         if in_overflow:
-            self._overflowing[queue.unsendable][queue] = None
+            self._overflowing[unsendable][queue] = None
         return batch
 
     def on_batch_opened(self, batch: ProducerBatch) -> None:
@@ -542,12 +557,12 @@ class Accumulator:
         if batch.due:
             batch.queue.notify_sender(at_once=True)
             return
-        deadline = batch.created + self._linger_s
-        if len(self._lingering) > 2 * len(self.pending) + 64:
-            self._lingering = deque(entry for entry in self._lingering if not entry[1].done)
-        self._lingering.append((deadline, batch))
+        lingering = self._lingering
+        if len(lingering) > 2 * len(self.pending) + 64:
+            lingering = self._lingering = deque(each for each in lingering if not each.done)
+        lingering.append(batch)
         if self._linger_timer is None:
-            self._linger_timer = self.callbacks.call_at(deadline, self._on_linger_timer)
+            self._set_linger_timer(batch)
 
     def _grow_reserve(self, batch: ProducerBatch, need: int) -> bool:
         """Reserve more memory for an open batch. Return False if its pool has no room."""
@@ -612,13 +627,12 @@ class Accumulator:
         batch = queue.close_open_batch()
         if batch is None:
             return
-        if batch.reserved - batch.builder.size > SLACK:
+        size = batch.size or batch.builder.size
+        if batch.reserved - size > SLACK:
             self._trim_batch(batch)
         # A batch without a partition is not compressed: its records will move to other batches one
         # by one, and no thread may use its builder then.
-        if not batch.size and (
-            batch.builder.size >= self._thread_bytes and queue.partition is not None
-        ):
+        if not batch.size and size >= self._thread_bytes and queue.partition is not None:
             self.prepare_batch(batch)
         if not batch.in_overflow:
             queue.send_full_batches()
@@ -627,9 +641,10 @@ class Accumulator:
         """Compress a closed batch, in a thread if large. Return whether it can be sent now."""
         if batch.compressing:
             return False
-        if batch.reserved - batch.builder.size > SLACK:
+        size = batch.size
+        if batch.reserved - (size or batch.builder.size) > SLACK:
             self._trim_batch(batch)
-        if batch.size:
+        if size:
             return True
         if self._compression is Compression.NONE or batch.builder.size < self._thread_bytes:
             batch.compress_and_measure()
@@ -669,14 +684,18 @@ class Accumulator:
         self._linger_timer = None
         now = self._now() + EARLY_S
         lingering = self._lingering
-        while lingering and (lingering[0][0] <= now or lingering[0][1].size):
-            batch = lingering.popleft()[1]
+        while lingering and (lingering[0].created + self._linger_s <= now or lingering[0].size):
+            batch = lingering.popleft()
             batch.end_linger()
             # A batch that is in flight is sent again, if necessary, after its response.
             if not (batch.done or batch.requests or batch.in_overflow):
                 batch.queue.notify_sender()
         if lingering:
-            self._linger_timer = self.callbacks.call_at(lingering[0][0], self._on_linger_timer)
+            self._set_linger_timer(lingering[0])
+
+    def _set_linger_timer(self, batch: ProducerBatch) -> None:
+        when = batch.created + self._linger_s
+        self._linger_timer = self.callbacks.call_at(when, self._on_linger_timer)
 
     # -- outcomes
 
@@ -688,15 +707,15 @@ class Accumulator:
         log_start: int = -1,
     ) -> None:
         """Complete a batch that is in the log, or that needs no acknowledgement (`acks=0`)."""
-        batch.queue.remove_batch(batch, written=True, base_offset=base_offset)
-        limit = batch.queue.topic.batch_limit
+        queue = batch.queue
+        queue.remove_batch(batch, True, base_offset)
+        limit = queue.topic.batch_limit
         if limit.lowered:
             limit.note_written(batch.builder.size)
         batch.acknowledge(base_offset, append_time, log_start)
         if self._failures.origins is not None:
             self._failures.origins.forget_batch(batch)
-        self.meters.count_written(batch)
-        self._is_last_alone = batch.count == 1
+        self._is_last_alone = self.meters.count_written(batch) == 1
         self.pending.pop(batch, None)
         if not batch.requests:
             self.release_memory(batch)
@@ -740,14 +759,15 @@ class Accumulator:
 
     def release_memory(self, batch: ProducerBatch) -> None:
         """Release the memory of a batch whose bytes are no longer used."""
-        queue, size, in_overflow = batch.queue, batch.reserved, batch.in_overflow
+        queue, size = batch.queue, batch.reserved
         if size:
-            self.memory.take_bytes(queue, -size, in_overflow)
+            in_overflow, unsendable = batch.in_overflow, queue.unsendable
+            self.memory.take_bytes(queue, -size, in_overflow, unsendable)
             if in_overflow and not queue.overflowed:
-                self._overflowing[queue.unsendable].pop(queue, None)
-            if self._overflowing[queue.unsendable]:
-                self._move_overflow(queue.unsendable)
-            if queue.unsendable:  # Sendable queues have more room when unsendable ones have less.
+                self._overflowing[unsendable].pop(queue, None)
+            if self._overflowing[unsendable]:
+                self._move_overflow(unsendable)
+            if unsendable:  # Sendable queues have more room when unsendable ones have less.
                 self._move_overflow(False)
             if self._room:
                 self._wake_waiters()

@@ -29,10 +29,13 @@ FIRST_RESERVE = 1024
 """Number of bytes that an open batch first reserves beyond its first record. Each time the reserve
 is used up, it grows by a factor of four."""
 
-# Every batch passes these three stages, so they are looked up only once.
+# Every batch passes these stages, so they are looked up only once: reading a member of an
+# enumeration takes as long as a call.
+_OPEN, _NOT_IN_LOG = BatchStage.OPEN, InLog.NO
 _QUEUED, _BEFORE_QUEUED = BatchStage.QUEUED, BEFORE[BatchStage.QUEUED]
 _IN_FLIGHT, _BEFORE_IN_FLIGHT = BatchStage.IN_FLIGHT, BEFORE[BatchStage.IN_FLIGHT]
 _DONE, _BEFORE_DONE = BatchStage.DONE, BEFORE[BatchStage.DONE]
+_UNCOMPRESSED = Compression.NONE
 
 EMPTY = RecordBatchBuilder(limit=0)
 """An empty builder that replaces the builder of a batch that has its outcome."""
@@ -95,7 +98,7 @@ class ProducerBatch(BatchState):
         if queue.partition is None:
             self.explicit = array("q")
         self.queue = queue
-        self.stage = BatchStage.OPEN
+        self.stage = _OPEN
         self.created = self.first_sent = created
         """The times of the first record and of the first request, on the loop's clock."""
         self.due = due
@@ -114,7 +117,7 @@ class ProducerBatch(BatchState):
         """Whether the leader refused the batch because an earlier one is missing."""
         self.by_name = False
         """Whether the last request named the topic by its name, not by its id."""
-        self.in_log = InLog.NO
+        self.in_log = _NOT_IN_LOG
         """Whether an earlier request with the same identity has written the batch."""
         self.whole: list[ProducerBatch] | None = None
         """All parts of a batch that was split after an unknown outcome.
@@ -157,7 +160,7 @@ class ProducerBatch(BatchState):
         """
         self.reserved = self.left = 0
         self.in_overflow = False
-        if self.done and not self.compressing:
+        if (self.stage is _DONE or self.done) and not self.compressing:
             self.builder = EMPTY
             self.whole = None
 
@@ -201,14 +204,17 @@ class ProducerBatch(BatchState):
 
     # -- encoding
 
-    def close_builder(self) -> None:
-        """Accept no more records."""
+    def close_builder(self) -> int:
+        """Accept no more records. Return the uncompressed size of the batch in bytes."""
         if self.stage not in _BEFORE_QUEUED:
             raise StageError(self.stage, _QUEUED)
         self.stage = _QUEUED
-        self.count = self.builder.count
-        if self.builder.compression is Compression.NONE:
-            self.size = self.builder.size
+        builder = self.builder
+        self.count = builder.count
+        size = builder.size
+        if builder.compression is _UNCOMPRESSED:
+            self.size = size
+        return size
 
     def update_count(self) -> None:
         """Copy the number of records from the builder."""
@@ -248,18 +254,19 @@ class ProducerBatch(BatchState):
         self.refused = False
         self.attempt += 1
 
-    def encode_for_request(
-        self, now: float, *, by_name: bool, transactional: bool = False
-    ) -> memoryview:
+    def encode_for_request(self, now: float, by_name: bool, transactional: bool) -> memoryview:
         """Count one more request, and return its bytes, with the current identity of the batch."""
         self.requests += 1
         self.by_name = by_name
         if self.attempt == 1:
             self.first_sent = now
-        if self.identity is None:
-            return self.builder.seal()
-        producer_id, epoch, sequence = self.identity
-        return self.builder.seal(producer_id, epoch, sequence, transactional=transactional)
+        identity, builder = self.identity, self.builder
+        if identity is None:
+            return builder.seal()
+        producer_id, epoch, sequence = identity
+        if transactional:
+            return builder.seal(producer_id, epoch, sequence, transactional=True)
+        return builder.seal(producer_id, epoch, sequence)
 
     def is_current_attempt(self, attempt: int) -> bool:
         """Return whether the response to an attempt counts.
@@ -271,7 +278,8 @@ class ProducerBatch(BatchState):
     def end_request(self) -> bool:
         """Count one fewer request that uses the bytes. Return whether the bytes can be released."""
         self.requests -= 1
-        return self.done and not self.requests
+        # Usually the outcome comes next. This saves the question for `done`, which takes longer.
+        return self.stage is not _IN_FLIGHT and self.done and not self.requests
 
     def ignore_response(self) -> None:
         """Ignore the response to the last request, because the batch goes to another leader."""
@@ -366,8 +374,8 @@ class ProducerBatch(BatchState):
                 if self.is_chosen(before + index):
                     part.mark_chosen(index)
         if self.identity is not None:
-            first = advance(self.identity.sequence, before)
-            part.identity = self.identity._replace(sequence=first)
+            producer_id, epoch, sequence = self.identity
+            part.identity = producer_id, epoch, advance(sequence, before)
         return part
 
     def pass_on_whole_batch(self) -> None:

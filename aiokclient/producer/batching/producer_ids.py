@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from aiokclient.producer.batching.queue import TopicStatus
     from aiokclient.producer.engine import Engine
 
+_FLOWING = SequenceState.FLOWING
+"""The state of nearly all partitions. It is compared for every batch, so it is looked up once."""
+
 RECHECK_S = 1.0
 """Seconds until the metadata of a missing topic is refreshed again."""
 
@@ -63,12 +66,19 @@ class ProducerIds:
         `by_name` says that requests to the leader use the names of topics, not their ids.
         """
         sequences = queue.sequences
+        old = sequences.generation != self.generation
+        if (
+            sequences.state is _FLOWING
+            and sequences.producer_id >= 0
+            and not (old or sequences.void or batch.identity is not None)
+        ):  # This is so for nearly all batches.
+            batch.set_identity(sequences.assign_identity(batch.count))
+            return True
         restarting = sequences.state is SequenceState.RESTARTING
         if not self._idempotent:
             if restarting:
                 sequences.adopt_producer_id(-1, -1)
             return True
-        old = sequences.generation != self.generation
         if batch.identity is not None:
             # A request with the topic's id cannot reach another topic of the same name (KIP-516).
             if not old or (queue.topic.topic_id.int and not by_name):

@@ -170,6 +170,10 @@ class TopicStatus:
 FORMER = 4
 """Number of earlier topics of the same name whose sequences a partition keeps."""
 
+# These are compared for every batch, so they are looked up only once.
+_IN_FLIGHT = BatchStage.IN_FLIGHT
+_FLOWING, _DRAINING = SequenceState.FLOWING, SequenceState.DRAINING
+
 STEP = 1023
 """The expected size of the next batch is rounded up to a multiple of `STEP + 1` bytes."""
 
@@ -292,12 +296,15 @@ class PartitionQueue(QueueState):
 
     def close_open_batch(self) -> ProducerBatch | None:
         """Close and return the open batch, if any. It stays in the queue or the overflow queue."""
-        batch, self.open = self.open, None
+        batch = self.open
         if batch is not None:
-            batch.close_builder()
-            self.likely = (batch.builder.size | STEP) + 1
-            (self.overflow if batch.in_overflow else self.closed).append(batch)
+            self._close_batch(batch, self.overflow if batch.in_overflow else self.closed)
         return batch
+
+    def _close_batch(self, batch: ProducerBatch, line: deque[ProducerBatch]) -> None:
+        self.open = None
+        self.likely = (batch.close_builder() | STEP) + 1
+        line.append(batch)
 
     def first_in_overflow(self) -> ProducerBatch:
         """Return the oldest batch in the overflow queue, which may be the open one."""
@@ -354,7 +361,7 @@ class PartitionQueue(QueueState):
         With `at_once`, the sender sends within this call if nothing is in flight to the broker.
         """
         if self.sender is not None:
-            self.sender.schedule_queue(self, at_once=at_once)
+            self.sender.schedule_queue(self, at_once)
 
     def send_full_batches(self) -> None:
         """Send the closed batches within this call, as far as that is permitted."""
@@ -376,26 +383,23 @@ class PartitionQueue(QueueState):
         `idle` says that nothing is in flight to the broker, so that an awaited batch need not
         linger.
         """
-        if self.blocked or self.sequences.state is SequenceState.DRAINING:
+        in_flight, sequences, closed = self.in_flight, self.sequences, self.closed
+        if self.blocked or sequences.state is _DRAINING:
             return None
-        in_flight, sequences = self.in_flight, self.sequences
         if in_flight and (
             # Until the leader has accepted a batch of an epoch, only one is sent (see `single`).
             in_flight >= limit or (sequences.producer_id >= 0 and not sequences.proven)
         ):
             return None
-        if self.in_flight < len(self.sent):
-            return self.sent[self.in_flight]
-        if not self.closed:
-            batch = self.open
-            if (
-                batch is None
-                or batch.in_overflow
-                or not (batch.due or (batch.skips_linger and idle))
-            ):
-                return None
-            self.close_open_batch()
-        return self.closed[0]
+        if in_flight < len(self.sent):
+            return self.sent[in_flight]
+        if closed:
+            return closed[0]
+        batch = self.open
+        if batch is None or batch.in_overflow or not (batch.due or (batch.skips_linger and idle)):
+            return None
+        self._close_batch(batch, closed)
+        return batch
 
     def mark_in_flight(self, batch: ProducerBatch) -> bool:
         """Mark the batch as in flight, because a request with it is about to be sent.
@@ -407,8 +411,9 @@ class PartitionQueue(QueueState):
             sent.append(self.closed.popleft())
         assert sent[at] is batch
         batch.begin_attempt()
-        self.in_flight = at + 1
-        return bool(self.closed) or self.open is not None or at + 1 < len(sent)
+        at += 1
+        self.in_flight = at
+        return self.open is not None or at < len(sent) or len(self.closed) > 0
 
     def requeue_batch(
         self, batch: ProducerBatch, *, refused: bool = False, foreign: bool = False
@@ -433,25 +438,26 @@ class PartitionQueue(QueueState):
         self.continue_when_idle()
 
     def remove_batch(
-        self, batch: ProducerBatch, *, written: bool = False, base_offset: int = -1
+        self, batch: ProducerBatch, written: bool = False, base_offset: int = -1
     ) -> None:
         """Remove a batch that has its outcome, or whose records have moved."""
-        if self.open is batch:
-            self.open = None
-        elif batch in self.sent:
-            if batch.stage is BatchStage.IN_FLIGHT:
+        if batch in self.sent:
+            sequences = self.sequences
+            if batch.stage is _IN_FLIGHT:
                 self.in_flight -= 1
             self.sent.remove(batch)
             if written and batch.identity is not None:
                 # With the topic's id in the request, the log cannot be that of another topic, so
                 # the offset need not be checked.
                 at = base_offset if batch.by_name else -1
-                self.sequences.mark_written(batch.identity, batch.count, at)
-            if not written or self.sequences.state is not SequenceState.FLOWING:
+                sequences.mark_written(batch.identity, batch.count, at)
+            if not written or sequences.state is not _FLOWING:
                 event = SequenceEvent.WRITTEN if written else SequenceEvent.LOST
-                self.sequences.apply_event(event)
-            if self.sequences.state is SequenceState.DRAINING or self._next_incarnation is not None:
+                sequences.apply_event(event)
+            if sequences.state is _DRAINING or self._next_incarnation is not None:
                 self.continue_when_idle()
+        elif self.open is batch:
+            self.open = None
         elif batch in self.closed:
             self.closed.remove(batch)
         elif batch in self.overflow:

@@ -60,6 +60,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum, auto
+from typing import TypeAlias
 
 from aiokclient.errors import (
     DuplicateSequenceError,
@@ -69,13 +70,10 @@ from aiokclient.errors import (
     ProducerFencedError,
     UnknownProducerIdError,
 )
-from aiokclient.types.named_tuple import NamedTuple
 
 MAX_EPOCH = 0x7FFF
 MODULUS = 1 << 31
-
-make_tuple = tuple.__new__
-"""The C function that makes a named tuple. The class would call it in a Python function."""
+HALF = MODULUS // 2
 
 
 class SequenceState(Enum):
@@ -156,12 +154,9 @@ CODES: Mapping[int, SequenceEvent] = {
 """The codes of a produce response that are about sequences; all others are for the policy."""
 
 
-class BatchIdentity(NamedTuple):
-    """The producer id, epoch, and first sequence that identify a batch to the leader."""
-
-    producer_id: int
-    epoch: int
-    sequence: int
+BatchIdentity: TypeAlias = tuple[int, int, int]
+"""The producer id, epoch, and first sequence that identify a batch to the leader. It is not a named
+tuple, because making one takes as long as five calls."""
 
 
 def advance(sequence: int, count: int) -> int:
@@ -218,7 +213,7 @@ class PartitionSequences:
         """Return the identity of the next batch, of `count` records."""
         sequence = self.next
         self.next = (sequence + count) % MODULUS
-        return make_tuple(BatchIdentity, (self.producer_id, self.epoch, sequence))
+        return self.producer_id, self.epoch, sequence
 
     def mark_written(self, identity: BatchIdentity, count: int, base_offset: int = -1) -> None:
         """Store that the leader has written the batch with this identity.
@@ -226,11 +221,12 @@ class PartitionSequences:
         If `base_offset` is known (not -1) and lower than the offset of an earlier batch, the
         leader's state is no longer trusted.
         """
-        if identity.producer_id != self.producer_id or identity.epoch != self.epoch:
+        producer_id, epoch, sequence = identity
+        if producer_id != self.producer_id or epoch != self.epoch:
             return
         self.proven = self.trusted = True
-        end = (identity.sequence + count) % MODULUS
-        if (end - self.acknowledged) % MODULUS < MODULUS // 2:
+        end = (sequence + count) % MODULUS
+        if (end - self.acknowledged) % MODULUS < HALF:
             self.acknowledged = end
         if base_offset >= 0:
             if base_offset < self.end_offset:
@@ -247,9 +243,10 @@ class PartitionSequences:
         `by_name`), or the leader has acknowledged a batch on this connection. But a truncation does
         not explain it for sequence 0 of an epoch.
         """
-        if identity.sequence != self.acknowledged:
+        sequence = identity[2]
+        if sequence != self.acknowledged:
             return True
-        return (self.trusted or not by_name) and identity.sequence != 0
+        return (self.trusted or not by_name) and sequence != 0
 
     def on_drained(self, *, left: bool, head_refused: bool) -> SequenceState:
         """Return the state to enter now that nothing is in flight any more.

@@ -375,7 +375,7 @@ class Responses:
         """
         assert first.whole is not None
         assert first.identity is not None
-        known = first.identity.sequence == first.queue.sequences.acknowledged
+        known = first.identity[2] == first.queue.sequences.acknowledged
         for part in first.whole:
             if part.done:
                 continue

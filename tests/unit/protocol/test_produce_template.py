@@ -30,7 +30,6 @@ from aiokclient.protocol.produce_template import (
     IDS_FROM,
     Template,
     TemplateRequest,
-    Written,
 )
 from aiokclient.record.batch import Compression, RecordBatchBuilder
 
@@ -117,7 +116,7 @@ def test_a_successful_response_is_read_by_the_template(
     if version < 5:
         answer.responses[0].partition_responses[0].log_start_offset = start = -1
     request = TemplateRequest([template(version, index, name)], [b""])
-    assert read(answer, version, request) == [Written(base, append, start)]
+    assert read(answer, version, request) == [(base, append, start)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -260,7 +259,7 @@ def test_a_good_response_to_several_batches_is_read_in_any_order(
 ) -> None:
     answer = answer_to(data.draw(st.permutations(wanted)))
     found = read(answer, version, several(version, wanted, [1] * len(wanted)))
-    assert found == [Written(1_000 + index, -1, -1) for _, index in wanted]
+    assert found == [(1_000 + index, -1, -1) for _, index in wanted]
 
 
 @given(st.sampled_from(VERSIONS), partitions(), st.data())
@@ -307,6 +306,5 @@ def test_damaged_responses_to_several_batches_are_refused_or_decoded(
         parts = [part for topic in expected[0].responses for part in topic.partition_responses]
         assert not any(part.error_code for part in parts)
         assert sorted(found) == sorted(
-            Written(part.base_offset, part.log_append_time_ms, part.log_start_offset)
-            for part in parts
+            (part.base_offset, part.log_append_time_ms, part.log_start_offset) for part in parts
         )

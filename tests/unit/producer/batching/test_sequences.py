@@ -73,7 +73,7 @@ def test_sequences_wrap_as_in_java() -> None:
     sequences.adopt_producer_id(7, 0)
     sequences.next = sequences.acknowledged = 2**31 - 2
     first, second = sequences.assign_identity(3), sequences.assign_identity(1)
-    assert (first.sequence, second.sequence) == (2**31 - 2, 1)
+    assert (first[2], second[2]) == (2**31 - 2, 1)
     sequences.mark_written(second, 1)
     sequences.mark_written(first, 3)
     assert sequences.acknowledged == 2
@@ -118,7 +118,7 @@ def test_a_restart_is_the_next_epoch_from_zero() -> None:
     assert not sequences.exhausted
     sequences.begin_next_epoch()
     assert sequences.state is SequenceState.FLOWING
-    assert sequences.assign_identity(1) == BatchIdentity(7, MAX_EPOCH, 0)
+    assert sequences.assign_identity(1) == (7, MAX_EPOCH, 0)
     assert sequences.exhausted
 
 
@@ -175,19 +175,20 @@ class Leader:
         self.last: deque[tuple[int, int]] = deque(maxlen=5)
 
     def append(self, name: int, identity: BatchIdentity, count: int) -> str:
-        end = advance(identity.sequence, count)
-        if identity.epoch < self.epoch:
+        _, epoch, sequence = identity
+        end = advance(sequence, count)
+        if epoch < self.epoch:
             return "fenced"
-        if identity.epoch == self.epoch and (identity.sequence, end) in self.last:
+        if epoch == self.epoch and (sequence, end) in self.last:
             return "written"
         fresh = self.epoch < 0
-        expected = 0 if identity.epoch > self.epoch else self.last[-1][1]
-        if not fresh and identity.sequence != expected:
+        expected = 0 if epoch > self.epoch else self.last[-1][1]
+        if not fresh and sequence != expected:
             return "refused"
-        if identity.epoch > self.epoch:
+        if epoch > self.epoch:
             self.last.clear()
-        self.epoch = identity.epoch
-        self.last.append((identity.sequence, end))
+        self.epoch = epoch
+        self.last.append((sequence, end))
         self.log.append(name)
         return "written"
 
@@ -346,7 +347,7 @@ def test_a_queue_sends_the_same_numbers_again_when_it_returns_to_a_topic() -> No
     queue.sequences.adopt_producer_id(2, 0)
     model.add(1)
     model.send()
-    assert in_flight(model) == [(3, BatchIdentity(2, 0, 0))]
+    assert in_flight(model) == [(3, (2, 0, 0))]
     model.arrive(error=True)
     queue.change_incarnation("true")
     model.send()
@@ -378,7 +379,7 @@ def test_a_batch_is_unknowable_when_its_request_named_a_recreated_topic(by_name:
     model.send()
     (batch,) = queue.sent
     batch.builder.append(0, None, b"x")
-    batch.encode_for_request(0.0, by_name=by_name)
+    batch.encode_for_request(0.0, by_name, False)
     batch.note_unknown()
     queue.change_incarnation("new")
     model.disconnect(0, False)

@@ -11,11 +11,10 @@ import pytest
 from aiokclient.errors import KafkaError
 from aiokclient.producer.batching.batch import ProducerBatch
 from aiokclient.producer.batching.queue import PartitionQueue, TopicStatus
-from aiokclient.producer.batching.sequences import BatchIdentity
 from aiokclient.producer.batching.stages import TRANSITIONS, BatchStage, InLog, StageError
 from aiokclient.record.batch import RecordBatchBuilder
 
-IDENTITY = BatchIdentity(7, 0, 100)
+IDENTITY = (7, 0, 100)
 
 STEPS: dict[BatchStage, list[Callable[[Any], object]]] = {
     BatchStage.OPEN: [],
@@ -135,9 +134,7 @@ def test_parts_take_over_the_sequences_when_a_batch_is_split() -> None:
     parts = batch.split_into(builders_of(3))
     assert batch.stage is BatchStage.SPLIT
     assert [part.stage for part in parts] == [BatchStage.BACKING_OFF] * 3
-    assert [part.identity for part in parts] == [
-        BatchIdentity(7, 0, sequence) for sequence in (100, 101, 102)
-    ]
+    assert [part.identity for part in parts] == [(7, 0, sequence) for sequence in (100, 101, 102)]
     assert [part.whole for part in parts] == [None] * 3
     assert [batch.locate_record(index) for index in range(3)] == [(part, 0) for part in parts]
     assert [part.timestamp_of(0) for part in parts] == [0, 1, 2]
