@@ -26,6 +26,7 @@ from aiokclient.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
 )
+from aiokclient.share.delivery.processing import Processing
 from aiokclient.share.delivery.reader import ShareReader
 from aiokclient.share.leader import ShareLeader
 from aiokclient.share.locks import DELIVERED_WITHIN, Acquisition, LockState, Run
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from aiokclient.decoding.deserialize import Deserializers
     from aiokclient.network.event_hub import EventSource
     from aiokclient.protocol.messages.share_fetch import ShareFetchResponse
+    from aiokclient.share.delivery.processing import OnLost
+    from aiokclient.share.delivery.record import ShareRecord
     from aiokclient.share.partition import SharePartition
     from aiokclient.share.share_consumer import ShareConsumer
 
@@ -76,9 +79,9 @@ class Demand:
         self._room_s = math.inf
         """The time after which a place has become free lately, in seconds."""
 
-    def on_delivery(self, count: int) -> None:
+    def on_delivery(self, count: int, now: float) -> None:
         """Record that this number of records is passed to the application."""
-        self._delivered_at = self._clock.monotonic()
+        self._delivered_at = now
         self._delivered = count
 
     def on_full(self) -> None:
@@ -141,19 +144,28 @@ class LockWatch:
     """The task that acts when the time of a lock has come.
 
     It loses locks that have ended, releases records that have waited too long, and has locks
-    renewed. Whatever brings an earlier time forward sets `changed`.
+    renewed. Whatever brings an earlier time forward sets `changed`. What happens to most records
+    does not: waking this task for each list of them would take as long as their delivery.
     """
 
     def __init__(self, engine: ShareEngine) -> None:
         self._engine = engine
         self._clock = engine.cluster.clock
         self.changed = engine.new_wakeup()
+        self._checks_at = math.inf
+        """The time of the next check."""
+
+    def expect(self, at: float) -> None:
+        """Check the locks at this time at the latest. Synchronous."""
+        if at < self._checks_at:
+            self.changed.set()
 
     async def run(self) -> None:
         """Check the locks when it is time, until the task is cancelled."""
         while True:
             self._engine.settle_passed()  # The record in work of an iteration is held.
-            await self.changed.wait(self.check_locks())
+            self._checks_at = self.check_locks()
+            await self.changed.wait(self._checks_at)
 
     def check_locks(self) -> float:
         """Act on all locks; return the time of the next check. Synchronous."""
@@ -169,7 +181,7 @@ class LockWatch:
     ) -> float:
         following = math.inf
         if acquisition.has_state(LockState.WAITING):
-            release_at = acquisition.deadline - acquisition.lock_s * (1 - DELIVERED_WITHIN)
+            release_at = acquisition.find_release_time()
             if release_at > now:
                 following = release_at
             else:
@@ -209,6 +221,8 @@ class LeaderWatch:
     def __init__(self, engine: ShareEngine) -> None:
         self._engine = engine
         self._clock = engine.cluster.clock
+        self.delivered = engine.new_wakeup()
+        """A flag that is set when records were delivered, or will be."""
         self._updated_at: dict[str, float] = {}
 
     async def run(self) -> None:
@@ -219,7 +233,7 @@ class LeaderWatch:
             if topics := self._choose_topics(held):
                 await self._update_topics(topics, held)
             if not held:
-                await self._engine.watch.changed.wait()
+                await self.delivered.wait()
             # What is settled soon needs no look.
             await asyncio.sleep(LOOK_S)
 
@@ -293,7 +307,7 @@ class ShareEngine:
         self.membership = ShareMembership(self)
         self.reader = ShareReader(self, deserializers)
         self.watch = LockWatch(self)
-        self._leader_watch = LeaderWatch(self)
+        self.leader_watch = LeaderWatch(self)
         self.lock_timeout_ms: int | None = None
         """The duration of locks by the last answer, in ms."""
         self._is_turn_awaited = False
@@ -313,7 +327,7 @@ class ShareEngine:
         self._want_topics()
         self.supervisor.spawn(self.membership.run, name="share group")
         self.supervisor.spawn(self.watch.run, name="locks")
-        self.supervisor.spawn(self._leader_watch.run, name="leaders of held records")
+        self.supervisor.spawn(self.leader_watch.run, name="leaders of held records")
         if wait and self.topics:
             await self.membership.wait_until_assigned(START_S)
             refusal = self.membership.find_refusal()
@@ -531,6 +545,10 @@ class ShareEngine:
 
     # -- locks
 
+    def begin_processing(self, record: ShareRecord[Any, Any], on_lost: OnLost) -> Processing:
+        """Return the scope of a handler."""
+        return Processing(self, record, on_lost)
+
     def settle_passed(self) -> None:
         """Settle what the application has passed by requesting more. Synchronous."""
         self.reader.settle_passed()
@@ -577,7 +595,6 @@ class ShareEngine:
         """Record an answer to a fetch."""
         self.lock_timeout_ms = answer.acquisition_lock_timeout_ms or self.lock_timeout_ms
         self.meters.on_fetched(answer, now - sent_at)
-        self.watch.changed.set()
 
     def on_fetch_end(self) -> None:
         """Let leaders that were not asked have their turn, after a fetch from another one."""

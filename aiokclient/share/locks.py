@@ -134,6 +134,8 @@ def _translation(event: LockEvent, kind: AcknowledgeType = AcknowledgeType.GAP) 
 TRANSLATIONS: Final = {event: _translation(event) for event in LockEvent}
 SETTLEMENTS: Final = {kind: _translation(LockEvent.SETTLE, kind) for kind in _FINAL_TYPES}
 
+_HELD: Final = int(LockState.HELD)
+"""The last of the states of records that are neither settled nor lost, WAITING and HELD."""
 _SETTLED_RUNS: Final = re.compile(rb"[\x10-\x13]+")
 _SENT_RUNS: Final = re.compile(rb"[\x20-\x23]+")
 _HELD_RUNS: Final = re.compile(rb"\x01+")
@@ -186,10 +188,12 @@ class Acquisition:
         "delivery_count",
         "doubtful",
         "first",
+        "is_drop_noted",
         "is_expiry_told",
         "leader_epoch",
         "lock_s",
         "partition",
+        "scopes",
         "settled_late",
         "states",
     )
@@ -224,6 +228,10 @@ class Acquisition:
         """Whether the application was told that the locks will end."""
         self.leader_epoch = -1
         """The leader epoch by metadata that was requested after the acquisition, -1 before that."""
+        self.is_drop_noted = False
+        """Whether a call that looks for dropped records is scheduled."""
+        self.scopes: dict[int, Any] = {}
+        """The bodies of `processing` by offset, which are told of losses."""
         self._deadlines: dict[int, float] = {}
         self._reasons: list[tuple[range, Reason]] = []
 
@@ -275,16 +283,39 @@ class Acquisition:
         """Keep delivered records until their states are final. Their offsets ascend."""
         self._delivered.append(records)
 
-    def watch_record(
-        self, record: ShareRecord[Any, Any], on_drop: Callable[[object], object]
+    def watch_records(
+        self, records: Sequence[ShareRecord[Any, Any]], on_drop: Callable[[object], object]
     ) -> None:
-        """Know a delivered record without keeping it. If it is dropped, call `on_drop`."""
-        self._tracked[record.offset] = weakref.ref(record, on_drop)
+        """Know records without keeping them. If one is dropped, call `on_drop`."""
+        for record in records:
+            self._tracked[record.offset] = weakref.ref(record, on_drop)
 
-    def keep_settled(self, record: ShareRecord[Any, Any]) -> None:
-        """Keep a record that was settled, so that a commit finds it if the application drops it."""
-        if record.offset in self._tracked:
-            self._tracked[record.offset] = record
+    def take_dropped(self) -> list[int]:
+        """Return the offsets of the records that were dropped, and forget these."""
+        dropped = [
+            offset
+            for offset, reference in self._tracked.items()
+            if isinstance(reference, weakref.ref) and reference() is None
+        ]
+        for offset in dropped:
+            del self._tracked[offset]
+        return dropped
+
+    def settle_record(self, record: ShareRecord[Any, Any], kind: AcknowledgeType) -> bool:
+        """Settle a record that is neither settled nor lost; return whether it was so.
+
+        It is kept from now on, so that a commit finds it if the application drops it.
+        """
+        offset = record.offset
+        index = offset - self.first
+        state = self.states[index]
+        if state > _HELD:
+            return False
+        self.states[index] = SETTLEMENTS[kind][state]
+        self.partition.has_settled = True
+        if offset in self._tracked:
+            self._tracked[offset] = record
+        return True
 
     def forget_records(self) -> None:
         """Forget the delivered records, whose states are final; they refer to this object."""
@@ -334,6 +365,10 @@ class Acquisition:
     def find_deadline(self, offset: int) -> float:
         """Return the time until which the lock of a record is certain."""
         return self._deadlines.get(offset, self.deadline) if self._deadlines else self.deadline
+
+    def find_release_time(self) -> float:
+        """Return the time until which records wait in the consumer."""
+        return self.deadline - self.lock_s * (1 - DELIVERED_WITHIN)
 
     def has_own_deadlines(self) -> bool:
         """Return whether some records have a deadline of their own."""

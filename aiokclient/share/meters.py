@@ -6,7 +6,6 @@ iteration. Their keys are those of the rows in `aiokclient.telemetry.table`.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
@@ -145,16 +144,18 @@ class ShareMeters:
 
     # -- settlements
 
-    def on_settled(self, kind: AcknowledgeType, count: int, remaining_s: float | None) -> None:
+    def on_settled(
+        self, kind: AcknowledgeType, count: int, remaining_s: float | None = None
+    ) -> None:
         """Count settlements of the application, with the time that was left of their locks."""
         counter = self._acknowledged.get(kind)
         if counter is None:
             counter = self.own_metrics.counter("acknowledgements", type=kind.name.lower())
             self._acknowledged[kind] = counter
-        counter.add(count)
-        self._sent.add(count)
-        if remaining_s is not None and remaining_s != math.inf:
-            self._remaining.observe(max(remaining_s, 0.0))
+        counter.value += count
+        self._sent.value += count
+        if remaining_s is not None:
+            self._remaining.observe(remaining_s)
 
     def on_renewed(self, count: int) -> None:
         """Count locks that were renewed."""

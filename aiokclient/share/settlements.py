@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from aiokclient.clock import get_loop_clock
 from aiokclient.errors import (
     AcknowledgeError,
     AcknowledgeErrors,
@@ -79,8 +80,7 @@ class Settlements:
         self._changed = engine.new_wakeup()
         self.lost = engine.new_wakeup()
         """A flag that is set when locks were lost."""
-        self._scopes: dict[tuple[int, int], Any] = {}
-        """The bodies of `processing` by record."""
+        self._time = get_loop_clock()
 
     # -- settling, for the application
 
@@ -91,21 +91,18 @@ class Settlements:
         consumer.
         """
         acquisition = lock_of(record)
-        state = acquisition.get_state(record.offset)
-        now = self._engine.cluster.clock.monotonic()
-        if state is LockState.HELD and acquisition.find_deadline(record.offset) <= now:
-            index = record.offset - acquisition.first
-            self.lose_run(Run(acquisition, index, index + 1), "expired", False, None)
-            state = LockState.LOST
-        if state in (LockState.HELD, LockState.WAITING):
-            index = record.offset - acquisition.first
-            acquisition.partition.settle_run(Run(acquisition, index, index + 1), kind)
-            acquisition.keep_settled(record)
-            self._meters.on_settled(kind, 1, acquisition.find_deadline(record.offset) - now)
+        offset = record.offset
+        left_s = acquisition.find_deadline(offset) - self._time()
+        if left_s > 0 and acquisition.settle_record(record, kind):
+            self._meters.on_settled(kind, 1, left_s)
             self._engine.wake_leaders()
             self._engine.reader.on_settled()
             self.lost.set()
             return True
+        if self.is_held(record):
+            index = offset - acquisition.first
+            self.lose_run(Run(acquisition, index, index + 1), "expired", False, None)
+        state = acquisition.get_state(offset)
         if state is LockState.LOST and record.offset not in acquisition.settled_late:
             acquisition.settled_late.add(record.offset)
             reason = acquisition.find_reason(record.offset)
@@ -170,7 +167,7 @@ class Settlements:
             self._report(record, error)
         for record in held:
             self._meters.emit_lost(record, reason)
-            scope = self._scopes.get(_key(record))
+            scope = acquisition.scopes.get(record.offset)
             if scope is not None:
                 scope.on_lost(reason)
         self._engine.renewals.on_lost(held, reason)
@@ -197,12 +194,14 @@ class Settlements:
 
     def count_held(self) -> int:
         """Return the number of records that are delivered and not settled."""
+        self._engine.settle_passed()
         held = sum(leader.count_state(LockState.HELD) for leader in self._engine.list_leaders())
         return held - self._engine.reader.count_kept()
 
     def is_held(self, record: ShareRecord[Any, Any]) -> bool:
         """Return whether a record is delivered and not settled, and its lock not known as lost."""
-        return lock_of(record).get_state(record.offset) is LockState.HELD
+        # It may wait to be known as delivered; see `ShareReader.settle_passed`.
+        return lock_of(record).get_state(record.offset) in (LockState.WAITING, LockState.HELD)
 
     def list_held_records(self, acquisition: Acquisition) -> list[ShareRecord[Any, Any]]:
         """Return the records of an acquisition that are delivered and not settled."""
@@ -212,24 +211,31 @@ class Settlements:
             for record in run.acquisition.find_records(run)
         ]
 
-    def drop_record(self, acquisition: Acquisition, offset: int, _: Any) -> None:
+    def note_drop(self, acquisition: Acquisition, _: Any) -> None:
         """Release a tracked record that was garbage collected. Called at any moment."""
-        if acquisition.get_state(offset) is not LockState.HELD:
-            return
-        self._engine.call_soon(self._release_dropped, acquisition, offset)
+        if not acquisition.is_drop_noted:
+            acquisition.is_drop_noted = True
+            self._engine.call_soon(self._release_dropped, acquisition)
 
-    def _release_dropped(self, acquisition: Acquisition, offset: int) -> None:
-        if acquisition.get_state(offset) is not LockState.HELD:
-            return
-        index = offset - acquisition.first
-        run = Run(acquisition, index, index + 1)
-        acquisition.partition.settle_run(run, AcknowledgeType.RELEASE)
-        text, extra = DROPPED, {"event": "share_record_dropped"}
-        self._engine.limited_log.write(
-            logging.WARNING, "dropped", text, *acquisition.partition.tp, offset, extra=extra
-        )
-        self._engine.reader.on_settled()
-        self._engine.wake_leaders()
+    def _release_dropped(self, acquisition: Acquisition) -> None:
+        acquisition.is_drop_noted = False
+        self._engine.settle_passed()
+        dropped = [
+            offset
+            for offset in acquisition.take_dropped()
+            if acquisition.get_state(offset) is LockState.HELD
+        ]
+        for offset in dropped:
+            index = offset - acquisition.first
+            run = Run(acquisition, index, index + 1)
+            acquisition.partition.settle_run(run, AcknowledgeType.RELEASE)
+            text, extra = DROPPED, {"event": "share_record_dropped"}
+            self._engine.limited_log.write(
+                logging.WARNING, "dropped", text, *acquisition.partition.tp, offset, extra=extra
+            )
+        if dropped:
+            self._engine.reader.on_settled()
+            self._engine.wake_leaders()
 
     def take_lost_error(self, record: ShareRecord[Any, Any], reason: Reason) -> LockLostError:
         """Return the error of a lost record, which the caller raises or reports."""
@@ -357,8 +363,8 @@ class Settlements:
 
     def add_scope(self, record: ShareRecord[Any, Any], scope: Any) -> None:
         """Tell this scope when the lock of the record is lost."""
-        self._scopes[_key(record)] = scope
+        lock_of(record).scopes[record.offset] = scope
 
     def remove_scope(self, record: ShareRecord[Any, Any]) -> None:
         """Tell no scope about the record any more."""
-        self._scopes.pop(_key(record), None)
+        lock_of(record).scopes.pop(record.offset, None)

@@ -302,7 +302,7 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
         await Worker(self, handle, **options).run()
 
     def _begin_run(self, run: Any, earlier: Any) -> Any:
-        """Trace a call of a worker's handler: `aiokclient.telemetry.otel` replaces this method."""
+        """Return None: the calls of handlers of share records are not traced."""
         return None
 
     # -- settling
@@ -350,10 +350,10 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
         record: ShareRecord[Any, Any] | Iterable[ShareRecord[Any, Any]],
         kind: AcknowledgeType,
     ) -> bool:
-        engine, held = self._known_engine(), True
-        engine.settle_passed()
+        engine = self._engine or self._known_engine()
         if isinstance(record, ShareRecord):
             return engine.settlements.settle(record, kind)
+        held = True
         for each in as_records(record):
             held &= engine.settlements.settle(each, kind)
         return held
@@ -403,15 +403,11 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
         then left without an error, and the loss is reported as one of a settlement is; with
         "ignore" the body is not cancelled.
         """
-        from aiokclient.share.delivery.processing import Processing  # a late module
-
         if on_lost not in ("raise", "return", "ignore"):
             raise IllegalStateError(
                 f'on_lost must be "raise", "return", or "ignore", not {on_lost!r}.'
             )
-        engine = self._running
-        engine.settle_passed()  # The record in work of an iteration is held from now on.
-        return Processing(engine, record, on_lost)
+        return self._running.begin_processing(record, on_lost)
 
     async def lock_lost(self, record: ShareRecord[Any, Any]) -> None:
         """Return when the lock of a record is lost, or when the record is settled."""

@@ -1,6 +1,8 @@
 """The iterators over a share consumer: by single records, by lists, and for many handlers.
 
 Each has a strong reference to its consumer (`owner`), because nothing else may refer to it.
+Iterators over single records take them from an `Exposure` without calling the reader, which finds
+out later how many were taken.
 """
 
 from __future__ import annotations
@@ -8,7 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from aiokclient.background import RecordCursor, virtual_loop
+from aiokclient.clock import get_loop_clock
 from aiokclient.errors.local import refuse_loop
+from aiokclient.share.delivery.parts import TrackedExposure
 from aiokclient.share.delivery.record import ShareRecord
 
 if TYPE_CHECKING:
@@ -74,7 +78,15 @@ class TrackedShareRecords(Generic[K, V]):
     At most `limit` delivered records are not settled at a time.
     """
 
-    __slots__ = ("_limit", "_owner", "_reader", "_settlements")
+    __slots__ = (
+        "_exposure",
+        "_limit",
+        "_owner",
+        "_reader",
+        "_room",
+        "_settlements",
+        "_time",
+    )
 
     def __init__(
         self, owner: object, reader: ShareReader, settlements: Settlements, limit: int
@@ -83,6 +95,10 @@ class TrackedShareRecords(Generic[K, V]):
         self._reader = reader
         self._settlements = settlements
         self._limit = limit
+        self._exposure: TrackedExposure | None = None
+        self._room = 0
+        """The number of records that may be taken from the exposure."""
+        self._time = get_loop_clock()
 
     if not TYPE_CHECKING:
         __iter__ = refuse_loop
@@ -91,16 +107,28 @@ class TrackedShareRecords(Generic[K, V]):
         return self
 
     async def __anext__(self) -> ShareRecord[K, V]:
-        # Untracked records from before would take places that nothing gives back.
-        self._reader.accept_delivered()
+        # No RecordCursor: it keeps the last record alive, and records must be dropped at once.
+        exposure = self._exposure
+        if exposure is None or self._room <= 0 or not exposure.left:
+            return await self._advance()
+        if self._time() >= exposure.until:
+            return await self._advance()
+        self._room -= 1
+        return exposure.left.pop()
+
+    async def _advance(self) -> ShareRecord[K, V]:
+        reader = self._reader
         while True:
+            # Untracked records from before would take places that nothing gives back.
+            reader.accept_delivered(self._exposure)
             held = self._settlements.count_held()
-            if self._reader.stopped and not held:
+            if reader.stopped and not held:
                 raise StopAsyncIteration
-            if self._reader.stopped or held >= self._limit:
-                await self._reader.wait_for_room()
+            if reader.stopped or held >= self._limit:
+                await reader.wait_for_room()
                 continue
-            records = await self._reader.read_records(1, tracked=True, places=self._limit)
-            if records:
-                record: ShareRecord[K, V] = records[0]
-                return record
+            exposure = await reader.expose_tracked(self._exposure, self._limit)
+            if exposure is not None:
+                self._exposure = exposure
+                self._room = self._limit - held - 1
+                return exposure.left.pop()

@@ -46,13 +46,14 @@ class Processing:
         self._task = asyncio.current_task()
         assert self._task is not None
         self._cancelling = self._task.cancelling()
-        self._engine.settlements.add_scope(self._record, self)
-        if self._record.lock_lost:
-            acquisition = self._record._acquisition
-            reason = (
-                "expired" if acquisition is None else acquisition.find_reason(self._record.offset)
-            )
-            self.on_lost(reason)
+        record = self._record
+        acquisition = record._acquisition
+        if acquisition is None:
+            self.on_lost("expired")
+            return self
+        acquisition.scopes[record.offset] = self
+        if acquisition.is_lost(record.offset):
+            self.on_lost(acquisition.find_reason(record.offset))
         return self
 
     def on_lost(self, reason: Reason) -> None:
@@ -72,7 +73,9 @@ class Processing:
     ) -> bool:
         assert self._task is not None
         settlements = self._engine.settlements
-        settlements.remove_scope(self._record)
+        acquisition = self._record._acquisition
+        if acquisition is not None:
+            acquisition.scopes.pop(self._record.offset, None)
         is_own = False
         if self._is_cancelled:
             is_own = self._task.uncancel() <= self._cancelling

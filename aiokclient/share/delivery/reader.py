@@ -6,8 +6,9 @@ records) are settled as gaps. A record is delivered only if at least half of its
 otherwise it is released.
 
 Requesting records accepts those that were delivered before, unless they were settled or are
-tracked. An iteration takes records from a list without calling the reader, which finds out how far
-it went (`settle_passed`) when the iteration needs more, and before each request to a leader.
+tracked. An iteration takes records from an exposure without calling the reader, which finds out how
+far it went (`settle_passed`) when the iteration needs more, before each request to a leader, and
+before the loss of a lock. Until then, the states of these records are those of records that wait.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ import contextlib
 import math
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from operator import attrgetter, length_hint
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from aiokclient.clock import get_loop_clock
 from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.decoding.batches import (
     CONTENT,
@@ -41,6 +42,14 @@ from aiokclient.errors import (
 )
 from aiokclient.policy import Backoff
 from aiokclient.record.batch import ContentLimitError, RecordBatch, walk
+from aiokclient.share.delivery.parts import (
+    Exposure,
+    FetchedPart,
+    LoopExposure,
+    RawRecord,
+    Slice,
+    TrackedExposure,
+)
 from aiokclient.share.delivery.record import ShareRecord, lock_records
 from aiokclient.share.locks import (
     DELIVERED_WITHIN,
@@ -51,21 +60,15 @@ from aiokclient.share.locks import (
     LockState,
     Run,
 )
-from aiokclient.types import REJECT, RELEASE, ConsumerRecord
+from aiokclient.types import REJECT, RELEASE
 
 if TYPE_CHECKING:
-    from aiokclient.background import RecordCursor
     from aiokclient.decoding.deserialize import Deserializers
     from aiokclient.protocol.messages.share_fetch import PartitionData
-    from aiokclient.record.stream import RecordStream
+    from aiokclient.share.delivery.iterators import ShareIterator
     from aiokclient.share.engine import ShareEngine
     from aiokclient.share.membership import ShareMembership
     from aiokclient.share.partition import SharePartition
-
-RawRecord: TypeAlias = "ConsumerRecord[Any, Any]"
-
-EXPOSED_S: Final = 0.01
-"""The seconds for which an iteration takes records without calling the reader."""
 
 WAITED_WITHIN: Final = 0.8
 """The part of the time for which records may wait that `max_wait` may take."""
@@ -83,81 +86,13 @@ TOGETHER: Final = 500
 """The largest number of records that are deserialized at a time."""
 
 
-class Slice:
-    """Decoded records of one acquisition, of which those from `index` on are not delivered."""
-
-    __slots__ = ("acquisition", "index", "is_kept", "is_ready", "preparation", "records")
-
-    def __init__(
-        self, acquisition: Acquisition, records: Sequence[RawRecord], *, is_ready: bool = False
-    ) -> None:
-        self.acquisition = acquisition
-        self.records = records
-        self.index = 0
-        self.is_ready = is_ready
-        """Whether the records are deserialized, and have their locks."""
-        self.is_kept = False
-        """Whether the locks are renewed before the delivery, for a preparation."""
-        self.preparation: Preparation | None = None
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether the next record must be prepared first."""
-        return self.preparation is not None and not self.preparation.has_ended
-
-    def move_to(self, offset: int) -> None:
-        """Go on at the first record from this offset on."""
-        self.index = bisect_left(self.records, offset, key=attrgetter("offset"))
-
-    def count_kept(self) -> int:
-        """Return the number of records that are kept, and whose locks are not lost."""
-        if not self.is_kept or self.index >= len(self.records):
-            return 0
-        first = self.acquisition.first
-        start, stop = self.records[self.index].offset - first, self.records[-1].offset - first + 1
-        return self.acquisition.states.count(LockState.HELD, start, stop)
-
-
-class FetchedPart:
-    """One partition of an answer: record batches, and the acquired offsets in them."""
-
-    __slots__ = ("acquired", "batches", "job", "partition", "position", "rest", "slices")
-
-    def __init__(
-        self, partition: SharePartition, batches: list[RecordBatch], acquired: list[Acquisition]
-    ) -> None:
-        self.partition = partition
-        self.acquired = acquired
-        self.batches = deque(batches)
-        """The batches that are not decoded."""
-        self.slices: deque[Slice] = deque()
-        self.job: asyncio.Future[Loaded] | None = None
-        """The thread that reads the next batch, or the next part of it."""
-        self.rest: RecordStream | None = None
-        """The rest of a batch that is read in parts."""
-        self.position = 0
-        """The offset from which the next batch is not decoded."""
-
-    def end_batch(self) -> None:
-        """Go on with the next batch."""
-        self.position = self.batches.popleft().next_offset
-        self.rest = None
-
-    def find_acquired(self, first: int, last: int) -> Iterator[Run]:
-        """Yield the acquired offsets from `first` to `last`."""
-        for acquisition in self.acquired:
-            start = max(first - acquisition.first, 0)
-            stop = min(last - acquisition.first + 1, len(acquisition.states))
-            if start < stop:
-                yield Run(acquisition, start, stop)
-
-
 class ShareReader:
     """The delivery of the records of one consumer."""
 
     def __init__(self, engine: ShareEngine, deserializers: Deserializers) -> None:
         self._engine = engine
         self._clock = engine.cluster.clock
+        self._time = get_loop_clock()
         self._config = engine.config
         self._membership: ShareMembership = engine.membership
         self._deserializers = Anchor(deserializers)
@@ -170,11 +105,8 @@ class ShareReader:
         """Errors that requests raise, one each."""
         self._delivered: list[Run] = []
         """The records that the next request accepts."""
-        self._exposed: list[ShareRecord[Any, Any]] = []
-        self._iterator: Iterator[ShareRecord[Any, Any]] | None = None
-        self._cursor: RecordCursor[Any] | None = None
-        self._passed = 0
-        """The number of exposed records that are known to be delivered."""
+        self._exposure: Exposure | None = None
+        """The records that an iteration takes at present."""
         self._is_reading = False
         self.stopped = False
         self.arrived = engine.new_wakeup()
@@ -198,6 +130,7 @@ class ShareReader:
         for acquisition in acquired:
             partition.add_acquisition(acquisition)
             self._engine.meters.on_acquired(acquisition)
+            self._engine.watch.expect(acquisition.find_release_time())
         records = memoryview(data.records or b"")
         try:
             batches = walk(records)
@@ -225,9 +158,7 @@ class ShareReader:
 
     def release_waiting(self, acquisition: Acquisition) -> None:
         """Release the records of an acquisition that were not delivered. Synchronous."""
-        self.settle_passed()
-        if self._exposed and self._exposed[0]._acquisition is acquisition:
-            self._take_back()
+        self.on_lost(acquisition)
         released = acquisition.count_state(LockState.WAITING)
         for run in list(acquisition.find_runs(LockState.WAITING)):
             acquisition.partition.settle_run(run, AcknowledgeType.RELEASE)
@@ -238,12 +169,11 @@ class ShareReader:
 
         Synchronous. The next request passes over the lost records.
         """
-        if self._exposed and self._exposed[0]._acquisition is acquisition:
+        if self._exposure is not None and self._exposure.acquisition is acquisition:
             self._take_back()
 
     def release_all(self) -> None:
         """Release everything that is not settled, for a close. Synchronous."""
-        self.settle_passed()
         self._take_back()
         self._delivered.clear()
         self._parts.clear()
@@ -257,52 +187,55 @@ class ShareReader:
     # -- what was delivered
 
     def settle_passed(self) -> None:
-        """Accept the records that an iteration has passed. Synchronous."""
-        if self._iterator is None:
+        """Record what an iteration has taken. A loop has accepted all but the last. Synchronous."""
+        exposure = self._exposure
+        if exposure is None:
             return
-        count = len(self._exposed) - length_hint(self._iterator)
-        if count == self._passed:
+        count, passed = exposure.count_passed(), exposure.passed
+        if count == passed:
             return
-        acquisition = self._exposed[0]._acquisition
-        assert acquisition is not None
-        last = self._exposed[count - 1].offset - acquisition.first
-        first = self._exposed[max(self._passed - 1, 0)].offset - acquisition.first
-        if last > first:
+        acquisition = exposure.acquisition
+        first, last = exposure.find_index(max(passed - 1, 0)), exposure.find_index(count - 1)
+        if not exposure.is_tracked and last > first:
             acquisition.partition.settle_run(Run(acquisition, first, last), AcknowledgeType.ACCEPT)
-            self._engine.meters.on_settled(AcknowledgeType.ACCEPT, last - first, None)
-        acquisition.apply_event(LockEvent.DELIVER, last, last + 1)
-        acquisition.delivered_at = self._clock.monotonic()
-        self._engine.meters.on_delivered(acquisition, count - self._passed)
-        self._engine.demand.on_delivery(count - self._passed)
-        self._passed = count
-        self._engine.watch.changed.set()
+            self._engine.meters.on_settled(AcknowledgeType.ACCEPT, last - first)
+        acquisition.apply_event(LockEvent.DELIVER, first, last + 1)
+        exposure.mark_passed(count)
+        self._note_delivery(acquisition, count - passed)
+
+    def _note_delivery(self, acquisition: Acquisition, count: int) -> None:
+        acquisition.delivered_at = now = self._time()
+        self._engine.meters.on_delivered(acquisition, count)
+        self._engine.demand.on_delivery(count, now)
+        self._engine.leader_watch.delivered.set()
 
     def _take_back(self) -> None:
         """Let the iteration call the reader for its next record."""
-        if self._iterator is None:
+        exposure = self._exposure
+        if exposure is None:
             return
         self.settle_passed()
-        if self._passed:
-            acquisition = self._exposed[0]._acquisition
-            assert acquisition is not None
-            index = self._exposed[self._passed - 1].offset - acquisition.first
+        acquisition = exposure.acquisition
+        if exposure.passed and not exposure.is_tracked:
+            index = exposure.find_index(exposure.passed - 1)
             self._delivered.append(Run(acquisition, index, index + 1))
-        if self._cursor is not None:
-            self._cursor.expose(iter(()), 0.0)
-        if self._passed < len(self._exposed):
-            acquisition = self._exposed[0]._acquisition
-            assert acquisition is not None
+        rest = exposure.take_rest()
+        if rest:
             part = FetchedPart(acquisition.partition, [], [acquisition])
-            part.slices.append(Slice(acquisition, self._exposed[self._passed :], is_ready=True))
+            part.slices.append(Slice(acquisition, rest, is_ready=True, is_kept=exposure.is_kept))
             self._parts.appendleft(part)
-        self._exposed, self._iterator, self._cursor, self._passed = [], None, None, 0
+        self._exposure = None
 
-    def accept_delivered(self) -> None:
-        """Accept what was delivered and not settled, except tracked records. Synchronous."""
-        self._take_back()
+    def accept_delivered(self, kept: Exposure | None = None) -> None:
+        """Accept what was delivered and not settled, except tracked records. Synchronous.
+
+        The iteration of another exposure than `kept` calls the reader for its next record.
+        """
+        if self._exposure is not kept:
+            self._take_back()
         for run in self._delivered:
             run.acquisition.partition.settle_run(run, AcknowledgeType.ACCEPT)
-            self._engine.meters.on_settled(AcknowledgeType.ACCEPT, run.length, None)
+            self._engine.meters.on_settled(AcknowledgeType.ACCEPT, run.length)
         if self._delivered:
             self._delivered.clear()
             self._engine.wake_leaders()
@@ -364,8 +297,8 @@ class ShareReader:
             taken = self._take_records(limit - len(records))
             if taken is None:
                 break
-            acquisition, found = taken
-            self._hold_records(acquisition, found, tracked)
+            taken_from, found = taken
+            self._hold_records(taken_from.acquisition, found, tracked)
             records += found
         return records
 
@@ -377,22 +310,51 @@ class ShareReader:
         self._engine.demand.on_full()
         await self.room.wait()
 
-    async def expose_records(self, cursor: RecordCursor[Any]) -> Any:
-        """Expose the next records to an iteration, and return the first; None at its end."""
+    async def expose_records(self, cursor: ShareIterator[Any, Any]) -> Any:
+        """Expose the next records to a loop, and return the first; None at its end."""
         self._enter_read()
         try:
             self._begin_read(1)
             while not self.stopped:
                 taken = self._take_records(TOGETHER, deliver=False)
                 if taken is not None:
-                    acquisition, records = taken
-                    acquisition.keep_records(records)
-                    self._exposed, self._cursor = records, cursor
-                    self._iterator = iter(records)
-                    cursor.expose(self._iterator, EXPOSED_S)
-                    record = next(self._iterator)
-                    self._engine.watch.changed.set()
+                    found, records = taken
+                    self._exposure = exposure = LoopExposure(
+                        found.acquisition, records, cursor, is_kept=found.is_kept
+                    )
+                    record = exposure.take_first()
+                    self._engine.leader_watch.delivered.set()
                     return record
+                await self._wait_for_records(math.inf)
+            return None
+        finally:
+            self._end_read()
+
+    async def expose_tracked(
+        self, former: TrackedExposure | None, places: int
+    ) -> TrackedExposure | None:
+        """Return the records for an iteration of `tracked`; None if the reader is stopped.
+
+        They are those that it had before as long as there are some. `places` is the number of
+        records that may be held at a time.
+        """
+        self._enter_read()
+        try:
+            self._begin_read(1, places, former)
+            if former is not None and former is self._exposure:
+                if former.left and self._time() < former.until:
+                    return former
+                self._take_back()
+            while not self.stopped:
+                taken = self._take_records(TOGETHER, deliver=False)
+                if taken is not None:
+                    found, records = taken
+                    self._watch_drops(found.acquisition, records)
+                    self._exposure = exposure = TrackedExposure(
+                        found.acquisition, records, is_kept=found.is_kept
+                    )
+                    self._engine.leader_watch.delivered.set()
+                    return exposure
                 await self._wait_for_records(math.inf)
             return None
         finally:
@@ -403,8 +365,10 @@ class ShareReader:
             raise ConcurrentReadError()
         self._is_reading = True
 
-    def _begin_read(self, wanted: int, places: int | None = None) -> None:
-        self.accept_delivered()
+    def _begin_read(
+        self, wanted: int, places: int | None = None, kept: Exposure | None = None
+    ) -> None:
+        self.accept_delivered(kept)
         self._engine.demand.on_request(wanted, places)
         self._engine.meters.on_request()
 
@@ -429,25 +393,25 @@ class ShareReader:
         self, acquisition: Acquisition, records: list[ShareRecord[Any, Any]], tracked: bool
     ) -> None:
         if tracked:
-            drop = self._engine.settlements.drop_record
-            for record in records:
-                acquisition.watch_record(record, partial(drop, acquisition, record.offset))
+            self._watch_drops(acquisition, records)
         else:
             acquisition.keep_records(records)
             first = records[0].offset - acquisition.first
             last = records[-1].offset - acquisition.first
             self._delivered.append(Run(acquisition, first, last + 1))
-        acquisition.delivered_at = self._clock.monotonic()
-        self._engine.meters.on_delivered(acquisition, len(records))
-        self._engine.demand.on_delivery(len(records))
-        self._engine.watch.changed.set()
+        self._note_delivery(acquisition, len(records))
+
+    def _watch_drops(
+        self, acquisition: Acquisition, records: Sequence[ShareRecord[Any, Any]]
+    ) -> None:
+        acquisition.watch_records(records, partial(self._engine.settlements.note_drop, acquisition))
 
     # -- decoding
 
     def _take_records(
         self, limit: int, *, deliver: bool = True
-    ) -> tuple[Acquisition, list[ShareRecord[Any, Any]]] | None:
-        """Take up to `limit` records of one acquisition; None if there is nothing to deliver.
+    ) -> tuple[Slice, list[ShareRecord[Any, Any]]] | None:
+        """Take up to `limit` records of one slice; None if there is nothing to deliver.
 
         Parts for which a thread, or the preparation of a deserializer, has something to do are
         passed over.
@@ -455,12 +419,11 @@ class ShareReader:
         for part in list(self._parts):
             while not self._errors and self._advance_part(part):
                 found = part.slices[0]
-                acquisition = found.acquisition
                 records = self._make_records(found, limit, deliver=deliver)
                 if found.index >= len(found.records):
                     part.slices.popleft()
                 if records:
-                    return acquisition, records
+                    return found, records
                 if found.is_waiting:
                     break
             if not part.slices and not part.batches and part.job is None:
@@ -613,6 +576,7 @@ class ShareReader:
         acquisition.apply_event(LockEvent.DELIVER, start, stop)
         acquisition.delivered_at = self._clock.monotonic()
         self._engine.watch.changed.set()
+        self._engine.leader_watch.delivered.set()
         name = f"preparation for {acquisition.partition.tp}"
         self._engine.supervisor.spawn(self._prepare_records, found, name=name)
 
@@ -634,7 +598,8 @@ class ShareReader:
 
     def count_kept(self) -> int:
         """Return the number of records that are kept for the preparation of their deserializers."""
-        return sum(found.count_kept() for part in self._parts for found in part.slices)
+        exposed = 0 if self._exposure is None else self._exposure.count_kept()
+        return exposed + sum(found.count_kept() for part in self._parts for found in part.slices)
 
     def list_troubles(self) -> list[str]:
         """Return why records cannot be deserialized, as texts. Synchronous."""
@@ -760,9 +725,9 @@ class ShareReader:
     def mark_stopped(self) -> None:
         """Deliver nothing more. Safe in any thread."""
         self.stopped = True
-        cursor = self._cursor
-        if cursor is not None:
-            cursor.interrupt()
+        exposure = self._exposure
+        if exposure is not None:
+            exposure.interrupt()
         self.arrived.set()
         self.room.set()
 

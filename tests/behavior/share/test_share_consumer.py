@@ -425,3 +425,17 @@ async def test_a_commit_waits_for_records_that_the_program_has_dropped(queue: Qu
         outcomes = await consumer.commit()
         assert {record.offset for record in outcomes} == offsets
         assert await queue.lag() == 0
+
+
+async def test_a_tracked_record_that_the_program_drops_comes_again(queue: Queue) -> None:
+    await queue.fill(3)
+    async with queue.consumer() as consumer:
+        records = consumer.tracked(max_outstanding=3)
+        held = [await anext(records), await anext(records)]
+        dropped = (await anext(records)).offset
+        gc.collect()
+        assert consumer.done(held)
+        async with asyncio.timeout(TIMEOUT_S):
+            again = await anext(records)
+        assert (again.offset, again.delivery_count) == (dropped, 2)
+        assert consumer.done(again)
