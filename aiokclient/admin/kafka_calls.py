@@ -244,9 +244,11 @@ class KafkaCalls(Lifecycle):
 
         The call returns when the controller has begun. `list_partition_reassignments` returns the
         partitions whose new replicas do not have all records yet. A reassignment replaces an
-        earlier one of the partition. A cancellation removes the new replicas, but does not restore
-        the order of the others, and thereby the preferred leader. A reassignment to a broker that
-        does not run waits for that broker.
+        earlier one of the partition, but cancel that before: Kafka 4.4.0 still removes what the
+        earlier one was to remove if the later one removes nothing, and ends with fewer replicas. A
+        cancellation removes the new replicas, but does not restore the order of the others, and
+        thereby the preferred leader. A reassignment to a broker that does not run waits for that
+        broker.
 
         Needs brokers of version 2.4 or later, and to refuse another number of replicas 4.1. Usual
         errors: InvalidReplicaAssignmentError, InvalidReplicationFactorError,

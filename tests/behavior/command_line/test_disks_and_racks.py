@@ -175,9 +175,15 @@ def test_plans_keep_the_racks_of_replicas(cluster: KafkaCluster, run_on: Any) ->
     drained = run_on(cluster.bootstrap)("brokers", "drain", "2", "--yes")
     assert drained.code == 0, drained
 
-    async def list_replicas(admin: Admin) -> set[int]:
-        topics = await admin.list_topics(internal=True)
-        described = (await admin.describe_topics(topics)).raise_for_errors()
-        return {node for t in described.values() for p in t.partitions for node in p.replicas}
+    async def await_drained(admin: Admin) -> None:
+        """Wait until the broker that is asked, which may lag, lists no replica on broker 2."""
+        nodes = {2}
+        async with asyncio.timeout(60):
+            while 2 in nodes:
+                topics = await admin.list_topics(internal=True)
+                described = (await admin.describe_topics(topics)).raise_for_errors()
+                nodes = {
+                    node for t in described.values() for p in t.partitions for node in p.replicas
+                }
 
-    assert 2 not in ask(cluster, list_replicas)
+    ask(cluster, await_drained)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import combinations, permutations
 from typing import Any
 
 from aiokclient import TopicPartition
@@ -75,9 +76,11 @@ class ReplicaCalls(CallMaker):
             if is_unknown:
                 return refused(InvalidReplicaAssignmentError)
             part = state.partitions[tp.partition]
-            formers = dict.fromkeys((*part.formers, part.replicas))
-            after = {"replicas": target, "formers": tuple(formers)}
-            return [Done(replace_partition(state, tp.partition, **after))]
+            formers = tuple(dict.fromkeys((*part.formers, part.replicas)))
+            return [
+                Done(replace_partition(state, tp.partition, replicas=each, formers=formers))
+                for each in self._list_outcomes(target, part)
+            ]
 
         text, key = f"alter_partition_reassignments {tp} to {wanted}", ("topic", tp.topic)
         return AdminCall(
@@ -86,6 +89,24 @@ class ReplicaCalls(CallMaker):
             judge_items(text, {tp: CallItem(key, effect)}),
             [key],
         )
+
+    def _list_outcomes(self, target: tuple[int, ...], part: PartitionState) -> list[Any]:
+        """Return the replicas that a partition may have after a reassignment to `target`.
+
+        Kafka 4.4.0 keeps what an earlier reassignment was to remove if a later one removes nothing,
+        and what it was to add if the later one adds nothing. So the target may lose replicas, and
+        replicas that are both added and removed stay.
+        """
+        if not part.formers:
+            return [target]
+        fewer = [each for count in range(1, len(target)) for each in combinations(target, count)]
+        others = [broker for broker in self.around.brokers if broker not in target]
+        more = [
+            (*target, *each)
+            for count in range(1, len(others) + 1)
+            for each in permutations(others, count)
+        ]
+        return [target, *fewer, *more]
 
     def cancel_reassignment(self) -> AdminCall | None:
         moved = [
