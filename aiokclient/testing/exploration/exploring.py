@@ -144,7 +144,7 @@ class _Exploration:
             failure = _Failure(_SERVICE, str(error) or repr(error))
         virtual_s = sim.loop.time()
         verdict = "all invariants hold" if failure is None else ": ".join(failure)
-        timeline = Timeline(sim.history.events, verdict.splitlines()[0], virtual_s)
+        timeline = Timeline(sim.history, verdict.splitlines()[0], virtual_s)
         coverage = runs[0].coverage if runs else Counter[tuple[str, str]]()
         return _Outcome(failure, timeline, coverage, virtual_s)
 
@@ -156,6 +156,7 @@ class _Exploration:
             for name, each in self.topics.items()
         }
         async with sim.cluster(brokers=self.brokers, topics=sizes):
+            sim.history.brokers = self.brokers
             run = ServiceRun(self.service, sim, self.topics, faults, self.recovery_s)
             runs.append(run)
             await run.execute()

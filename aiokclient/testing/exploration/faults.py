@@ -30,6 +30,8 @@ FAULTS_S: Final = 10.0
 """The virtual seconds within which the faults of a seed begin."""
 MOST_FAULTS: Final = 8
 MOST_CLASSES: Final = 4
+MOST_TASKS: Final = 60
+"""The number of tasks among which a seed chooses one to cancel."""
 MOMENTS: Final = ("commit", "handled", "http", "produce")
 """The events that a fault may wait for: a response to a commit or to a produce request, a record
 that was handled, and an answer of an application to an HTTP request."""
@@ -194,8 +196,10 @@ class StopBroker(ServiceFault):
 
     async def inject(self, run: ServiceRun) -> None:
         run.sim.kafka.stop(self.broker)
+        run.note_broker(self.broker, "down", "the broker stopped")
         await run.wait(self.seconds)
         run.sim.kafka.start(self.broker)
+        run.note_broker(self.broker, "up", "the broker started")
 
 
 @public_in("aiokclient.testing")
@@ -213,8 +217,10 @@ class PauseBroker(ServiceFault):
 
     async def inject(self, run: ServiceRun) -> None:
         run.sim.kafka.pause(self.broker)
+        run.note_broker(self.broker, "down", "the broker answers nothing")
         await run.wait(self.seconds)
         run.sim.kafka.resume(self.broker)
+        run.note_broker(self.broker, "up", "the broker answers again")
 
 
 @public_in("aiokclient.testing")
@@ -256,6 +262,26 @@ class CancelService(ServiceFault):
 
     async def inject(self, run: ServiceRun) -> None:
         await run.restart_service()
+
+
+@public_in("aiokclient.testing")
+@dataclass(frozen=True, repr=False)
+class CancelTask(ServiceFault):
+    """One task of the service is cancelled, whichever it is, and nothing else.
+
+    `number` counts the tasks that run at that time from 0, in the order of their creation: the
+    first one is that of the service itself. A number that is too large goes on from the start. The
+    tasks in which clients work in the background are not counted.
+    """
+
+    number: int = 0
+
+    @classmethod
+    def draw(cls, rng: random.Random, brokers: int) -> ServiceFault:
+        return cls(*cls.draw_time(rng), number=rng.randrange(MOST_TASKS))
+
+    async def inject(self, run: ServiceRun) -> None:
+        run.cancel_task(self.number)
 
 
 @public_in("aiokclient.testing")
@@ -333,6 +359,7 @@ class BreakHttp(ServiceFault):
 ALL_FAULTS: Final[tuple[type[ServiceFault], ...]] = (
     BreakHttp,
     CancelService,
+    CancelTask,
     CutConnections,
     KillService,
     LoseReplies,

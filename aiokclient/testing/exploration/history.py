@@ -1,7 +1,7 @@
 """The history of a run of a service: its records, commits, and acknowledged sends, over time.
 
 A `Simulation` has one history. The service adds to it with `sim.handled` and `sim.handling`, the
-brokers with their responses (`Witness` in `running.py`), and invariants read it.
+brokers with their responses (`BrokerWitness` in `running.py`), and invariants read it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,20 @@ class HistoryEvent(NamedTuple):
 
     at: float
     track: str
-    """A fault ("fault"), an instance of the service ("service-1"), or a broker ("broker")."""
+    """A fault ("fault"), an instance of the service ("service-1"), or a broker ("broker-1")."""
     kind: str
     text: str
+    task: str = ""
+    """The name of the instance's task in which it happened, if that is not its first one."""
+
+
+class TaskSpan(NamedTuple):
+    """The time for which a task of an instance ran. Tasks that do the same have the same name."""
+
+    track: str
+    task: str
+    began: float
+    ended: float
 
 
 class Position(NamedTuple):
@@ -72,7 +83,13 @@ class History:
 
     def __init__(self, cluster: EmbeddedCluster | None = None) -> None:
         self._cluster = cluster
+        self.brokers = 0
+        """The number of brokers."""
         self.events: list[HistoryEvent] = []
+        self.spans: list[TaskSpan] = []
+        """The tasks that have ended: those of the service's own code, and those with events."""
+        self._eventful: set[tuple[str, str]] = set()
+        """The tracks and names of the tasks that have events."""
         self.handled: dict[Position, int] = Counter()
         """The number of times that each record was handled."""
         self.order: list[tuple[Position, bytes | None]] = []
@@ -105,20 +122,27 @@ class History:
         self.left_connections: list[str] = []
         self.loop_errors: list[str] = []
 
-    def add_event(self, at: float, track: str, kind: str, text: str) -> None:
+    def add_event(self, at: float, track: str, kind: str, text: str, task: str = "") -> None:
         if len(self.events) < MOST_EVENTS:
-            self.events.append(HistoryEvent(at, track, kind, text))
+            self.events.append(HistoryEvent(at, track, kind, text, task))
+            if task:
+                self._eventful.add((track, task))
+
+    def add_span(self, span: TaskSpan, *, is_own: bool) -> None:
+        """Note that a task has ended, if it is the service's own or something happened in it."""
+        if (is_own or span[:2] in self._eventful) and len(self.spans) < MOST_EVENTS:
+            self.spans.append(span)
 
     # -- added by the service ------------------------------------------------------------------
 
-    def add_handled(self, at: float, instance: str, record: Any) -> None:
+    def add_handled(self, at: float, instance: str, record: Any, task: str = "") -> None:
         """Note that a record was handled."""
         position = Position.of(record)
         count = self.handled[position] = self.handled[position] + 1
         if count == 1:
             self.order.append((position, record.key))
         again = f" for the {count}. time" if count > 1 else ""
-        self.add_event(at, instance, "handled", f"handled {position}{again}")
+        self.add_event(at, instance, "handled", f"handled {position}{again}", task)
 
     def begin_record(self, at: float, instance: str) -> None:
         self.in_hand[instance] += 1
@@ -135,7 +159,9 @@ class History:
 
     # -- added by the brokers ------------------------------------------------------------------
 
-    def add_commit(self, at: float, group: str, partition: TopicPartition, offset: int) -> None:
+    def add_commit(
+        self, at: float, group: str, partition: TopicPartition, offset: int, broker: int
+    ) -> None:
         """Note a committed offset, and whether all records before it were handled by then."""
         self.groups.add(group)
         self.committed_topics.add(partition.topic)
@@ -153,7 +179,8 @@ class History:
             inside = [each.offset for each in left if each.partition == number]
             unhandled = next((each for each in sorted(inside) if each < offset), None)
         self.commits.append(Commit(at, group, partition, offset, unhandled))
-        self.add_event(at, "broker", "commit", f"{group} committed {partition} up to {offset}")
+        text = f"{group} committed {partition} up to {offset}"
+        self.add_event(at, f"broker-{broker}", "commit", text)
 
     def add_accepted(self, at: float, position: Position) -> None:
         """Note that a member of a share group accepted a record."""

@@ -14,17 +14,23 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
+import re
+import signal
+import sysconfig
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from aiokclient.background import LibraryTask
 from aiokclient.protocol import ApiKey
 from aiokclient.record.batch import RecordBatch
 from aiokclient.testing.exploration.faults import FAULTS_S, ServiceFault
-from aiokclient.testing.exploration.history import Acknowledged, History, Position
+from aiokclient.testing.exploration.history import Acknowledged, History, Position, TaskSpan
 from aiokclient.testing.simulation.loop import SimulationError
 from aiokclient.testing.simulation.network import Weather
 from aiokclient.types import TopicPartition, public_in
@@ -84,7 +90,11 @@ class ServiceInstance:
         self.stop_requested = asyncio.Event()
         self.awaits_stop = False
         """Whether the service has called `sim.stopped`."""
-        self.tasks: set[asyncio.Task[Any]] = set()
+        self.tasks: dict[asyncio.Task[Any], float] = {}
+        """The tasks that run, in the order of their creation, with the times of it.
+
+        The background tasks of clients are not among them.
+        """
         self.began = run.now
         self.sim = copy.copy(run.sim)
         self.sim.instance = self
@@ -120,9 +130,34 @@ class ServiceInstance:
         self.cancel_tasks()
 
     def cancel_tasks(self) -> None:
-        # A set has another order in each process.
-        for task in sorted(self.tasks, key=lambda each: each.get_name()):
+        for task in list(self.tasks):
             task.cancel()
+
+    def add_task(self, task: asyncio.Task[Any]) -> None:
+        self.tasks[task] = self.run.now
+        task.add_done_callback(self._on_task_end)
+        if self.is_killed:
+            task.cancel()
+
+    def _on_task_end(self, task: asyncio.Task[Any]) -> None:
+        began = self.tasks.pop(task)
+        if task is not self.main:
+            name, is_own = _name_task(task)
+            span = TaskSpan(self.name, name, began, self.run.now)
+            self.run.history.add_span(span, is_own=is_own)
+
+    def note_current_task(self) -> str:
+        """Return the name of the current task, or "" for the service's first one.
+
+        A task that was made without the loop's factory, as those in which a worker calls its
+        handler, is one of the instance's from now on.
+        """
+        task = asyncio.current_task()
+        if task is None or task is self.main:
+            return ""
+        if task not in self.tasks and not isinstance(task, LibraryTask):
+            self.add_task(task)
+        return _name_task(task)[0]
 
 
 class ServiceRun:
@@ -163,6 +198,7 @@ class ServiceRun:
         loop = self.sim.loop
         loop.set_task_factory(self._make_task)
         loop.set_exception_handler(self._on_loop_error)
+        loop.on_signal = self._on_signal
         latency = self._work.choice(((0.0002, 0.002), (0.001, 0.02)))
         self.sim.network.weather = Weather(latency_s=latency)
         loop.jitter = random.Random(f"{self.sim.seed} jitter")
@@ -293,6 +329,21 @@ class ServiceRun:
         self._starts_pending += 1
         self._spawn(self._start_later(_CRASH_PAUSE_S))
 
+    def _on_signal(self, number: int) -> None:
+        """End the instance that has sent itself a signal, and start it again, as supervisors do."""
+        instance = _instance.get()
+        if instance is None or instance.has_ended or instance.is_killed or instance.is_stopping:
+            return
+        name = signal.Signals(number).name
+        self.history.add_event(self.now, instance.name, "error", f"the service sent itself {name}")
+        self.history.crashes.append((self.now, name))
+        self._starts_pending += 1
+        self._spawn(self._end_after_signal(instance))
+
+    async def _end_after_signal(self, instance: ServiceInstance) -> None:
+        await self._stop_instance(instance)
+        await self._start_later(_CRASH_PAUSE_S)
+
     async def _start_later(self, seconds: float) -> None:
         try:
             await asyncio.sleep(seconds)
@@ -328,6 +379,18 @@ class ServiceRun:
         if running:
             self.start_service()
 
+    def cancel_task(self, number: int) -> None:
+        """Cancel the task with this number, of those of all instances that run."""
+        found = [(each, task) for each in self.list_running() for task in each.tasks]
+        found = [(instance, task) for instance, task in found if not task.done()]
+        if not found:
+            return
+        instance, task = found[number % len(found)]
+        name = "" if task is instance.main else _name_task(task)[0]
+        text = f"the task {name!r} was cancelled" if name else "the service was cancelled"
+        self.history.add_event(self.now, instance.name, "cancel", text, name)
+        task.cancel()
+
     async def scale_out(self, seconds: float) -> None:
         if not self.list_running():
             return
@@ -345,10 +408,7 @@ class ServiceRun:
         task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **options)
         instance = _instance.get()
         if instance is not None:
-            instance.tasks.add(task)
-            task.add_done_callback(instance.tasks.discard)
-            if instance.is_killed:
-                task.cancel()
+            instance.add_task(task)
         return task
 
     def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -474,24 +534,39 @@ class ServiceRun:
                 except ValueError:  # The partition has no leader at present.
                     await asyncio.sleep(0.1)
 
-    # -- what brokers see ----------------------------------------------------------------------
+    # -- brokers -------------------------------------------------------------------------------
+
+    def note_broker(self, broker: int, kind: str, text: str) -> None:
+        self.history.add_event(self.now, f"broker-{broker}", kind, text)
 
     def _observe_brokers(self) -> None:
         """Note what the brokers execute. A fault of the cluster sees each response."""
-        cluster = self.sim.kafka
-        cluster.alter(ApiKey.PRODUCE, self._on_produce)
-        cluster.alter(ApiKey.OFFSET_COMMIT, self._on_commit)
-        cluster.alter(ApiKey.TXN_OFFSET_COMMIT, self._on_moment_commit)
-        cluster.alter(ApiKey.END_TXN, self._on_end_transaction)
-        cluster.alter(ApiKey.SHARE_ACKNOWLEDGE, self._on_acknowledge)
-        cluster.alter(ApiKey.SHARE_FETCH, self._on_acknowledge)
+        for broker in range(1, self.history.brokers + 1):
+            BrokerWitness(self, broker)
+
+
+class BrokerWitness:
+    """What one broker executes, for the history of a run."""
+
+    def __init__(self, run: ServiceRun, broker: int) -> None:
+        self._run, self._broker = run, broker
+        self._history, self._cluster = run.history, run.sim.kafka
+        for api, alteration in (
+            (ApiKey.PRODUCE, self._on_produce),
+            (ApiKey.OFFSET_COMMIT, self._on_commit),
+            (ApiKey.TXN_OFFSET_COMMIT, self._on_moment_commit),
+            (ApiKey.END_TXN, self._on_end_transaction),
+            (ApiKey.SHARE_ACKNOWLEDGE, self._on_acknowledge),
+            (ApiKey.SHARE_FETCH, self._on_acknowledge),
+        ):
+            self._cluster.alter(api, alteration, broker=broker)
 
     def _find_topic(self, named: Any) -> str:
         """Return the topic's name, which newer requests give by its id."""
         if getattr(named, "name", ""):
             return str(named.name)
-        for name in self.sim.kafka.topics:
-            if self.sim.kafka.topic_id(name) == named.topic_id:
+        for name in self._cluster.topics:
+            if self._cluster.topic_id(name) == named.topic_id:
                 return name
         return ""
 
@@ -509,14 +584,14 @@ class ServiceRun:
                 if each.error_code or each.base_offset < 0:
                     continue
                 values = tuple((r.key, r.value) for r in batches[name, each.index])
-                self.history.acknowledged.append(
+                self._history.acknowledged.append(
                     Acknowledged(
-                        self.now, TopicPartition(name, each.index), each.base_offset, values
+                        self._run.now, TopicPartition(name, each.index), each.base_offset, values
                     )
                 )
                 text = f"{name}-{each.index} appended {len(values)} records at {each.base_offset}"
-                self.history.add_event(self.now, "broker", "produce", text)
-        self.on_moment("produce")
+                self._run.note_broker(self._broker, "produce", text)
+        self._run.on_moment("produce")
         return response
 
     def _on_commit(self, request: Any, response: Any) -> Any:
@@ -526,23 +601,25 @@ class ServiceRun:
             for each in asked.partitions:
                 if not codes.get(each.partition_index, -1):
                     tp = TopicPartition(name, each.partition_index)
-                    self.history.add_commit(self.now, request.group_id, tp, each.committed_offset)
-        self.on_moment("commit")
+                    self._history.add_commit(
+                        self._run.now, request.group_id, tp, each.committed_offset, self._broker
+                    )
+        self._run.on_moment("commit")
         return response
 
     def _on_moment_commit(self, request: Any, response: Any) -> Any:
-        self.history.groups.add(request.group_id)
-        self.on_moment("commit")
+        self._history.groups.add(request.group_id)
+        self._run.on_moment("commit")
         return response
 
     def _on_end_transaction(self, request: Any, response: Any) -> Any:
         """Note the offsets that a transaction has committed."""
-        self.on_moment("commit")
-        for group in sorted(self.history.groups):
-            for tp, stored in self.sim.kafka.committed(group).items():
-                known = [c for c in self.history.commits if (c.group, c.partition) == (group, tp)]
+        self._run.on_moment("commit")
+        for group in sorted(self._history.groups):
+            for tp, stored in self._cluster.committed(group).items():
+                known = [c for c in self._history.commits if (c.group, c.partition) == (group, tp)]
                 if not known or known[-1].offset != stored.offset:
-                    self.history.add_commit(self.now, group, tp, stored.offset)
+                    self._history.add_commit(self._run.now, group, tp, stored.offset, self._broker)
         return response
 
     def _on_acknowledge(self, request: Any, response: Any) -> Any:
@@ -556,7 +633,7 @@ class ServiceRun:
         any_accepted = False
         for topic in request.topics:
             name = self._find_topic(topic)
-            self.history.shared.add(name)
+            self._history.shared.add(name)
             for each in topic.partitions:
                 if (topic.topic_id, each.partition_index) in failed:
                     continue
@@ -568,9 +645,9 @@ class ServiceRun:
                         if types[index if len(types) > 1 else 0] == _ACCEPT:
                             any_accepted = True
                             position = Position(name, each.partition_index, offset)
-                            self.history.add_accepted(self.now, position)
+                            self._history.add_accepted(self._run.now, position)
         if any_accepted:
-            self.on_moment("commit")
+            self._run.on_moment("commit")
         return response
 
 
@@ -580,6 +657,34 @@ _PHASES: Final = (
     ("handled", "after a record"),
     ("http", "after HTTP"),
 )
+
+
+_OTHERS_CODE: Final = (
+    str(Path(__file__).parents[2]),
+    *(sysconfig.get_path(each) for each in ("stdlib", "purelib", "platlib")),
+)
+"""The folders of code that is not the service's own, unless it is installed as a package."""
+_names: Final[dict[CodeType, tuple[str, bool]]] = {}
+
+
+def _name_task(task: asyncio.Task[Any]) -> tuple[str, bool]:
+    """Return the name of a task, without its number, and whether its code is the service's own.
+
+    That is the name that the task was given, without that of its client, or that of its coroutine.
+    """
+    code = getattr(task.get_coro(), "cr_code", None)
+    if code is None:
+        name, is_own = _describe(task), False
+    elif (found := _names.get(code)) is not None:
+        name, is_own = found
+    else:
+        name, is_own = code.co_name, not code.co_filename.startswith(_OTHERS_CODE)
+        _names[code] = name, is_own
+    given = task.get_name()
+    if given != "None" and not given.startswith("Task-"):
+        # Numbers of clients and tasks differ between processes.
+        name = re.sub(r"[-#]?\d+", "", given.rpartition(": ")[2]).strip() or name
+    return name, is_own
 
 
 def _describe(task: asyncio.Task[Any]) -> str:

@@ -151,6 +151,7 @@ class AsgiServer:
         timeout: float | None,
     ) -> HttpResponse:
         """Send a request. Raises ConnectionRefusedError, ConnectionResetError, TimeoutError."""
+        self._sim.note_task()
         conditions = self._sim.conditions
         conditions.http_in_flight += 1
         try:
@@ -236,6 +237,11 @@ class AsgiServer:
 
         try:
             await self._app(scope, receive, send)
+        except asyncio.CancelledError:
+            if not answer.done():
+                text = "the simulated application cancelled the request"
+                answer.set_exception(ConnectionResetError(text))
+            raise
         except Exception as error:
             self._sim.note_error("application", f"{method} {parts.path} failed: {error!r}")
         finally:

@@ -2,8 +2,9 @@
 
 A simulation has one thread, because the order of several is not its own to decide. So a thread that
 the program starts itself is refused, and functions that anyio would call in a thread are called in
-the event loop, as those of `run_in_executor` and `asyncio.to_thread` are. On request, the functions
-of the module `time` have virtual time.
+the event loop, as those of `run_in_executor` and `asyncio.to_thread` are. With `explore`, a signal
+that the program sends to itself ends the simulated process, not that of the test. On request, the
+functions of the module `time` have virtual time.
 
 Other threads of the process see the originals.
 """
@@ -11,6 +12,7 @@ Other threads of the process see the originals.
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import threading
 import time
@@ -39,6 +41,7 @@ def run_threads_in_loop() -> Iterator[None]:
     with _lock:
         if not _undo:
             _replace(threading.Thread, "start", _refuse_thread)
+            _replace(signal, "raise_signal", _raise_simulated)
             if (backend := _find_anyio()) is not None:
                 _replace(backend, "run_sync_in_worker_thread", _run_inline)
         _simulating.add(ident)
@@ -98,6 +101,18 @@ def _refuse_thread(original: Callable[[threading.Thread], None]) -> Callable[[An
         )
 
     return start
+
+
+def _raise_simulated(original: Callable[[int], None]) -> Callable[[int], None]:
+    @wraps(original)
+    def raise_signal(number: int) -> None:
+        loop = asyncio._get_running_loop()
+        if isinstance(loop, VirtualLoop) and loop.on_signal is not None:
+            loop.on_signal(number)
+        else:
+            original(number)
+
+    return raise_signal
 
 
 def _find_anyio() -> Any:

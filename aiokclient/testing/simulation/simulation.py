@@ -169,14 +169,16 @@ class Simulation:
         """
         if self.is_killed:
             return
+        task = self.note_task()
         for record in records:
-            self.history.add_handled(self.loop.time(), self._name, record)
+            self.history.add_handled(self.loop.time(), self._name, record, task)
         self.on_moment("handled")
 
     @contextmanager
     def handling(self, *records: Any) -> Iterator[None]:
         """Note that records are in hand within the block, and handled if it ends normally."""
         name = self._name
+        self.note_task()
         for _ in records:
             self.history.begin_record(self.loop.time(), name)
         try:
@@ -188,6 +190,7 @@ class Simulation:
 
     async def work(self, seconds: float = 0.01) -> None:
         """Sleep as a handler that works so long. The fault `SlowHandlers` makes it longer."""
+        self.note_task()
         await asyncio.sleep(seconds + self.conditions.work_delay)
 
     async def stopped(self) -> None:
@@ -211,6 +214,13 @@ class Simulation:
         """Tell the faults of `explore` that something happened for which they may wait."""
         if self.instance is not None:
             self.instance.run.on_moment(moment)
+
+    def note_task(self) -> str:
+        """Tell `explore` that the current task belongs to the service, and return its name.
+
+        The name is "" for the first task of an instance.
+        """
+        return "" if self.instance is None else self.instance.note_current_task()
 
     def note_error(self, track: str, text: str) -> None:
         """Add an error to the history."""

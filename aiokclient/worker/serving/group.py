@@ -22,10 +22,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
-from aiokclient.background import ended
+from aiokclient.background import ended, loop_ends
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle
 from aiokclient.cluster.lifecycle.parent import Parent
-from aiokclient.errors.local import ArgumentTypeError
+from aiokclient.errors.local import ArgumentTypeError, IllegalStateError
 from aiokclient.log.client_log import ClientLog
 from aiokclient.types import State
 from aiokclient.worker.worker import Worker
@@ -61,6 +61,8 @@ class WorkerGroup:
         self._close_by: float | None = None
         """The time on the loop's clock at which the closing of clients must have ended."""
         self._runs: dict[Worker, asyncio.Task[None]] = {}
+        self._has_cancelled = False
+        """Whether the group itself has cancelled the workers."""
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as opened:
@@ -91,6 +93,7 @@ class WorkerGroup:
 
     def cancel_workers(self) -> None:
         """Cancel the handlers at once. Synchronous."""
+        self._has_cancelled = True
         for run in self._runs.values():
             run.cancel()
 
@@ -125,9 +128,16 @@ class WorkerGroup:
         """React to the failure of a worker, as soon as its run has ended. Synchronous."""
 
     def _on_run_ended(self, worker: Worker, run: asyncio.Task[None]) -> None:
-        if run.cancelled():
+        error: BaseException | None
+        if not run.cancelled():
+            error = run.exception()
+        elif self._has_cancelled or loop_ends(run.get_loop()):
             return
-        error = run.exception()
+        else:
+            error = IllegalStateError(
+                f"The task of the worker {worker.name} was cancelled from outside. Nothing handles "
+                f"its records any more. Cancel only tasks of the application."
+            )
         if error is not None:
             self._failure = self._failure or error
             self.on_worker_failed(worker, error)

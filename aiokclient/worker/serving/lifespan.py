@@ -40,9 +40,10 @@ def lifespan(
     started before are not closed. Other asynchronous context managers, such as a SchemaRegistry,
     are entered before all clients.
 
-    When a worker fails, its error is logged, and the process gets SIGTERM, at which the server
-    drains requests and ends the lifespan, which raises the error. So a supervisor starts the
-    process again. If a start fails, what was started is closed, and the error is raised.
+    When a worker fails, or its task is cancelled from outside, its error is logged, and the process
+    gets SIGTERM, at which the server drains requests and ends the lifespan, which raises the error.
+    So a supervisor starts the process again. If a start fails, what was started is closed, and the
+    error is raised.
 
     In a lifespan of the application, enter `lifespan(worker)(app)` with `async with`, and yield its
     own state. A lifespan can be entered once, because closed clients cannot be started again.

@@ -17,8 +17,8 @@ WANTED = int(os.environ.get("AIOKCLIENT_EXPLORE_SEEDS") or 0)
 MOST_FAULTS = 5
 MOST_SEEDS = 1000
 KNOWN = {
-    "a retry without idempotence": 1,
-    "an unbounded gather": 1,
+    "a retry without idempotence": 14,
+    "an unbounded gather": 14,
 }
 """Seeds by which faults are found, of the services that are tried each time. If faults are drawn in
 another way, others are."""

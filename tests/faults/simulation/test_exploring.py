@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -15,12 +16,13 @@ import anyio.to_thread
 import explored
 import pytest
 
-from aiokclient import Producer
+from aiokclient import ConsumerRecord, Producer
 from aiokclient.errors import IllegalStateError
 from aiokclient.testing import (
     ALL_FAULTS,
     BreakHttp,
     CancelService,
+    CancelTask,
     CounterexampleError,
     Feed,
     KillService,
@@ -99,6 +101,26 @@ def test_the_timeline_is_text_and_a_picture(lost_records: CounterexampleError) -
     assert repr(error.faults[0]) in text
     assert picture.startswith("<svg")
     assert type(error.faults[0]).__name__ in picture
+    for lane in ("faults", "service-1", "service-2", "broker 1", "broker 2", "broker 3"):
+        assert f">{lane}</text>" in picture
+
+
+def test_the_picture_has_lanes_for_the_tasks_of_the_service_and_for_stopped_brokers() -> None:
+    async def handles_in_tasks(sim: Simulation) -> None:
+        async def bill(number: int) -> None:
+            await sim.work(0.1)
+            sim.handled(ConsumerRecord("orders", 0, number, 0, b"", b"", ()))
+
+        await asyncio.gather(*map(bill, range(3)))
+        await asyncio.sleep(3)
+        assert all(each.kind != "down" for each in sim.history.events)
+
+    faults = [StopBroker(at=1.0, broker=2, seconds=1.0)]
+    picture = find_fault(handles_in_tasks, topics={}, seeds=1, faults=faults).timeline.svg()
+    assert ">   bill x3</text>" in picture
+    assert "handled orders-0 offset 2" in picture
+    # The broker ran until its stop.
+    assert "<title>0.000 to 1.0" in picture
 
 
 def test_a_service_without_a_fault_passes_and_the_report_says_what_was_tried() -> None:
@@ -225,6 +247,54 @@ def test_a_service_that_waits_for_its_stop_is_told_and_not_cancelled() -> None:
 
 
 # -- faults
+
+
+def test_each_task_of_a_service_can_be_cancelled_by_its_number() -> None:
+    async def has_tasks(sim: Simulation) -> None:
+        ended = sim.state.setdefault("ended", [])
+
+        async def sleep(name: str) -> None:
+            try:
+                await asyncio.sleep(5)
+            except asyncio.CancelledError:
+                ended.append(f"{name} cancelled")
+                raise
+
+        tasks = [asyncio.create_task(sleep(name), name=f"sleep-{name}") for name in "ab"]
+        try:
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError:
+            ended.append("service cancelled")
+            raise
+
+    def find_ended(number: int) -> list[str]:
+        found: list[str] = []
+        explore(
+            has_tasks,
+            seeds=1,
+            faults=[CancelTask(at=1.0, number=number)],
+            invariants=[lambda sim: found.extend(sim.state["ended"])],
+        )
+        return found
+
+    # The cancelled service starts again. Its former tasks are left.
+    assert find_ended(0) == ["service cancelled"]
+    assert find_ended(1) == ["a cancelled"]
+    assert find_ended(2) == ["b cancelled"]
+    assert find_ended(4) == ["a cancelled"]
+
+
+def test_a_signal_to_the_own_process_restarts_the_simulated_service() -> None:
+    async def gives_up_once(sim: Simulation) -> None:
+        sim.state["starts"] = sim.state.get("starts", 0) + 1
+        if sim.state["starts"] == 1:
+            signal.raise_signal(signal.SIGTERM)
+            await asyncio.sleep(100)
+
+    def two_starts(sim: Simulation) -> None:
+        assert (sim.state["starts"], len(sim.history.crashes)) == (2, 1)
+
+    explore(gives_up_once, seeds=1, faults=[], invariants=[two_starts])
 
 
 def test_a_killed_service_writes_nothing_more() -> None:

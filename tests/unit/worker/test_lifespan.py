@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from aiokclient import Admin, Client, Consumer, Producer, State
-from aiokclient.errors import BootstrapError
+from aiokclient.errors import BootstrapError, IllegalStateError
 from aiokclient.testing import EmbeddedCluster
 from aiokclient.worker import Retry, Worker, lifespan
 
@@ -112,6 +112,24 @@ async def test_the_process_gets_sigterm_and_the_end_raises_when_a_worker_fails(
     (logged,) = [line for line in caplog.records if getattr(line, "event", "") == "worker_failed"]
     assert "The worker failing has failed." in logged.getMessage()
     assert logged.exc_info is not None
+    assert client.state is State.CLOSED
+
+
+async def test_the_process_gets_sigterm_when_the_task_of_a_worker_is_cancelled_from_outside(
+    cluster: EmbeddedCluster, sigterms: asyncio.Event
+) -> None:
+    client = Client(bootstrap_servers=cluster.bootstrap_servers)
+
+    async def handle(record: Any) -> None: ...
+
+    async def serve() -> None:
+        async with lifespan(Worker(make_consumer(client, "orders", group="lost"), handle))(None):
+            (run,) = [each for each in asyncio.all_tasks() if each.get_name() == "worker lost"]
+            run.cancel()
+            await sigterms.wait()
+
+    with pytest.raises(IllegalStateError, match="worker lost was cancelled from outside"):
+        await serve()
     assert client.state is State.CLOSED
 
 
