@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from typing import Final, NamedTuple
@@ -178,10 +179,9 @@ class Timeline:
         bars = _find_bars(events, "start", ("end", "kill"), self._end)
         lanes = [_Lane(track, "service", _ROW - 4, [e for e in events if not e.task], bars)]
         spans = [each for each in self._spans if each.track == track]
-        names = dict.fromkeys([s.task for s in spans] + [e.task for e in events if e.task])
-        counts = {n: sum(n == each.task for each in [*spans, *events]) for n in names}
-        shown = sorted(names, key=lambda name: -counts[name])[:_MOST_TASKS]
-        for name in (each for each in names if each in shown):
+        counts = Counter([s.task for s in spans] + [e.task for e in events if e.task])
+        shown = {name for name, _ in counts.most_common(_MOST_TASKS)}
+        for name in (each for each in counts if each in shown):
             mine = [(each.began, each.ended) for each in spans if each.task == name]
             times = f" x{len(mine)}" if len(mine) > 1 else ""
             label = "   " + _shorten(name, _LONGEST_NAME - len(times)) + times

@@ -16,6 +16,7 @@ import pytest
 
 from aiokclient import Consumer, Producer
 from aiokclient.adapters import aiokafka as adapter
+from aiokclient.errors import ClosedError
 from aiokclient.testing import EmbeddedCluster
 
 Program = Callable[[ModuleType, "Stage"], Awaitable[list[Any]]]
@@ -605,12 +606,23 @@ async def test_native_clients_share_connections_with_those_of_the_adapter(
         assert isinstance(producer.native, Producer)
         async with Producer(client=producer.client.native) as native:
             await native.send(stage.topic, b"native", partition=0)
-    async with stage.consumer(stage.topic) as consumer:
+        # The end of the native producer is not that of the Client, which the adapter has opened.
+        await producer.native.send(stage.topic, b"beneath", partition=0)
+        await producer.send_and_wait(stage.topic, b"again", partition=0)
+        late = Producer[bytes, bytes](client=producer.client.native)
+        await late.start()
+    with pytest.raises(ClosedError):
+        await late.send(stage.topic, b"late", partition=0)
+    await late.close()
+    async with stage.consumer(stage.topic, group_id=stage.group) as consumer:
         assert isinstance(consumer.native, Consumer)
         assert (await consumer.getone()).value == b"adapter"
         record = await consumer.native.get()
         assert record is not None
         assert record.value == b"native"
+        assert (await consumer.getone()).value == b"beneath"
+        await consumer.native.commit()
+        assert await consumer.committed(stage.tp(0)) == await consumer.position(stage.tp(0))
 
 
 async def test_second_subscription_to_a_topic_rebalances_and_calls_its_listener(
@@ -646,6 +658,22 @@ async def test_consumer_stops_after_its_native_one_was_closed(cluster: EmbeddedC
     await consumer.stop()
     with pytest.raises(adapter.ConsumerStoppedError):
         await consumer.getone()
+
+
+async def test_calls_of_a_stopped_consumer_raise_the_error_of_aiokafka(
+    cluster: EmbeddedCluster,
+) -> None:
+    stage = Stage(cluster, adapter)
+    consumer = stage.consumer(stage.topic)
+    async with consumer:
+        pass
+    for function in (
+        consumer.pause,
+        consumer.resume,
+        consumer.highwater,
+        consumer.last_stable_offset,
+    ):
+        assert await error_of(call(function, stage.tp(0))) == "ConsumerStoppedError"
 
 
 async def test_other_thread_reads_the_state_of_a_consumer(cluster: EmbeddedCluster) -> None:

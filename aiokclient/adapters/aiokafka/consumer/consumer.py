@@ -284,7 +284,8 @@ class AIOKafkaConsumer:
         """Read nothing of these partitions until `resume`."""
         require_partitions(partitions)
         self._require_assigned(partitions)
-        self._turns.pause(partitions)
+        with translated_errors(ConsumerStoppedError):
+            self._turns.pause(partitions)
 
     def paused(self) -> set[TopicPartition]:
         """Return the partitions that are paused."""
@@ -294,7 +295,8 @@ class AIOKafkaConsumer:
         """Read these partitions again."""
         require_partitions(partitions)
         self._require_assigned(partitions)
-        self._turns.resume(partitions)
+        with translated_errors(ConsumerStoppedError):
+            self._turns.resume(partitions)
 
     # -- reading
 
@@ -418,14 +420,16 @@ class AIOKafkaConsumer:
         if self._is_elsewhere():
             return self._call_in_loop(self.highwater, partition)
         assert partition in self.assignment(), "Partition is not assigned"
-        return self.native.highwater(partition)
+        with translated_errors(ConsumerStoppedError):
+            return self.native.highwater(partition)
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
         """Return the offset before which all transactions had ended at the last fetch, or None."""
         if self._is_elsewhere():
             return self._call_in_loop(self.last_stable_offset, partition)
         assert partition in self.assignment(), "Partition is not assigned"
-        return self.native.last_stable_offset(partition)
+        with translated_errors(ConsumerStoppedError):
+            return self.native.last_stable_offset(partition)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at an offset. Raises ValueError for a negative one, and IllegalStateError."""
