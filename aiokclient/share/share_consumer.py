@@ -302,7 +302,7 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
         await Worker(self, handle, **options).run()
 
     def _begin_run(self, run: Any, earlier: Any) -> Any:
-        """Return None: the calls of handlers of share records are not traced."""
+        """Trace a call of a worker's handler: `aiokclient.telemetry.otel` replaces this method."""
         return None
 
     # -- settling

@@ -30,7 +30,7 @@ except ImportError as error:
     ) from error
 
 from aiokclient.telemetry.otel.classes import is_instrumented, with_methods
-from aiokclient.telemetry.otel.consuming import ConsumerTracing
+from aiokclient.telemetry.otel.consuming import ConsumerTracing, ShareConsumerTracing
 from aiokclient.telemetry.otel.metrics import bridge_to
 from aiokclient.telemetry.otel.producing import ProducerTracing
 from aiokclient.telemetry.otel.spans import Spans
@@ -78,11 +78,12 @@ def instrument(
 ) -> Instrumentation:
     """Give the metrics of an object to OpenTelemetry, and trace it. Return a handle to undo that.
 
-    `x` is a Client, Producer, Consumer, Admin, or GroupMember, before or after its start. Spans are
-    made for a Producer or Consumer. Objects that share a client have their metrics in common. The
-    metrics are observed once, even if several of the objects are instrumented. By default, the
-    global providers are used. Call it in the event loop of `x`, or before `x` is started. Raises
-    IllegalStateError if `x` is instrumented already, and ArgumentTypeError for any other object.
+    `x` is a Client, Producer, Consumer, ShareConsumer, Admin, or GroupMember, before or after its
+    start. Spans are made for producers and consumers. Objects that share a client have their
+    metrics in common. The metrics are observed once, even if several of the objects are
+    instrumented. By default, the global providers are used. Call it in the event loop of `x`, or
+    before `x` is started. Raises IllegalStateError if `x` is instrumented already, and
+    ArgumentTypeError for any other object.
     """
     if isinstance(x, type) or not callable(getattr(x, "metric_values", None)):
         raise ArgumentTypeError(
@@ -99,6 +100,8 @@ def instrument(
     tracing: ProducerTracing | ConsumerTracing | None = None
     if hasattr(type(x), "send_many"):
         tracing = ProducerTracing(spans, type(x))
+    elif hasattr(type(x), "processing"):
+        tracing = ShareConsumerTracing(spans, type(x))
     elif hasattr(type(x), "tracked"):
         tracing = ConsumerTracing(spans, type(x))
     undo = [

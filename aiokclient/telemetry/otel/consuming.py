@@ -10,6 +10,9 @@
   the links are those of a record of an iteration or, for a batch, of a list.
 - A commit by the application is a child of the current span. One by the consumer has no parent.
 
+The same holds for a share consumer, where a record of `tracked` is processed until it is settled,
+or until the body of its `processing` has ended.
+
 `TracedIterator` stands between a loop and the iterator of the consumer. When it delivers records,
 it makes their span the current one in the context of the task. The span is then also current in the
 body of the loop, and in the tasks that the body starts. The next request for records restores the
@@ -277,6 +280,14 @@ class Read(NamedTuple):
 class ConsumerTracing:
     """The traced methods of one consumer."""
 
+    _iterations: tuple[str, ...] = (
+        "__aiter__",
+        "until_end",
+        "batches",
+        "arrow_batches",
+        "tracked",
+    )
+
     def __init__(self, spans: Spans, kind: Any) -> None:
         self._spans = spans
         self._kind = kind
@@ -304,8 +315,7 @@ class ConsumerTracing:
 
             return traced
 
-        names = ("__aiter__", "until_end", "batches", "arrow_batches", "tracked")
-        return {name: iteration(name) for name in names}
+        return {name: iteration(name) for name in self._iterations}
 
     def _request_methods(self) -> dict[str, Method]:
         def request(name: str) -> Method:
@@ -330,7 +340,7 @@ class ConsumerTracing:
 
         def done(consumer: Any, record: Record) -> None:
             kind.done(consumer, record)
-            self._end_record(record)
+            self.end_record(record)
 
         def mark_processed(consumer: Any) -> None:
             self._end_tracked()
@@ -433,9 +443,12 @@ class ConsumerTracing:
         )
         return Processing(span, with_processed(set_span_in_context(span), read.links))
 
-    def _end_record(self, record: Record) -> None:
+    def end_record(self, record: Record, error: BaseException | None = None) -> None:
+        """End the span of a record of `tracked`. `error` is that of its body, if it failed."""
         span = self._tracked.pop((record.topic, record.partition, record.offset), None)
         if span is not None:
+            if error is not None:
+                fail(span, error)
             span.end()
 
     def _end_tracked(self) -> None:
@@ -475,13 +488,12 @@ class ConsumerTracing:
     def _make_commit(self) -> Method:
         kind, spans = self._kind, self._spans
 
-        async def commit(consumer: Any, what: Any = None, timeout: Any = None) -> None:
+        async def commit(consumer: Any, *args: Any, **named: Any) -> Any:
             if not spans.is_active:
-                await kind.commit(consumer, what, timeout)
-                return
+                return await kind.commit(consumer, *args, **named)
             span = spans.start_span(COMMIT, _topics(consumer))
             with ended(span), being(set_value(COMMITTING, True, set_span_in_context(span))):
-                await kind.commit(consumer, what, timeout)
+                return await kind.commit(consumer, *args, **named)
 
         return commit
 
@@ -500,6 +512,54 @@ class ConsumerTracing:
             return refused
 
         return store
+
+
+class ShareConsumerTracing(ConsumerTracing):
+    """The traced methods of one share consumer, which settles records one by one."""
+
+    _iterations = ("__aiter__", "batches", "tracked")
+
+    def _end_methods(self) -> dict[str, Method]:
+        kind, methods = self._kind, super()._end_methods()
+
+        def settle(consumer: Any, record: Any, *args: Any) -> bool:
+            records = [record] if isinstance(record, ConsumerRecord) else list(record)
+            held: bool = kind._settle(consumer, record if records == [record] else records, *args)
+            for each in records:
+                self.end_record(each)
+            return held
+
+        def processing(consumer: Any, record: Record, *args: Any, **named: Any) -> TracedScope:
+            return TracedScope(kind.processing(consumer, record, *args, **named), record, self)
+
+        kept = {name: methods[name] for name in ("mark_processed", "_close")}
+        return {**kept, "_settle": settle, "processing": processing}
+
+    def on_open(self, consumer: Any) -> None:
+        """Do nothing: settlements travel with other requests."""
+
+
+class TracedScope:
+    """The scope of `ShareConsumer.processing`, at whose end the span of the record ends."""
+
+    __slots__ = ("_record", "_scope", "_tracing")
+
+    def __init__(self, scope: Any, record: Record, tracing: ConsumerTracing) -> None:
+        self._scope = scope
+        self._record = record
+        self._tracing = tracing
+
+    async def __aenter__(self) -> Any:
+        return await self._scope.__aenter__()
+
+    async def __aexit__(self, kind: Any, error: BaseException | None, traceback: Any) -> Any:
+        try:
+            return await self._scope.__aexit__(kind, error, traceback)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._tracing.end_record(self._record, error)
 
 
 def _topics(consumer: Any) -> set[str]:

@@ -17,6 +17,7 @@ from world import World, simulate
 from aiokclient import ShareConsumer, State
 from aiokclient.errors import ClosedError, KafkaError
 from aiokclient.testing.simulation.network import Weather
+from aiokclient.worker import Exponential, Retry, Worker
 
 COUNT = 12
 MOMENTS = 4
@@ -107,6 +108,22 @@ async def process(prepared: Prepared) -> None:
         await asyncio.sleep(0.01)
 
 
+async def run(prepared: Prepared) -> None:
+    """Handle records, of which one fails once, until the run is stopped in a handler."""
+    handled: list[int] = []
+
+    async def handle(record: Any, worker: Worker) -> None:
+        await asyncio.sleep(0.01)
+        handled.append(record.offset)
+        if len(handled) == 2:
+            raise ConnectionError("not now")
+        if len(handled) == 6:
+            worker.stop()
+
+    retry = Retry(2, backoff=Exponential(0.02, max=0.02))
+    await prepared.consumer.run(handle, concurrency=2, retry=retry)
+
+
 async def wait_for_loss(prepared: Prepared) -> None:
     waiting = asyncio.get_running_loop().call_later(
         0.02, prepared.consumer.release, prepared.held[3]
@@ -165,6 +182,7 @@ CASES = {
     "batches": Case(make_started, iterate_batches),
     "tracked": Case(make_started, iterate_tracked),
     "processing": Case(make_holding, process),
+    "run": Case(make_started, run),
     "lock_lost": Case(make_holding, wait_for_loss),
     "commit": Case(make_settled, lambda p: p.consumer.commit()),
     "drain": Case(make_settled, drain),
