@@ -120,6 +120,13 @@ share: .venv/.test .venv/.native ## share groups amid kills, failing handlers, m
 	AIOKCLIENT_SHARE_SEED=$(SEED) AIOKCLIENT_SHARE_SEEDS=$(SEEDS) \
 	    $(PY) -m pytest -q --numprocesses=auto --dist=worksteal --timeout=0 -m share tests/faults/simulation/test_share_fleets.py tests/faults/simulation/test_share_renewals.py
 
+.PHONY: share-real
+share-real: .venv/.test .venv/.native kafka ## share groups on real brokers amid kills, beside Java's and librdkafka's consumers
+## fetches Kafka 4.1, 4.2, and 4.3 (130 MB, once); SEEDS=10 of each kind from SEED on; half an hour
+	$(PY) tests/harness fetch-sharing
+	AIOKCLIENT_SHARE_SEED=$(SEED) AIOKCLIENT_SHARE_SEEDS=$(SEEDS) \
+	    $(PY) -m pytest -q -s --timeout=0 -m share_real $(or $(T),tests/faults/kafka)
+
 secrets: .venv/.test .venv/.native ## use known passwords, tokens, and keys everywhere, and search all output for them
 ## LEAK=channel leaks one on purpose (log, repr, locals, ...), so that it fails
 	AIOKCLIENT_LEAK=$(LEAK) $(PY) -m pytest -q tests/behavior/security/test_secrets.py

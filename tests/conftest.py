@@ -198,8 +198,8 @@ class Servers:
 def embedded_servers() -> Iterator[Servers]:
     from aiokclient.testing import EmbeddedCluster
 
-    # The shortest session timeout that the real brokers of the tests allow.
-    configs = {"group.min.session.timeout.ms": 1000}
+    # The shortest session timeout that the real brokers of the tests allow, and their heartbeats.
+    configs = {"group.min.session.timeout.ms": 1000, "group.share.heartbeat.interval.ms": 500}
     with EmbeddedCluster(brokers=3, configs=configs) as cluster:
         yield Servers("embedded", ExternalKafka(cluster.bootstrap_servers))
 
@@ -225,8 +225,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | 
 
 NEEDS_SERVERS = re.compile(r"(?<!aio)kafka|java|cluster_servers")
 """A pattern in the files of all tests with a real Kafka or Java, or in a conftest.py above them."""
-WITH_TARGETS = ("walk", "tools", "registry", "workers", "share")
-"""Marks of tests that only run if `-m` names them, as the targets of `make` with these names do."""
+WITH_TARGETS = ("walk", "tools", "registry", "workers", "share", "share_real")
+"""Marks of tests that only run if `-m` names them, as the targets of `make` with these names do.
+
+The target of `share_real` is `share-real`.
+"""
 RUNS_TOOLS = re.compile(r"tool_host|sides|mark\.tools")
 """A pattern in the files of all tests with the mark `tools`."""
 ONLY_WITH_SERVERS = "kafka or java"

@@ -449,15 +449,20 @@ class ShareEngine:
     def _place_partitions(self) -> None:
         """Give each assigned partition to its leader, and take it from others."""
         metadata = self.cluster.metadata
+        unplaced: dict[str, None] = {}
         for tp, topic_id in self._assignment.items():
             node_id = metadata.find_leader(*tp)
             if node_id not in metadata.brokers:
+                unplaced[tp.topic] = None
                 continue
             for leader in self.list_leaders():
                 if leader.node_id != node_id:
                     leader.remove_partition(tp, moved=True)
             epoch = metadata.find_leader_epoch(*tp)
             self._get_leader(node_id).add_partition(tp, topic_id, epoch)
+        if unplaced:
+            # The coordinator assigns partitions that were added before the metadata is due again.
+            self.cluster.updater.request_update(unplaced)
         for leader in self.list_leaders():
             for tp, partition in list(leader.partitions.items()):
                 if tp in self._assignment:

@@ -3,16 +3,13 @@
 import asyncio
 import contextlib
 import gc
-import itertools
 import pickle
-import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from share_queue import TIMEOUT_S, Queue, take
 
-from aiokclient import REJECT, RELEASE, Admin, Producer, ShareConsumer, TopicPartition
-from aiokclient.admin import ConfigResource
+from aiokclient import REJECT, RELEASE, Producer, ShareConsumer, TopicPartition
 from aiokclient.errors import (
     AcknowledgeErrors,
     ConcurrentReadError,
@@ -22,55 +19,6 @@ from aiokclient.errors import (
     RecordError,
     SchemaRegistryUnavailableError,
 )
-
-TIMEOUT_S = 20.0
-_numbers = itertools.count(1)
-
-
-class Queue:
-    """A topic with a share group that reads it from its beginning."""
-
-    def __init__(self, servers: Any, topic: str, group: str, admin: Admin) -> None:
-        self.servers, self.topic, self.group, self.admin = servers, topic, group, admin
-        self.options: dict[str, Any] = {"bootstrap_servers": servers.bootstrap}
-
-    async def fill(self, count: int, **options: Any) -> None:
-        async with Producer(**self.options) as producer:
-            values = [b"%d" % number for number in range(count)]
-            await producer.gather(
-                [producer.send(self.topic, value, partition=0, **options) for value in values]
-            )
-
-    def consumer(self, **options: Any) -> ShareConsumer[Any, Any]:
-        return ShareConsumer(self.topic, group_id=self.group, **{**self.options, **options})
-
-    async def configure(self, **configs: str) -> None:
-        named = {f"share.{name.replace('_', '.')}": value for name, value in configs.items()}
-        resource = ConfigResource.group(self.group)
-        (await self.admin.alter_configs({resource: named})).raise_for_errors()
-
-    async def lag(self) -> int | None:
-        listed = await self.admin.list_share_group_offsets([self.group])
-        found = listed.raise_for_errors()[self.group]
-        return found[TopicPartition(self.topic, 0)].lag
-
-
-@pytest.fixture
-async def queue(cluster_servers: Any) -> AsyncIterator[Queue]:
-    topic = await cluster_servers.new_topic()
-    group = f"share-{time.time_ns()}-{next(_numbers)}"
-    async with Admin(bootstrap_servers=cluster_servers.bootstrap) as admin:
-        await admin.create_share_group(group, [topic], start="earliest")
-        yield Queue(cluster_servers, topic, group, admin)
-
-
-async def take(consumer: ShareConsumer[Any, Any], count: int, **options: Any) -> list[Any]:
-    found: list[Any] = []
-    while len(found) < count:
-        records = await consumer.poll(TIMEOUT_S, count - len(found), **options)
-        assert records, f"{len(found)} of {count} records arrived"
-        found += records
-    return found
 
 
 async def test_an_iteration_accepts_each_record_when_the_next_is_requested(queue: Queue) -> None:

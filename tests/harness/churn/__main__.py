@@ -3,6 +3,6 @@
 import socket
 import sys
 
-from .nursery import serve
+from .nursery import live, serve
 
-serve(socket.socket(fileno=int(sys.argv[1])))
+serve(socket.socket(fileno=int(sys.argv[1])), live)

@@ -15,27 +15,35 @@ import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from . import librdkafka
 from .events import line
 from .ours import OurMember
+
+Live: TypeAlias = Callable[[Mapping[str, Any], socket.socket], None]
 
 HARNESS = Path(__file__).resolve().parents[1]
 PR_SET_PDEATHSIG = 1
 
 
 class Nursery:
-    """A context in which `fork` creates processes."""
+    """A context in which `fork` creates processes.
+
+    `package` is the one whose members they are: it is run as a module, and calls `serve`.
+    """
+
+    def __init__(self, package: str = "churn") -> None:
+        self._package = package
 
     def __enter__(self) -> Self:
         self._control, theirs = socket.socketpair()
         path = os.pathsep.join([str(HARNESS), str(HARNESS.parents[1]), *sys.path])
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "churn", str(theirs.fileno())],
+            [sys.executable, "-m", self._package, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             env={**os.environ, "PYTHONPATH": path},
         )
@@ -60,8 +68,8 @@ class Nursery:
         return pid, ours
 
 
-def serve(control: socket.socket) -> None:
-    """Fork a process for each member that is requested."""
+def serve(control: socket.socket, live: Live) -> None:
+    """Fork a process for each member that is requested, and run the member by `live` there."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:

@@ -5,7 +5,7 @@ package does not use the library under test, so that the library's errors cannot
 """
 
 from .cluster import ExternalKafka, KafkaCluster
-from .distribution import KAFKA, OLD, TOOLS, Distribution
+from .distribution import KAFKA, OLD, SHARING, TOOLS, Distribution
 from .java import MissingToolError, find_java
 from .node import KafkaNode
 from .probe import KafkaProbeError, Probe
@@ -17,6 +17,7 @@ from .tools import JavaTool
 __all__ = [
     "KAFKA",
     "OLD",
+    "SHARING",
     "TOOLS",
     "Distribution",
     "ExternalKafka",

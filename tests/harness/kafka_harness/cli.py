@@ -9,17 +9,21 @@ import time
 from . import apicurio
 from .cluster import KafkaCluster
 from .connector import connector_jars
-from .distribution import KAFKA, OLD, TOOLS, Distribution
+from .distribution import KAFKA, OLD, SHARING, TOOLS, Distribution
 from .java import MissingToolError
 from .token_server import jars
 
 
-def fetch() -> None:
-    for distribution in (KAFKA, TOOLS, OLD):
+def prepare(*distributions: Distribution) -> None:
+    for distribution in distributions:
         begin = time.monotonic()
         distribution.prepare()
         what = f"Kafka {distribution.version}{' with tools' if distribution.tools else ''}"
         say(f"{what}: ready ({time.monotonic() - begin:.1f} s)")
+
+
+def fetch() -> None:
+    prepare(KAFKA, TOOLS, OLD)
     begin = time.monotonic()
     jars()
     say(f"Token server: ready ({time.monotonic() - begin:.1f} s)")
@@ -32,6 +36,10 @@ def fetch_registry() -> None:
     begin = time.monotonic()
     apicurio.installation()
     say(f"Apicurio Registry {apicurio.VERSION}: ready ({time.monotonic() - begin:.1f} s)")
+
+
+def fetch_sharing() -> None:
+    prepare(*SHARING)
 
 
 def start(version: str, brokers: int, port: int, jvm: list[str]) -> None:
@@ -54,6 +62,7 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("fetch", help="fetch Kafka's jars and prepare its quick start")
     commands.add_parser("fetch-registry", help="fetch a schema registry")
+    commands.add_parser("fetch-sharing", help="fetch older versions with share groups")
     starting = commands.add_parser("start", help="run a Kafka on loopback until interrupted")
     starting.add_argument("--version", default=KAFKA.version)
     starting.add_argument("--brokers", type=int, default=1)
@@ -65,6 +74,8 @@ def main() -> int:
             fetch()
         elif arguments.command == "fetch-registry":
             fetch_registry()
+        elif arguments.command == "fetch-sharing":
+            fetch_sharing()
         else:
             start(arguments.version, arguments.brokers, arguments.port, arguments.jvm)
     except MissingToolError as error:

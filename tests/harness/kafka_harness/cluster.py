@@ -319,7 +319,11 @@ class KafkaCluster(ExternalKafka):
 
     def addresses(self) -> list[tuple[str, int]]:
         """Return the addresses of the running nodes."""
-        return [("127.0.0.1", self._ports[i].port) for i in self._ports if self._serves(i)]
+        return [self.address(i) for i in self._ports if self._serves(i)]
+
+    def address(self, node: int) -> tuple[str, int]:
+        """Return the address of a broker."""
+        return LOOPBACK, self._ports[node].port
 
     def _serves(self, node: int) -> bool:
         return node in self.nodes and self.nodes[node].alive

@@ -48,10 +48,14 @@ def random_id() -> str:
 
 @dataclass(frozen=True)
 class Distribution:
-    """A version of Kafka. ``tools`` adds the command line tools, for versions that have them."""
+    """A version of Kafka. ``tools`` adds the command line tools, for versions that have them.
+
+    ``features`` are those of a cluster that differ from the version's own, as ``NAME=LEVEL``.
+    """
 
     version: str
     tools: bool = False
+    features: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -74,7 +78,8 @@ class Distribution:
 
     def template(self) -> Path:
         """Return a formatted folder for log.dirs, to be copied for each node."""
-        return prepared(self.folder / "template", self._format)
+        name = "-".join(["template", *self.features])
+        return prepared(self.folder / name, self._format)
 
     def archive(self) -> Path:
         """Return the AppCDS archive for this JVM and these jars."""
@@ -111,7 +116,8 @@ class Distribution:
             "controller.quorum.voters=1@127.0.0.1:1\ncontroller.listener.names=CONTROLLER\n"
             "listeners=PLAINTEXT://127.0.0.1:2,CONTROLLER://127.0.0.1:1\n"
         )
-        arguments = ("format", "-t", random_id(), "-c", str(properties))
+        features = [part for each in self.features for part in ("--feature", each)]
+        arguments = ("format", "-t", random_id(), "-c", str(properties), *features)
         run(
             f"formatting a folder for Kafka {self.version}",
             self.command("kafka.tools.StorageTool", *arguments),
@@ -160,3 +166,9 @@ def run(what: str, command: list[str]) -> None:
 KAFKA = Distribution("4.4.0")
 OLD = Distribution("3.9.1")
 TOOLS = Distribution("4.3.1", tools=True)
+SHARING = (
+    Distribution("4.1.1", features=("share.version=1",)),
+    Distribution("4.2.0"),
+    Distribution("4.3.1"),
+)
+"""Older versions with share groups, which 4.1 has as a preview that is disabled by default."""

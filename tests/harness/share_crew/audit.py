@@ -1,0 +1,321 @@
+"""Checks of what the members of a share group, and its brokers, have told.
+
+- None is lost: a record that is finished was accepted by a handler, or rejected by one, or
+  delivered as often as the group permits.
+- No two handlers hold a record that both may believe to be locked for them: until `lock_deadline`,
+  unless they know that the lock is lost. If the leader has moved, a member may believe for GRACE_S
+  what is not so any more, or until it is no longer suspended.
+- The delivery count of a record is that of the broker for this member. The count of two deliveries
+  is the same only if the leader has moved in between.
+- A record is not acquired again after its acceptance, or rejection, was confirmed.
+- Dead letters say what handlers have said.
+
+Of members with other clients, neither the locks nor the brokers' answers are known: what they
+deliver late is not judged, and ours must not believe what they have.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from churn.events import Event
+
+from .site import Change
+
+GRACE_S = 10.0
+SLACK_S = 1.0
+"""The seconds by which times of different processes may be compared wrongly."""
+EARLY_S = 2.0
+"""The seconds that a broker may need to learn of a new leader, which acts before."""
+Place = tuple[int, int]
+
+
+@dataclass
+class Hold:
+    """A record in the hands of a handler."""
+
+    place: Place
+    member: str
+    process: str
+    count: int
+    since: float
+    deadline: float | None
+    """The time until which its lock is certain; None for other clients."""
+    acquired_at: float
+    until: float = math.inf
+    """The time at which it has ended, or the member learned of its loss."""
+
+    def believes(self, time: float) -> bool:
+        """Return whether the member may believe at a time that it holds the lock."""
+        return self.deadline is not None and self.since <= time < min(self.until, self.deadline)
+
+
+@dataclass
+class Found:
+    """What the audit has counted."""
+
+    begun: int = 0
+    lateness: list[float] = field(default_factory=list)
+    """The seconds after a change of the leader at which members knew, or had ended."""
+    reasons: Counter[str] = field(default_factory=Counter)
+    """The reasons of losses, by offset."""
+    excused: int = 0
+    undelivered: int = 0
+    """Deliveries of which the brokers know and the handlers do not."""
+    silent: list[Place] = field(default_factory=list)
+    """Records that were archived without a dead letter."""
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+
+class ShareAudit:
+    """A replay of all events. `violations` is empty if everything holds."""
+
+    def __init__(
+        self,
+        events: Iterable[Event],
+        changes: Mapping[int, list[Change]],
+        fates: Mapping[Place, str],
+        limit: int,
+    ) -> None:
+        self.events = sorted(events, key=lambda event: event.time)
+        self.changes, self.fates, self.limit = changes, fates, limit
+        self.violations: list[str] = []
+        self.found = Found()
+        self.asked: dict[str, set[Place]] = defaultdict(set)
+        self._acquired: dict[Place, list[tuple[float, str, int]]] = defaultdict(list)
+        self._held: dict[tuple[str, Place], Hold] = {}
+        self._by_place: dict[Place, list[Hold]] = defaultdict(list)
+        self._confirmed: dict[Place, tuple[float, int]] = {}
+        self._away: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        """The times for which a process was suspended, or its event loop was blocked."""
+        self._ours: set[str] = set()
+        for event in self.events:
+            self._note_absence(event)
+        for event in self.events:
+            step = getattr(self, f"_on_{event.what}", None)
+            if step is not None:
+                step(event, *event.data)
+        for holds in self._by_place.values():
+            for hold in holds:
+                self._check_lateness(hold)
+        self._check_counts()
+
+    def breach(self, text: str) -> None:
+        self.violations.append(text)
+
+    # -- events
+
+    def _note_absence(self, event: Event) -> None:
+        if event.what in ("suspends", "stalls"):
+            self._away[event.who].append((event.time, math.inf))
+        elif event.what in ("resumes", "stalled", "killed") and self._away[event.who]:
+            begin, end = self._away[event.who][-1]
+            self._away[event.who][-1] = begin, min(end, event.time)
+
+    def _on_acquired(
+        self, event: Event, member: str, partition: int, first: int, last: int, count: int
+    ) -> None:
+        self._ours.add(member)
+        for offset in range(first, last + 1):
+            place = partition, offset
+            self._acquired[place].append((event.time, member, count))
+            confirmed = self._confirmed.get(place)
+            if confirmed is not None and count > confirmed[1]:
+                self.breach(f"{place} was acquired by {member} after it was confirmed as finished")
+
+    def _on_begin(
+        self,
+        event: Event,
+        member: str,
+        partition: int,
+        offset: int,
+        count: int,
+        deadline: float | None,
+        lost: bool,
+    ) -> None:
+        place = partition, offset
+        self.found.begun += 1
+        if deadline is None:
+            self._on_acquired(event, member, partition, offset, offset, count)
+            self._ours.discard(member)
+        known = [each for each in self._acquired[place] if each[1:] == (member, count)]
+        if not known:
+            self.breach(f"{place} has the count {count} for {member}, of which no broker knows")
+            return
+        hold = Hold(place, member, event.who, count, event.time, deadline, known[-1][0])
+        if deadline is not None and (lost or deadline <= event.time - SLACK_S):
+            self.breach(f"{place} was delivered to {member} after its lock was lost")
+        for other in self._by_place[place]:
+            self._compare(hold, other, event.time)
+        self._by_place[place].append(hold)
+        self._held[member, place] = hold
+
+    def _compare(self, hold: Hold, other: Hold, now: float) -> None:
+        """Check that the holder before does not believe what the new one may believe."""
+        if not other.believes(now) or (hold.deadline is None and hold.count <= other.count):
+            return
+        if self._is_excused(other, now) or self._is_excused(hold, now):
+            self.found.excused += 1
+            return
+        self.breach(
+            f"{hold.place} is held by {other.member} (count {other.count}) since "
+            f"{other.since:.3f} until {other.deadline:.3f}, and by {hold.member} (count "
+            f"{hold.count}) at {now:.3f}"
+        )
+
+    def _is_excused(self, hold: Hold, now: float) -> bool:
+        """Return whether a member need not know yet that its lock has ended early."""
+        return any(
+            hold.acquired_at <= change.before + SLACK_S
+            and change.after - EARLY_S <= now <= self._learns_by(change, hold.process)
+            for change in self.changes.get(hold.place[0], ())
+        )
+
+    def _learns_by(self, change: Change, process: str) -> float:
+        """Return the time by which a process must know of a change."""
+        latest = change.before + GRACE_S
+        for begin, end in self._away[process]:
+            if begin <= latest:
+                latest = max(latest, end + GRACE_S)
+        return latest
+
+    def _on_renewed(
+        self, event: Event, member: str, partition: int, first: int, last: int, deadline: float
+    ) -> None:
+        for offset in range(first, last + 1):
+            hold = self._held.get((member, (partition, offset)))
+            if hold is not None and hold.deadline is not None and hold.until == math.inf:
+                hold.deadline = max(hold.deadline, deadline)
+
+    def _on_lost(
+        self, event: Event, member: str, partition: int, first: int, last: int, reason: str
+    ) -> None:
+        self.found.reasons[reason] += last - first + 1
+        for offset in range(first, last + 1):
+            self._end(member, (partition, offset), event.time)
+
+    def _on_ask(
+        self, event: Event, member: str, partition: int, offset: int, count: int, kind: str
+    ) -> None:
+        self.asked[kind].add((partition, offset))
+
+    def _on_end(self, event: Event, member: str, partition: int, offset: int, count: int) -> None:
+        hold = self._held.get((member, (partition, offset)))
+        if hold is not None and hold.count == count:
+            self._end(member, (partition, offset), event.time)
+
+    def _end(self, member: str, place: Place, time: float) -> None:
+        hold = self._held.pop((member, place), None)
+        if hold is not None:
+            hold.until = min(hold.until, time)
+
+    def _on_outcome(
+        self,
+        event: Event,
+        member: str,
+        partition: int,
+        offset: int,
+        count: int,
+        kind: str,
+        error: str | None,
+    ) -> None:
+        self.found.outcomes["confirmed" if error is None else error.split("(")[0]] += 1
+        if error is None and kind != "release":
+            self._confirmed[partition, offset] = event.time, count
+
+    def _on_killed(self, event: Event) -> None:
+        for (member, place), hold in list(self._held.items()):
+            if hold.process == event.who:
+                self._end(member, place, event.time)
+
+    def _on_left(self, event: Event, member: str) -> None:
+        for holder, place in list(self._held):
+            if holder == member:
+                self._end(member, place, event.time)
+
+    def _on_failed(self, event: Event, member: str, text: str) -> None:
+        self.breach(f"{member} has failed: {text}")
+
+    def _on_error(self, event: Event, member: str, text: str, expected: bool) -> None:
+        if not expected:
+            self.breach(f"{member} was told an error of another kind: {text}")
+
+    # -- after the replay
+
+    def _check_lateness(self, hold: Hold) -> None:
+        """Check how late a member has learned that a leader moved while it held the record."""
+        if hold.deadline is None:
+            return
+        until = min(hold.until, hold.deadline)
+        for change in self.changes.get(hold.place[0], ()):
+            if hold.since >= change.after or until <= change.before:
+                continue
+            if not any(
+                begin <= until and change.after <= end for begin, end in self._away[hold.process]
+            ):
+                self.found.lateness.append(until - change.before)
+            if until > self._learns_by(change, hold.process):
+                self.breach(
+                    f"{hold.member} does not know at {until:.3f} that the leader of {hold.place} "
+                    f"moved at {change.before:.3f}"
+                )
+
+    def _check_counts(self) -> None:
+        for place, acquired in self._acquired.items():
+            begun = len(self._by_place[place])
+            self.found.undelivered += max(len(acquired) - begun, 0)
+            times: dict[int, list[float]] = defaultdict(list)
+            for time, _, count in acquired:
+                times[count].append(time)
+                if not 1 <= count <= self.limit:
+                    self.breach(f"{place} has the delivery count {count}")
+            for count, found in times.items():
+                for first, second in itertools.pairwise(found):
+                    if not self._has_moved(place[0], first, second):
+                        self.breach(
+                            f"{place} was acquired twice with the count {count}, at {first:.3f} "
+                            f"and at {second:.3f}"
+                        )
+
+    def _has_moved(self, partition: int, first: float, second: float) -> bool:
+        return any(
+            change.before >= first - SLACK_S and change.after - EARLY_S <= second
+            for change in self.changes.get(partition, ())
+        )
+
+    def check_ends(self, dead: Mapping[Place, list[tuple[str, int]]]) -> None:
+        """Check that each record has ended as its fate and its handlers say."""
+        for place, fate in self.fates.items():
+            counts = [count for _, _, count in self._acquired[place]]
+            for message, count in dead.get(place, ()):
+                if message == "Offset rejected by client.":
+                    if fate != "garbage" and place not in self.asked["reject"]:
+                        self.breach(f"{place} is in the dead letters, and was not rejected")
+                elif count != self.limit:
+                    self.breach(f"{place} was exhausted after {count} deliveries")
+            if place in dead or place in self.asked["accept"]:
+                continue
+            exhausted = max(counts, default=0) == self.limit
+            if fate == "garbage" or exhausted or place in self.asked["reject"]:
+                self.found.silent.append(place)
+            else:
+                self.breach(f"{place}, which is to {fate}, was lost: counts {sorted(counts)}")
+        wrong = sorted(p for p in self.asked["accept"] if self.fates[p] not in ("accept", "flaky"))
+        if wrong:
+            self.breach(f"accepted in spite of their fates: {wrong}")
+
+    def summarize(self) -> str:
+        found = self.found
+        late = sorted(found.lateness)
+        told = f"{late[len(late) // 2]:.2f}/{late[-1]:.2f} s" if late else "-"
+        moves = sum(map(len, self.changes.values()))
+        return (
+            f"{len(self.fates)} records, {found.begun} deliveries (+{found.undelivered} not "
+            f"delivered), {len(self._ours)} members of ours, {moves} leader changes (learned after "
+            f"p50/max {told}), lost {dict(found.reasons)}, outcomes {dict(found.outcomes)}, "
+            f"{found.excused} excused overlaps, {len(found.silent)} without dead letter"
+        )
