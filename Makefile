@@ -112,7 +112,7 @@ registry: .venv/.test .venv/.native ## schemas with Apicurio Registry, a real on
 workers: .venv/.test .venv/.native ## groups of workers amid kills, rebalances, and brokers that die, in virtual time
 ## SEEDS=20 of each kind of fleet from SEED on, and 100,000 records of each: by order, group protocol, registry, topics, transactions
 	AIOKCLIENT_WORKER_SEED=$(SEED) AIOKCLIENT_WORKER_SEEDS=$(SEEDS) \
-	    $(PY) -m pytest -q --numprocesses=auto --dist=worksteal --timeout=0 -m workers tests/faults/simulation/test_worker_fleets.py tests/faults/simulation/test_worker_fleets_by_topic.py
+	    $(PY) -m pytest -q --numprocesses=auto --dist=worksteal --timeout=0 -m workers tests/faults/simulation/test_worker_fleets.py tests/faults/simulation/test_worker_fleets_by_topic.py tests/faults/simulation/test_worker_cancellation.py
 
 .PHONY: share
 share: .venv/.test .venv/.native ## share groups amid kills, failing handlers, moves, and brokers that die, in virtual time

@@ -656,16 +656,22 @@ class Consumer(Lifecycle, Generic[K, V]):
         consumer that is stopped before its start reads nothing. It must still be closed.
         """
         self._stopped = True
-        if self._engine is None or self._loop is None or self._state is State.CLOSED:
+        if self._loop is None or self._state is State.CLOSED:
             return STOPPED
-        self._engine.reader.mark_stopped()
+        if self._engine is not None:
+            self._engine.reader.mark_stopped()
         if threading.get_ident() == self._thread and self._closing is not None:
             return STOPPED
         try:
-            self._loop.call_soon_threadsafe(self._engine.reader.stop)
+            self._loop.call_soon_threadsafe(self._on_stopped)
         except RuntimeError as error:
             raise ClosedError("The event loop of this consumer is closed.") from error
         return STOPPED
+
+    def _on_stopped(self) -> None:
+        if self._engine is not None:
+            self._engine.reader.stop()
+        self._tell_end()
 
     # -- the group
 

@@ -121,7 +121,7 @@ class Producer(Lifecycle, SendPath[K, V], Generic[K, V]):
     # `producer.send(...)`. `SendPath` has further fields.
     __slots__ = (
         *("_anchor", "_cancelled", "_client", "_close_bound", "_close_scope", "_closing"),
-        *("_config", "_engine", "_events", "_failure", "_failure_seen", "_hub"),
+        *("_config", "_end_listeners", "_engine", "_events", "_failure", "_failure_seen", "_hub"),
         *("_key_serializer", "_last_push", "_last_transaction", "_limit", "_observers"),
         *("_options", "_own_cluster", "_phase", "_serializes_none", "_start_limit", "_starting"),
         *("_state", "_supervisor", "_thread", "_unsubscribe", "_value_serializer", "_yielded_at"),

@@ -26,6 +26,7 @@ from aiokclient.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
 )
+from aiokclient.scopes import new_group
 from aiokclient.share.delivery.processing import Processing
 from aiokclient.share.delivery.reader import ShareReader
 from aiokclient.share.leader import ShareLeader
@@ -339,9 +340,12 @@ class ShareEngine:
         self.reader.stop()
         if graceful and timeout > 0:
             self.reader.release_all()
-            leaders = self.list_leaders()
-            ends = [self._end_leader(leader, timeout) for leader in leaders]
-            await asyncio.gather(*ends, self.membership.leave(timeout))
+            # Not `asyncio.gather`: a limit that cancels it and its children at once would leave it
+            # as the cancellation of a child, which the scope of the limit does not know.
+            async with new_group() as ends:
+                for leader in self.list_leaders():
+                    ends.start_soon(self._end_leader, leader, timeout)
+                ends.start_soon(self.membership.leave, timeout)
         self.release_resources()
 
     async def _end_leader(self, leader: ShareLeader, timeout: float) -> None:

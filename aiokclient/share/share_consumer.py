@@ -425,15 +425,20 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
         `tracked` ends when no record is held. The consumer must still be closed.
         """
         self._stopped = True
-        if self._engine is None or self._loop is None or self._state is State.CLOSED:
+        if self._loop is None or self._state is State.CLOSED:
             return
         if threading.get_ident() == self._thread:
-            self._engine.reader.stop()
+            self._on_stopped()
             return
         try:
-            self._loop.call_soon_threadsafe(self._engine.reader.stop)
+            self._loop.call_soon_threadsafe(self._on_stopped)
         except RuntimeError as error:
             raise ClosedError("The event loop of this consumer is closed.") from error
+
+    def _on_stopped(self) -> None:
+        if self._engine is not None:
+            self._engine.reader.stop()
+        self._tell_end()
 
     async def drain(self, timeout: float | None = None) -> None:
         """Wait until no record is held, and all settlements have outcomes.

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from aiokclient.admin import Admin, NewTopic
 from aiokclient.config.client import ClientConfig
 from aiokclient.errors import IllegalStateError, KafkaError, UnknownTopicOrPartitionError
-from aiokclient.types import ConsumerRecord, State, TopicPartition, size_of
+from aiokclient.types import ConsumerRecord, TopicPartition, size_of
 from aiokclient.worker.dead_letters import RawRecord, attempts_of, due_ms_of
 from aiokclient.worker.lanes import BatchLanes, Lanes
 
@@ -234,7 +234,7 @@ class WorkerTopics:
         (topics, listener), self._former = self._former, None
         consumer = cast("Consumer[Any, Any]", self._consumer)
         consumer._subscription.read_whole_topics(())
-        if consumer.state in (State.RUNNING, State.DEGRADED):
+        if consumer._usable:  # Not `state`, which is that of before during a close.
             consumer.subscribe(topics, listener)
 
     # -- records

@@ -128,6 +128,8 @@ class ShareRun:
         self.is_draining = False
         self.deadline = 0.0
         """The time, on the loop's clock, by which the run must end; valid while draining."""
+        self._earliest_end = 0.0
+        """The time up to which handlers that were cancelled may end, whatever a drain says."""
         self.error: BaseException | None = None
         """The error with which the run ends, or None."""
 
@@ -150,7 +152,7 @@ class ShareRun:
 
         A second call can only shorten the time that is left.
         """
-        deadline = self._time() + timeout
+        deadline = max(self._time() + timeout, self._earliest_end)
         self.deadline = min(self.deadline, deadline) if self.is_draining else deadline
         if self.is_draining:
             self._wake_finish()
@@ -178,7 +180,8 @@ class ShareRun:
         await self._wait_until_idle(min(UNWINDING_S, self._options.drain_timeout_s / 10))
         for run in [*self.calls.began, *self.writing]:
             self.calls.cancel_call(run)
-        self.deadline = max(self.deadline, self._time() + SHORTEST_UNWINDING_S)
+        self._earliest_end = self._time() + SHORTEST_UNWINDING_S
+        self.deadline = max(self.deadline, self._earliest_end)
         await self._wait_until_idle(0.0)
         for run in list(self.calls.began):
             self.calls.mark_stuck(run)

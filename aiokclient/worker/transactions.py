@@ -10,22 +10,22 @@ when it is to be given up. Offsets are committed in order. So the records before
 read in lists that end before it, and the ones after it come later. Its partition is paused until it
 is due; other partitions go on. A record of a retry topic that is not due is pending, too.
 
-`BatchPlan` knows the pending records. A list that has one together with others is not handled, but
-read again with a smaller limit.
+`BatchPlan` knows the pending records, and how many records of each partition may be read before the
+first of them. A list that has one together with others is not handled, but read again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.background import SLICE_S, new_task
 from aiokclient.consumer.arguments import MAX_BYTES
 from aiokclient.errors import IllegalStateError, KafkaError, RecordError
 from aiokclient.patterns.transform_stream import TransformStream
-from aiokclient.types import ConsumerRecord, ProducerRecord, State, TopicPartition
+from aiokclient.types import ConsumerRecord, ProducerRecord, TopicPartition
 from aiokclient.worker.dead_letters import (
     RawRecord,
     adapt_letter,
@@ -123,11 +123,23 @@ class BatchPlan:
             self._ahead.pop(tp, None)
         return entries[record.offset]
 
-    def find_limit(self, paused: Iterable[TopicPartition]) -> int | None:
-        """Return the records of one partition that may be read, or None for any number."""
-        held = set(paused)
-        ahead = [count for tp, count in self._ahead.items() if tp not in held]
-        return max(min(ahead), 1) if ahead else None
+    def find_limits(self, paused: Container[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return how many records may be read of partitions up to their first pending record.
+
+        With 0, that record may be read, alone. Other partitions have no limit.
+        """
+        return {tp: count for tp, count in self._ahead.items() if tp not in paused}
+
+    def expect_list(self, records: Iterable[RawRecord]) -> None:
+        """Note that the records of an aborted list are read again, from the first one on."""
+        counts: dict[TopicPartition, int] = {}
+        limited: set[TopicPartition] = set()
+        for record in records:
+            tp = TopicPartition(record.topic, record.partition)
+            if tp not in limited and record.offset in self._pending.get(tp, ()):
+                limited.add(tp)
+                self._ahead[tp] = counts.get(tp, 0)
+            counts[tp] = counts.get(tp, 0) + 1
 
     def list_waiting(self, now_ms: int) -> dict[TopicPartition, int]:
         """Return the partitions whose next record is not due, with its due time."""
@@ -292,9 +304,11 @@ class TransactionalRun(WorkerRun):
             await self._wait_for_reading(min(UNWINDING_S, self._options.drain_timeout_s / 10))
             for run in list(self.calls.began):
                 self.calls.cancel_call(run)
-            self.deadline = max(self.deadline, self._time() + SHORTEST_UNWINDING_S)
             # The very last part is for the transaction and for the producer.
-            await self._wait_for_reading(min(ENDING_S, self._options.drain_timeout_s / 20))
+            ending_s = min(ENDING_S, self._options.drain_timeout_s / 20)
+            self._earliest_end = self._time() + SHORTEST_UNWINDING_S + ending_s
+            self.deadline = max(self.deadline, self._earliest_end)
+            await self._wait_for_reading(ending_s)
             for run in list(self.calls.began):
                 self.calls.mark_stuck(run)
             # The time is over, so that neither a commit nor an abort is waited for much longer.
@@ -345,15 +359,15 @@ class TransactionalRun(WorkerRun):
         most = MOST_RECORDS if batch is None else max(MOST_RECORDS, batch.max_records)
         while not self.is_draining:
             self._pause_partitions()
-            limit = self.plan.find_limit(self._waiting)
+            limits = self.plan.find_limits(self._waiting)
             self._is_waiting = True
             try:
                 records = await reader.read_records(
-                    most if limit is None else limit,
+                    most,
                     math.inf,
                     max_bytes=MAX_BYTES,
-                    max_wait=batch.max_wait if batch is not None and limit is None else 0.0,
-                    by_partition=limit is not None,
+                    max_wait=0.0 if batch is None else batch.max_wait,
+                    limits=limits,
                     cursor=cursor,
                 )
             finally:
@@ -362,7 +376,7 @@ class TransactionalRun(WorkerRun):
                 break
             if self.plan.may_handle(records, self._clock.time_ms(), self._topics):
                 return records
-            # They are read again, with the limit that the plan has now.
+            # They are read again, with the limits that the plan has now.
             await self.consumer._for_transaction().rewind_and_wait(0.0)
         reader.on_iteration_end(cursor)
         raise StopAsyncIteration
@@ -378,8 +392,8 @@ class TransactionalRun(WorkerRun):
 
     def _resume_partition(self, tp: TopicPartition) -> None:
         self._waiting.pop(tp).cancel()
-        is_usable = self.consumer.state in (State.RUNNING, State.DEGRADED)
-        if is_usable and tp in self.consumer.assignment():
+        # Not `state`, which is that of before while the consumer is being closed.
+        if self.consumer._usable and tp in self.consumer.assignment():
             self.consumer.resume([tp])
 
     def on_committed(self, records: Iterable[RawRecord]) -> None:
@@ -403,6 +417,7 @@ class TransactionalRun(WorkerRun):
             await self._stream.abort_batch()
             for run, error in self._failed:
                 self._decide_failures(run, error)
+            self.plan.expect_list(records)
             return
         for record in self._unreadable:
             await self._give_up(record, self.plan.add_pending(record))

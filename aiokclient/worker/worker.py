@@ -158,6 +158,7 @@ class Worker:
         self._outcome, self._failure = self._loop.create_future(), None
         self._signalled = False
         owns_consumer = self._consumer.state is State.NEW
+        remove_listener = self._consumer._add_end_listener(self._end_step)
         try:
             if not owns_consumer or await self._start_step(self._consumer.start()):
                 await self._run_once()
@@ -165,6 +166,7 @@ class Worker:
             self._failure = error
             raise
         finally:
+            remove_listener()
             self._drain_within_s = None
             outcome, self._outcome = self._outcome, None
             try:
@@ -181,9 +183,14 @@ class Worker:
         name = f"{self.name} finishing"
         try:
             signal_watch.add_worker(self, self._options.signals)
-            await self._start_step(run.open())
+            is_open = await self._start_step(run.open())
             if self._drain_within_s is not None:
                 run.begin_drain(self._drain_within_s)
+            elif not is_open:  # The consumer was stopped, or has ended.
+                failure = self._consumer._get_failure(raised=True)
+                if failure is not None:
+                    run.fail(failure)
+                run.begin_drain(self._options.drain_timeout_s)
             await run.wait_until_stopped()
             finishing = new_task(self._loop, run.finish(), name=name)
             # Not `ended`: a cancellation must not wait until a drain is over.
@@ -210,16 +217,16 @@ class Worker:
         return kind(self, consumer, handler, options, outbox)
 
     async def _start_step(self, step: Awaitable[object]) -> bool:
-        """Await a step of the start; return False if a stop has ended it.
+        """Await a step of the start; return False if a stop, or the consumer's end, has ended it.
 
         Without brokers, a step takes `default_api_timeout_ms`, and so would the stop.
         """
         assert self._loop is not None
-        is_stopped = self._drain_within_s is not None
+        is_stopped = self._drain_within_s is not None or self._consumer._stopped
         scope = asyncio.timeout_at(self._loop.time() if is_stopped else None)
         try:
             async with scope:
-                self._starting = scope
+                self._starting = None if is_stopped else scope
                 await step
         except TimeoutError:
             if not scope.expired():
@@ -228,6 +235,13 @@ class Worker:
         finally:
             self._starting = None
         return True
+
+    def _end_step(self) -> None:
+        """End the step of the start that is in progress, if there is one. Synchronous."""
+        scope, self._starting = self._starting, None  # It can be rescheduled only once.
+        if scope is not None:
+            assert self._loop is not None
+            scope.reschedule(self._loop.time())
 
     def stop(self) -> None:
         """End the run: read nothing more, and wait for the handlers for `drain_timeout` seconds.
@@ -263,9 +277,7 @@ class Worker:
 
     def _begin_drain(self, within_s: float) -> None:
         self._drain_within_s = within_s
-        if self._starting is not None:
-            assert self._loop is not None
-            self._starting.reschedule(self._loop.time())
+        self._end_step()
         if self._run is not None:
             self._run.begin_drain(within_s)
 

@@ -7,6 +7,7 @@ from base64 import b64encode
 from typing import Any
 from urllib.parse import quote
 
+from registry_proxy import RegistryProxy
 from registry_stub import RegistryStub
 from secret_endpoints import granting
 from secret_tour import PASSWORD, SECRETS, WRONG, Tour
@@ -176,4 +177,49 @@ async def visit_registry_tokens(tour: Tour) -> None:
                     SchemaRegistry.from_properties(given)
 
 
-REGISTRIES = (visit_registry_users, visit_registry_tokens)
+async def visit_registry_proxy(tour: Tour) -> None:
+    """Ask a schema registry through a proxy with a password, and make mistakes."""
+    quoted = quote(PASSWORD, safe="")
+    async with RegistryStub() as stub, RegistryProxy(basic(PASSWORD)) as proxy:
+        proxy.echo = f"{basic(PASSWORD)} {PASSWORD}"
+        through = proxy.url.replace("//", f"//alice:{quoted}@")
+        secured = stub.url.replace("http:", "https:")  # It is not reached.
+        properties = {"schema.registry.url": stub.url, "schema.registry.proxy": through}
+        for registry in (
+            SchemaRegistry(stub.url, proxy=through),
+            SchemaRegistry.from_properties(properties),
+        ):
+            async with registry:
+                tour.collector.look(registry, await registry.register("orders", STRING))
+                tour.collector.tasks()
+        proxy.authorization = basic(WRONG)
+        for registry in (
+            SchemaRegistry(stub.url, proxy=through, timeout=0.3),
+            SchemaRegistry(secured, proxy=through, timeout=0.3),
+            SchemaRegistry.from_properties(properties, timeout=0.3),
+        ):
+            async with registry:
+                with tour.refused():
+                    await registry.latest("orders")
+                tour.collector.look(registry)
+    async with SchemaRegistry(stub.url, proxy=through, timeout=0.3) as registry:
+        with tour.refused():  # The proxy is gone.
+            await registry.types()
+    mistakes: tuple[Any, ...] = (
+        lambda: SchemaRegistry("http://r", proxy=through.replace("http:", "https:")),
+        lambda: SchemaRegistry("http://r", proxy=f"{through}/path"),
+        lambda: SchemaRegistry("http://r", proxy=f"http://alice:{PASSWORD}@proxy:port"),
+        lambda: SchemaRegistry("http://r", proxy=PASSWORD),
+        lambda: SchemaRegistry("http://r", proxy=[through]),
+        lambda: SchemaRegistry("http://r", proxy=through, timeout=0),
+        lambda: SchemaRegistry.from_properties({"schema.registry.proxy": through}),
+        lambda: SchemaRegistry.from_properties(
+            {"schema.registry.url": "http://r", "schema.registry.proxies": through}
+        ),
+    )
+    for mistake in mistakes:
+        with tour.refused():
+            mistake()
+
+
+REGISTRIES = (visit_registry_users, visit_registry_tokens, visit_registry_proxy)

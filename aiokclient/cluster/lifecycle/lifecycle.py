@@ -14,6 +14,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, cast
 
@@ -131,6 +132,7 @@ class Lifecycle:
         """The number of cancelled calls, which all objects with the same client share."""
         self._observers: list[Callable[[ClusterClient], None]] = []
         """Functions that are called with the cluster client at each start."""
+        self._end_listeners: list[Callable[[], None]] = []
         self._hub = EventHub(config.clock or SystemClock()) if client is None else client.hub
         self._events = EventSource(self._hub, None if client is None else self._anchor)
 
@@ -264,6 +266,19 @@ class Lifecycle:
         if self._usable:
             observe(self._cluster)
 
+    def _add_end_listener(self, on_end: Callable[[], None]) -> Callable[[], None]:
+        """Call `on_end()` in the loop when this has started and fails, or begins to close.
+
+        It is also called after a call of `stop` that ends reading, even during a start. Returns a
+        function that removes the listener. Synchronous.
+        """
+        self._end_listeners.append(on_end)
+        return partial(self._end_listeners.remove, on_end)
+
+    def _tell_end(self) -> None:
+        for on_end in list(self._end_listeners):
+            on_end()
+
     def _count_cancelled(self) -> None:
         """Count a call that was cancelled. Synchronous."""
         if self._cancelled is not None:
@@ -381,6 +396,10 @@ class Lifecycle:
             self._state = State.FAILED
         self._events.emit("Failed", cause=error)
         self._on_failure(error)
+        if self._phase is LifecyclePhase.FAILED:
+            self._tell_end()
+        else:
+            self._end_start()
 
     def _apply_event(self, event: LifecycleEvent) -> None:
         """Apply an event to the table. Synchronous."""
@@ -475,6 +494,7 @@ class Lifecycle:
         try:
             async with asyncio.timeout(None) as self._start_limit:
                 await self._supervisor.start()
+                self._watch_failures(self._supervisor)
                 deadline = asyncio.get_running_loop().time() + self._get_timeout_s(None)
                 pushes = self._client is None and self._config.enable_metrics_push
                 await load_late(*self._late_modules, *(LATE_REPORTER if pushes else ()))
@@ -482,19 +502,18 @@ class Lifecycle:
                     from aiokclient.cluster.client import ClusterClient
 
                     self._own_cluster = ClusterClient(for_background(self._config), self._hub)
+                    self._watch_failures(self._own_cluster.supervisor)
                     # Its errors can be in reference cycles, and refer to the frames of all callers.
                     # In a task of its own, they do not keep this object alive.
                     await new_task(asyncio.get_running_loop(), self._own_cluster.start(wait))
                 else:
                     self._client.adopt_child(self._anchor)
+                    self._watch_failures(self._cluster.supervisor)
                     if wait:
                         await self._cluster.reach_broker(deadline)
                 for observe in self._observers:
                     observe(self._cluster)
                 self._cancelled = self._cluster.metrics.connections.counter("cancelled")
-                for supervisor in (self._supervisor, self._cluster.supervisor):
-                    failing = supervisor.add_failure_listener(_failing(self._anchor))
-                    self._unsubscribe.append(failing)
                 async with self._cluster.limit_start(deadline):
                     await self._open(wait)
                     await asyncio.sleep(0)  # The tasks that this has begun make their first step.
@@ -503,11 +522,28 @@ class Lifecycle:
                 if self._phase in ENDED:
                     raise TimeoutError
         except TimeoutError as error:
-            if error is self._failure or self._phase not in ENDED:
+            if error is self._failure:
                 raise
-            raise ClosedError(f"This {type(self).__name__} was closed while it started.") from None
+            if self._phase in ENDED:
+                text = f"This {type(self).__name__} was closed while it started."
+                raise ClosedError(text) from None
+            if self._failure is None:
+                raise
+        else:
+            return
         finally:
             self._start_limit = None
+        raise self._failure  # A background task has died, which has ended this start.
+
+    def _watch_failures(self, supervisor: Supervisor) -> None:
+        failing = supervisor.add_failure_listener(_failing(self._anchor))
+        self._unsubscribe.append(failing)
+
+    def _end_start(self) -> None:
+        """End the start in progress, if there is one. Synchronous."""
+        limit, self._start_limit = self._start_limit, None  # It can be rescheduled only once.
+        if limit is not None:
+            limit.reschedule(asyncio.get_running_loop().time())
 
     # -- close ------------------------------------------------------------------------------
 
@@ -573,6 +609,8 @@ class Lifecycle:
         has_started = self._phase in (LifecyclePhase.RUNNING, LifecyclePhase.FAILED)
         self._apply_event(LifecycleEvent.CLOSE)
         self._closing = new_task(loop, self._run_close(graceful, has_started))
+        if has_started:
+            self._tell_end()
         return self._closing
 
     def _limit_close(self, timeout: float) -> None:
@@ -600,8 +638,7 @@ class Lifecycle:
             if has_started:
                 await self._end_work(graceful and self._failure is None, timeout=None)
             elif self._starting is not None:
-                if self._start_limit is not None:
-                    self._start_limit.reschedule(asyncio.get_running_loop().time())
+                self._end_start()
                 await ended(self._starting)
         finally:
             self._apply_event(LifecycleEvent.ENDED)

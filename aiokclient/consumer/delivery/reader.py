@@ -484,14 +484,18 @@ class Reader:
         max_bytes: int = MAX_BYTES,
         max_wait: float = 0.0,
         by_partition: bool = False,
+        limits: Mapping[TopicPartition, int] | None = None,
         cursor: Cursor | None = None,
     ) -> Records[Any, Any]:
         """Return up to `max_records` records, `max_wait` seconds after the first one at the latest.
 
         `max_bytes` limits their size as fetched, except that a larger first record is returned
-        alone. The list is empty if `timeout` seconds pass without a record, if the consumer is
-        stopped, and when an iteration has reached the end offsets. A cancellation loses no record.
+        alone. `limits` has the most records of some partitions; after a limit of 0, the next record
+        of that partition is returned alone. The list is empty if `timeout` seconds pass without a
+        record, if the consumer is stopped, and when an iteration has reached the end offsets. A
+        cancellation loses no record.
         """
+        limited = limits or ()
         with self.read_lock.enter(cursor):
             is_due = self._on_request(cursor)
             deadline = self._looked + timeout
@@ -499,7 +503,7 @@ class Reader:
             if is_due:
                 await self._yield_to_loop()
             while not (self.stopped or (self.ends.are_set and await self._is_finished(cursor))):
-                count, more = self._gather_chunks(max_records, max_bytes, by_partition)
+                count, more = self._gather_chunks(max_records, max_bytes, by_partition, limited)
                 more = more and not self._has_all_to_end(cursor, by_partition)
                 now = self._time()
                 if not count:
@@ -507,7 +511,7 @@ class Reader:
                 elif until is None:
                     until = min(now + max_wait, deadline)
                 if until is not None and (not more or now >= until):
-                    return self._deliver_records(max_records, max_bytes, by_partition)
+                    return self._deliver_records(max_records, max_bytes, by_partition, limits)
                 if now >= deadline:
                     break
                 if self._cut_short or now - self._yielded >= YIELD_INTERVAL_S:
@@ -517,9 +521,15 @@ class Reader:
             return Records()
 
     def _gather_chunks(
-        self, max_records: int, max_bytes: int, by_partition: bool
+        self,
+        max_records: int,
+        max_bytes: int,
+        by_partition: bool,
+        limited: Container[TopicPartition],
     ) -> tuple[int, bool]:
         """Unpack until `max_records` records, or `max_bytes` bytes of records, are ready.
+
+        Those of a limited partition are not waited for.
 
         Return the number of ready records, and whether more may be added to them. If unpacking
         takes too long, set `_cut_short` and return, so that the event loop can run.
@@ -537,6 +547,8 @@ class Reader:
                     return count, False
                 count += len(chunk.records) - chunk.delivered
                 size += chunk.share
+                if chunk.state.tp in limited:
+                    return count, False
             if count >= max_records or size >= max_bytes:
                 return count, False
             if self._time() - started >= YIELD_INTERVAL_S / 2:
@@ -546,9 +558,14 @@ class Reader:
                 return count, True
 
     def _deliver_records(
-        self, max_records: int, max_bytes: int, by_partition: bool
+        self,
+        max_records: int,
+        max_bytes: int,
+        by_partition: bool,
+        limits: Mapping[TopicPartition, int] | None,
     ) -> Records[Any, Any]:
         records: Records[Any, Any] = Records()
+        rooms = dict(limits or {})
         self.waiting_since = None
         first = self._chunks[0].state
         space = max_bytes
@@ -558,7 +575,12 @@ class Reader:
                 break
             if by_partition and chunk.state is not first:
                 break
-            taken, size = chunk.take_records(max_records - len(records), space, first=not records)
+            most, room = max_records - len(records), rooms.get(chunk.state.tp)
+            if room is not None:
+                if room == 0 and records:
+                    break
+                most = min(most, max(room, 1))
+            taken, size = chunk.take_records(most, space, first=not records)
             left = len(chunk.records) - chunk.delivered
             if left and not taken:
                 break
@@ -566,9 +588,12 @@ class Reader:
             self.meters.count_delivered(chunk.state.tp.topic, len(taken))
             space -= size
             self._move_position(chunk)
-            if left:
+            if not left:
+                self._remove_chunk(chunk)
+            if room is not None:
+                rooms[chunk.state.tp] = room - len(taken)
+            if left or room == 0:
                 break
-            self._remove_chunk(chunk)
         return records
 
     # -- one by one

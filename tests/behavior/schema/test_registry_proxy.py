@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from contextlib import suppress
-from typing import Any, Self
-from urllib.parse import urlsplit
+from typing import Any
 
 import pytest
+from registry_proxy import RegistryProxy
 from registry_stub import RegistryStub
 
 from aiokclient.config.security import Tls
@@ -26,89 +25,12 @@ STRING = Schema('"string"')
 PASSWORD = "hunter2-of-the-proxy"
 
 
-class Proxy:
-    """An HTTP proxy: a tunnel for CONNECT, and one request of each connection for other methods."""
-
-    def __init__(self, authorization: str | None = None) -> None:
-        self.authorization = authorization
-        self.requests: list[str] = []
-        """The first line of each request, after which `headers` has its headers."""
-        self.headers: list[dict[str, str]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._writers: list[asyncio.StreamWriter] = []
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        port = self._server.sockets[0].getsockname()[1]
-        self.address = f"127.0.0.1:{port}"
-        self.url = f"http://{self.address}"
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        for writer in self._writers:
-            writer.transport.abort()
-            with suppress(OSError):
-                await writer.wait_closed()
-
-    async def _accept(self, reader: Any, writer: Any) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        self._writers.append(writer)
-        with suppress(OSError, asyncio.IncompleteReadError):
-            await self._serve(reader, writer)
-        writer.close()
-
-    async def _connect(self, host: str | None, port: int | None) -> Any:
-        there, to_there = await asyncio.open_connection(host, port)
-        self._writers.append(to_there)
-        return there, to_there
-
-    async def _serve(self, reader: Any, writer: Any) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        first, *lines = head.strip().split("\r\n")
-        headers = {
-            name.lower(): value for name, _, value in (each.partition(": ") for each in lines)
-        }
-        self.requests.append(first)
-        self.headers.append(headers)
-        if headers.get("proxy-authorization") != self.authorization:
-            writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
-            await writer.drain()
-            return
-        method, target, version = first.split()
-        if method == "CONNECT":
-            host, _, port = target.rpartition(":")
-            there, to_there = await self._connect(host, int(port))
-            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        else:
-            parts = urlsplit(target)
-            there, to_there = await self._connect(parts.hostname, parts.port)
-            path = parts.path + (f"?{parts.query}" if parts.query else "")
-            kept = "".join(f"{line}\r\n" for line in lines if not line.lower().startswith("proxy-"))
-            to_there.write(f"{method} {path} {version}\r\n{kept}\r\n".encode())
-        await asyncio.gather(_pass(reader, to_there), _pass(there, writer))
-
-
-async def _pass(reader: Any, writer: Any) -> None:
-    with suppress(OSError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
-
-
 def basic(user: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 async def test_requests_go_through_a_proxy(stub: RegistryStub) -> None:
-    async with Proxy(basic("ann", PASSWORD)) as proxy:
+    async with RegistryProxy(basic("ann", PASSWORD)) as proxy:
         through = f"http://ann:{PASSWORD}@{proxy.address}"
         async with SchemaRegistry(stub.url, proxy=through, timeout=10.0) as registry:
             registered = await registry.register("orders", STRING)
@@ -123,7 +45,7 @@ async def test_a_registry_with_tls_is_reached_through_a_tunnel() -> None:
     certificates = await asyncio.to_thread(Certificates, ["localhost", "127.0.0.1"])
     server = certificates.server_context("valid", client_certificate=False)
     trusting = Tls(cadata=certificates.authority)
-    async with RegistryStub(tls=server) as stub, Proxy() as proxy:
+    async with RegistryStub(tls=server) as stub, RegistryProxy() as proxy:
         options: dict[str, Any] = {"proxy": proxy.url, "timeout": 10.0}
         async with SchemaRegistry(
             stub.url, security=trusting, basic_auth="ann:secret", **options
@@ -142,7 +64,7 @@ async def test_a_registry_with_tls_is_reached_through_a_tunnel() -> None:
 async def test_what_a_proxy_refuses_is_named(stub: RegistryStub) -> None:
     certificates = await asyncio.to_thread(Certificates, ["127.0.0.1"])
     server = certificates.server_context("valid", client_certificate=False)
-    async with Proxy(basic("ann", PASSWORD)) as proxy, RegistryStub(tls=server) as secured:
+    async with RegistryProxy(basic("ann", PASSWORD)) as proxy, RegistryStub(tls=server) as secured:
         wrong = f"http://ann:wrong-password@{proxy.address}"
         async with SchemaRegistry(stub.url, proxy=wrong, timeout=1.0) as registry:
             with pytest.raises(SchemaRegistryError) as refused:
@@ -175,7 +97,7 @@ def test_a_proxy_that_is_no_url_of_one_is_refused(proxy: Any) -> None:
 
 
 async def test_a_proxy_may_be_among_the_properties(stub: RegistryStub) -> None:
-    async with Proxy() as proxy:
+    async with RegistryProxy() as proxy:
         host, _, port = proxy.address.partition(":")
         for properties in (
             {"schema.registry.proxy": proxy.url},

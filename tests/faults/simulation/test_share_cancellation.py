@@ -253,3 +253,23 @@ def test_two_concurrent_closes_both_end_and_release_what_is_held() -> None:
             assert sorted(found) == list(range(2, COUNT))
 
     simulate(scenario)
+
+
+def test_a_close_ends_without_an_error_while_no_coordinator_can_be_found() -> None:
+    async def scenario(world: World) -> None:
+        closes = []
+        async with world.client(close_timeout_ms=3000) as client:
+            consumers = [ShareConsumer[Any, Any]("t", group_id="s", client=client) for _ in "12345"]
+            world.cluster.stop(1)
+            await asyncio.gather(*(consumer.start() for consumer in consumers))
+            for consumer in consumers:
+                # At some of these times, the limits of the close and of its parts end at once.
+                await asyncio.sleep(1.0 + len(closes) * 0.01)
+                closes.append(asyncio.ensure_future(consumer.close()))
+            began = world.now
+            await asyncio.gather(*closes)
+            assert world.now - began <= 3.5
+            assert {consumer.state for consumer in consumers} == {State.CLOSED}
+        world.cluster.start(1)
+
+    simulate(scenario)

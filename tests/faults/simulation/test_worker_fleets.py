@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
 
@@ -15,6 +16,12 @@ from world import World, simulate
 ORDERS = [("partition", False), ("key", False), (None, False), ("partition", True), ("key", True)]
 FIRST = int(os.environ.get("AIOKCLIENT_WORKER_SEED") or 0)
 SEEDS = int(os.environ.get("AIOKCLIENT_WORKER_SEEDS") or 20)
+
+
+@pytest.fixture(autouse=True)
+def failures_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Log no failed run. To format all tracebacks takes longer than the runs."""
+    caplog.set_level(logging.ERROR, "aiokclient.worker")
 
 
 def run_fleet(

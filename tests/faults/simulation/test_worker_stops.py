@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from world import World, simulate
 
-from aiokclient import ConsumerRecord, TopicPartition
-from aiokclient.errors import HandlerStuckError, IllegalStateError
+from aiokclient import Consumer, ConsumerRecord, ShareConsumer, TopicPartition
+from aiokclient.errors import ClosedError, HandlerStuckError, IllegalStateError
 from aiokclient.protocol import ApiKey
 from aiokclient.worker import Worker
 
@@ -260,6 +260,72 @@ def test_a_stop_ends_a_worker_that_starts_without_brokers(is_started: bool) -> N
         stop.worker.stop()
         await running
         await stop.consumer.close()
+        assert world.now - began <= DRAIN_S + CLOSE_S
+        world.cluster.start(1)
+
+    simulate(scenario)
+
+
+def make_consumer(world: World, kind: str, client: Any) -> Any:
+    options = {"client": client} if client is not None else world.options(close_timeout_ms=3000)
+    if kind == "share":
+        return ShareConsumer("t", group_id="s", **options)
+    return Consumer("t", group_id="g", **options)
+
+
+@pytest.mark.fault(63)
+@pytest.mark.parametrize("end", ["stop twice", "consumer stops", "consumer closes", "failure"])
+@pytest.mark.parametrize("is_started", [False, True], ids=["new", "started"])
+@pytest.mark.parametrize("is_shared", [False, True], ids=["own connections", "a shared client"])
+@pytest.mark.parametrize("kind", ["plain", "share"])
+def test_a_worker_that_starts_without_brokers_ends_with_its_consumer(
+    kind: str, is_shared: bool, is_started: bool, end: str
+) -> None:
+    async def scenario(world: World) -> None:
+        async def handle(record: Any, worker: Worker) -> None: ...
+
+        client = world.client(close_timeout_ms=3000) if is_shared else None
+        if client is not None:
+            await client.start()
+        consumer = make_consumer(world, kind, client)
+        worker = Worker(consumer, handle, drain_timeout=DRAIN_S)
+        if is_started:
+            await consumer.start()
+        world.cluster.stop(1)
+        running = asyncio.create_task(worker.run())
+        await asyncio.sleep(5)
+        began = world.now
+        if end == "stop twice":
+            worker.stop()
+            await asyncio.sleep(0)  # The first stop has not ended the start yet.
+            worker.stop()
+        elif end == "consumer stops":
+            consumer.stop()
+        elif end == "consumer closes":
+            await consumer.close()
+        else:
+            consumer._cluster.supervisor.fail(RuntimeError("a task has died"), "test")
+        (outcome,) = await asyncio.gather(running, return_exceptions=True)
+        assert world.now - began <= DRAIN_S + CLOSE_S
+        if end == "failure":
+            assert repr(outcome) == "RuntimeError('a task has died')"
+        elif not (end == "consumer closes" and isinstance(outcome, ClosedError)):
+            assert outcome is None
+        await consumer.close()
+        if client is not None:
+            await client.close()
+        world.cluster.start(1)
+
+    simulate(scenario)
+
+
+def test_a_consumer_that_was_stopped_before_ends_its_worker_without_brokers() -> None:
+    async def scenario(world: World) -> None:
+        stop = Stop(world, sleep_on)
+        stop.consumer.stop()
+        world.cluster.stop(1)
+        began = world.now
+        await stop.worker.run()
         assert world.now - began <= DRAIN_S + CLOSE_S
         world.cluster.start(1)
 

@@ -319,6 +319,30 @@ def test_a_drain_commits_what_ends_in_time_and_aborts_what_does_not() -> None:
     simulate(scenario, topics=TOPICS)
 
 
+@pytest.mark.parametrize("within_s", [0.0, 3.0])
+def test_a_handler_that_ends_when_it_is_cancelled_is_not_called_stuck(
+    within_s: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: World) -> None:
+        scene = Scene(world)
+        await scene.fill(2)
+
+        async def handle(record: Record) -> None:
+            await asyncio.sleep(1000)
+
+        async with scene.consumer() as reader, scene.producer() as producer:
+            worker = Worker(reader, handle, order=None, producer=producer, drain_timeout=10)
+            running = asyncio.create_task(worker.run())
+            await asyncio.sleep(2)
+            assert worker.health().lanes_busy == 2
+            await worker.drain(within_s)
+            await running
+
+    simulate(scenario, topics=TOPICS)
+    events = {getattr(record, "event", None) for record in caplog.records}
+    assert "worker_handler_stuck" not in events
+
+
 def test_a_killed_worker_leaves_nothing_and_its_successor_does_each_record_once() -> None:
     async def scenario(world: World) -> None:
         scene = Scene(world)

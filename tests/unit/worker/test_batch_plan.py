@@ -12,7 +12,7 @@ from aiokclient import TopicPartition
 from aiokclient.worker.retry import Outcome, Verdict
 from aiokclient.worker.transactions import BatchPlan
 
-T0 = TopicPartition("t", 0)
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def records(*offsets: int, partition: int = 0) -> list[Any]:
@@ -27,15 +27,26 @@ def topics(due_ms: dict[int, int] | None = None) -> Any:
 def test_list_with_a_pending_record_and_others_is_read_again_up_to_it() -> None:
     plan = BatchPlan()
     plan.add_pending(records(2)[0])
-    assert plan.find_limit(()) is None, "where it is is not known"
+    assert plan.find_limits(()) == {}, "where it is is not known"
     assert not plan.may_handle(records(0, 1, 2, 3), 0, topics())
-    assert plan.find_limit(()) == 2
+    assert plan.find_limits(()) == {T0: 2}
     assert plan.may_handle(records(0, 1), 0, topics())
     plan.on_committed(records(0, 1))
-    assert plan.find_limit(()) == 1
+    assert plan.find_limits(()) == {T0: 0}
     assert plan.may_handle(records(2), 0, topics())
     plan.on_committed(records(2))
-    assert (len(plan), plan.find_limit(())) == (0, None)
+    assert (len(plan), plan.find_limits(())) == (0, {})
+
+
+def test_an_aborted_list_is_expected_again_with_its_first_pending_records() -> None:
+    plan = BatchPlan()
+    others = records(7, 8, 9, partition=1)
+    for record in (*records(3, 4), others[2]):
+        plan.add_pending(record)
+    plan.expect_list([*records(2, 3, 4), *others, *records(0, partition=2)])
+    assert plan.find_limits(()) == {T0: 1, T1: 2}
+    assert plan.find_limits([T0]) == {T1: 2}
+    assert plan.may_handle([*records(2), *others[:2], *records(0, partition=2)], 0, topics())
 
 
 def test_partition_waits_until_its_next_record_is_due() -> None:
@@ -43,7 +54,7 @@ def test_partition_waits_until_its_next_record_is_due() -> None:
     plan.add_pending(records(0)[0]).decide(Verdict(Outcome.AGAIN), 500)
     assert not plan.may_handle(records(0), 100, topics())
     assert plan.list_waiting(100) == {T0: 500}
-    assert plan.find_limit([T0]) is None, "the others are read without a limit"
+    assert plan.find_limits([T0]) == {}, "the others are read without a limit"
     assert plan.may_handle(records(5, 6, partition=1), 100, topics())
     assert plan.list_waiting(500) == {}
     assert plan.may_handle(records(0), 500, topics())
@@ -72,8 +83,8 @@ def test_all_records_are_handled_in_order_and_pending_ones_alone(
         plan.add_pending(records(offset)[0])
     position, handled = 0, []
     for _ in range(200):
-        limit = plan.find_limit(())
-        batch = records(*range(20))[position : position + (most if limit is None else limit)]
+        limit = max(plan.find_limits(()).get(T0, most), 1)
+        batch = records(*range(20))[position : position + min(most, limit)]
         if not batch:
             break
         if plan.may_handle(batch, 0, topics()):
