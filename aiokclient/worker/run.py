@@ -44,6 +44,7 @@ from aiokclient.worker.retry_topics import WorkerTopics, make_lanes
 if TYPE_CHECKING:
     from aiokclient.consumer import Consumer
     from aiokclient.consumer.state.partition import PartitionState
+    from aiokclient.share.share_consumer import ShareConsumer
     from aiokclient.worker.outbox import Outbox
     from aiokclient.worker.worker import Worker
 
@@ -57,51 +58,42 @@ LOOK_S: Final = 1.0
 """Seconds between two looks at records that have waited for long."""
 
 
-class WorkerRun:
-    """One run of a worker, from its start to its end."""
+class HandlerRun:
+    """One run of a worker, from its start to its end. A subclass reads records and settles them.
+
+    It has `calls`, and these methods: `_read`, `_stop_reading`, `return_run`, `_return_rest`,
+    `_settle_rest`, and `_leave_consumer`.
+    """
+
+    calls: HandlerCalls
 
     def __init__(
         self,
         worker: Worker,
-        consumer: Consumer[Any, Any],
+        consumer: Consumer[Any, Any] | ShareConsumer[Any, Any],
         handler: Handler,
         options: WorkerOptions,
         outbox: Outbox,
     ) -> None:
         self._worker = worker
-        self.consumer = consumer
-        self._engine = engine = consumer._running
+        self.consumer: Any = consumer
+        cluster = consumer._running.cluster
         self._handler = handler
         self._options = options
-        self._deserializers = consumer._deserializers
         self._loop = asyncio.get_running_loop()
         self._time = get_loop_clock()
-        self._clock = engine.cluster.clock
+        self._clock = cluster.clock
         self._log = ClientLog.of("aiokclient.worker", consumer._config)
         self._limited_log = LimitedLog(self._log, self._clock)
-        self.interval_s = consumer._config.max_poll_interval_ms / 1000
         self.outbox = outbox
         self._topics = WorkerTopics(consumer, options.retry, options.dead_letter)
-        self.lanes = make_lanes(options, self._topics, self._clock)
-        self.metrics = WorkerMetrics(engine.cluster.metrics, worker, name_handler(handler.call))
-        self.calls = HandlerCalls(self, worker, consumer, handler, options, self._log, self.metrics)
-        self.intake = Intake(engine, self, self.calls.began, options.max_ahead)
-        self._in_progress = engine.in_progress
-        self._dispatching = self._is_dispatch_planned = False
+        self.metrics = WorkerMetrics(cluster.metrics, worker, name_handler(handler.call))
         self.writing: dict[Run, asyncio.Task[None]] = {}
         """The runs whose records are written to a retry topic or the dead letters."""
-        self._jumps: dict[PartitionState, int] = {}
-        self._releases: dict[PartitionState, asyncio.TimerHandle] = {}
-        """For partitions that are to be revoked, the timers that cancel their handlers."""
-        self.paused: dict[PartitionState, None] = {}
-        """The partitions that take no more records, because a record has waited for too long."""
-        self.failing = FailingRuns()
-        self._failing_runs = self.failing.runs
-        self._timer = WakeTimer(self._loop, self._on_timer)
-        self._look: asyncio.TimerHandle | None = None
         self._stop_requested: asyncio.Future[None] = self._loop.create_future()
         self._idle: asyncio.Future[None] | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._dispatching = False
         self.is_draining = False
         self.deadline = 0.0
         """The time, on the loop's clock, by which the run must end; valid while draining."""
@@ -109,9 +101,6 @@ class WorkerRun:
         """The time up to which handlers that were cancelled may end, whatever a drain says."""
         self.error: BaseException | None = None
         """The error with which the run ends, or None."""
-        self._told_lanes = False
-
-    # -- the run
 
     async def open(self) -> None:
         """Start what the run needs, and begin to read."""
@@ -120,10 +109,8 @@ class WorkerRun:
         shares = self.consumer._client is not None
         await self.outbox.open(sends=self._handler.takes_worker or shares)
         await self._topics.open()
-        self.intake.open(self._on_change)
-        self._on_change()
+        self._join_consumer()
         self._reading = new_task(self._loop, self._read(), name=f"{self._worker.name} reading")
-        self._plan_look()
 
     async def wait_until_stopped(self) -> None:
         """Wait until the run is to end. A cancellation leaves the run as it is."""
@@ -144,13 +131,6 @@ class WorkerRun:
         if not self._stop_requested.done():
             self._stop_requested.set_result(None)
 
-    def _stop_reading(self) -> None:
-        """Read nothing more, and return the records whose handler has not begun."""
-        if self._reading is not None:
-            self._reading.cancel()
-        for partition in self.lanes.list_partitions():
-            self._drop_partition(partition)
-
     def fail(self, error: BaseException) -> None:
         """End the run with this error, unless it already ends with another one. Synchronous."""
         if self.error is None:
@@ -158,11 +138,11 @@ class WorkerRun:
         self.begin_drain(self._options.drain_timeout_s)
 
     async def finish(self) -> None:
-        """End the run: wait for handlers, cancel those that are late, and commit."""
+        """End the run: wait for handlers, cancel those that are late, and settle what is done."""
         if self._reading is not None:
             self._reading.cancel()  # It has begun after `begin_drain` if that came during `open`.
             await asyncio.wait([self._reading])
-        # The last part of the time is for handlers that are cancelled, and for the commit.
+        # The last part of the time is for handlers that are cancelled, and for what is done.
         await self._wait_until_idle(min(UNWINDING_S, self._options.drain_timeout_s / 10))
         for run in [*self.calls.began, *self.writing]:
             self.calls.cancel_call(run)
@@ -171,26 +151,22 @@ class WorkerRun:
         await self._wait_until_idle(0.0)
         for run in list(self.calls.began):
             self.calls.mark_stuck(run)
-        for run in [*self.calls.began, *self.writing]:
-            self.return_run(run)
-        self._timer.cancel()
-        if self._look is not None:
-            self._look.cancel()
-        for timer in self._releases.values():
-            timer.cancel()
+        self._return_rest()
         try:
-            left_s = max(self.deadline - self._time(), UNWINDING_S)
-            await self.intake.commit_processed(left_s)
+            await self._settle_rest(max(self.deadline - self._time(), UNWINDING_S))
         except KafkaError as error:
             text = "What was handled before the end of the worker could not be committed: %s"
             self._log.warning(text, error, extra={"event": "commit_failed"})
         finally:
-            self.metrics.remove_values()
-            self.intake.close(self._on_change)
-            self._topics.close()
-            self.calls.close()
-            # All that a done record has sent is acknowledged.
-            await self.outbox.close(max(self.deadline - self._time(), SHORTEST_UNWINDING_S))
+            await self._close()
+
+    async def _close(self) -> None:
+        self.metrics.remove_values()
+        self._leave_consumer()
+        self._topics.close()
+        self.calls.close()
+        # All that a done record has sent is acknowledged.
+        await self.outbox.close(max(self.deadline - self._time(), SHORTEST_UNWINDING_S))
 
     async def _wait_until_idle(self, before_s: float) -> None:
         """Wait until no handler runs and nothing is written, or until `before_s` are left."""
@@ -213,13 +189,9 @@ class WorkerRun:
         stuck.__cause__ = self.error
         return stuck
 
-    # -- reading
-
     async def _read(self) -> None:
         try:
-            while (taken := await self.intake.take_records()) is not None:
-                self._accept_records(taken)
-                self._dispatch_runs()
+            await self._read_records()
         except asyncio.CancelledError:
             if not self.is_draining:
                 self.fail(IllegalStateError("The task by which a worker reads was cancelled."))
@@ -227,6 +199,113 @@ class WorkerRun:
             self.fail(error)
         else:
             self.begin_drain(self._options.drain_timeout_s)
+
+    def on_interrupt(self, run: Run) -> None:
+        """Handle a KeyboardInterrupt or SystemExit, which goes on to the event loop."""
+        self.calls.end_call(run)
+        self.return_run(run)
+        self.begin_drain(0.0)
+
+    def get_time(self) -> float:
+        """Return the time on the loop's clock."""
+        return self._time()
+
+    # -- for subclasses
+
+    def _join_consumer(self) -> None:
+        """Let the consumer deliver records to this run. Synchronous."""
+        raise NotImplementedError
+
+    def _leave_consumer(self) -> None:
+        """Let the consumer deliver records to the application again. Synchronous."""
+        raise NotImplementedError
+
+    async def _read_records(self) -> None:
+        """Read records, and call the handler for them, until the consumer is stopped."""
+        raise NotImplementedError
+
+    def _stop_reading(self) -> None:
+        """Read nothing more, and return the records whose handler has not begun."""
+        raise NotImplementedError
+
+    def return_run(self, run: Run) -> None:
+        """Return the records of a run, which are delivered again."""
+        raise NotImplementedError
+
+    def _return_rest(self) -> None:
+        """Return the records of all runs that have not ended."""
+        raise NotImplementedError
+
+    async def _settle_rest(self, timeout_s: float) -> None:
+        """Wait until the brokers know what is done. Raises a KafkaError after the time."""
+        raise NotImplementedError
+
+
+class WorkerRun(HandlerRun):
+    """One run of a worker over a consumer, which commits what is done."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        consumer: Consumer[Any, Any],
+        handler: Handler,
+        options: WorkerOptions,
+        outbox: Outbox,
+    ) -> None:
+        super().__init__(worker, consumer, handler, options, outbox)
+        self._engine = engine = consumer._running
+        self._deserializers = consumer._deserializers
+        self.interval_s = consumer._config.max_poll_interval_ms / 1000
+        self.lanes = make_lanes(options, self._topics, self._clock)
+        self.calls = HandlerCalls(self, worker, consumer, handler, options, self._log, self.metrics)
+        self.intake = Intake(engine, self, self.calls.began, options.max_ahead)
+        self._in_progress = engine.in_progress
+        self._is_dispatch_planned = False
+        self._jumps: dict[PartitionState, int] = {}
+        self._releases: dict[PartitionState, asyncio.TimerHandle] = {}
+        """For partitions that are to be revoked, the timers that cancel their handlers."""
+        self.paused: dict[PartitionState, None] = {}
+        """The partitions that take no more records, because a record has waited for too long."""
+        self.failing = FailingRuns()
+        self._failing_runs = self.failing.runs
+        self._timer = WakeTimer(self._loop, self._on_timer)
+        self._look: asyncio.TimerHandle | None = None
+        self._told_lanes = False
+
+    # -- the run
+
+    def _join_consumer(self) -> None:
+        self.intake.open(self._on_change)
+        self._on_change()
+        self._plan_look()
+
+    def _leave_consumer(self) -> None:
+        self.intake.close(self._on_change)
+
+    def _stop_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+        for partition in self.lanes.list_partitions():
+            self._drop_partition(partition)
+
+    def _return_rest(self) -> None:
+        for run in [*self.calls.began, *self.writing]:
+            self.return_run(run)
+        self._timer.cancel()
+        if self._look is not None:
+            self._look.cancel()
+        for timer in self._releases.values():
+            timer.cancel()
+
+    async def _settle_rest(self, timeout_s: float) -> None:
+        await self.intake.commit_processed(timeout_s)
+
+    # -- reading
+
+    async def _read_records(self) -> None:
+        while (taken := await self.intake.take_records()) is not None:
+            self._accept_records(taken)
+            self._dispatch_runs()
 
     def count_room(self, partition: PartitionState) -> int:
         """Return how many more records of a partition may be taken."""
@@ -295,12 +374,6 @@ class WorkerRun:
         self._dispatch_runs()
 
     # -- the end of a call
-
-    def on_interrupt(self, run: Run) -> None:
-        """Handle a KeyboardInterrupt or SystemExit, which goes on to the event loop."""
-        self.calls.end_call(run)
-        self.return_run(run)
-        self.begin_drain(0.0)
 
     def on_success(self, run: Run, now: float) -> None:
         """Handle the end of a call without an exception."""
@@ -666,10 +739,6 @@ class WorkerRun:
             self.intake.wake_request()
 
     # -- health
-
-    def get_time(self) -> float:
-        """Return the time on the loop's clock."""
-        return self._time()
 
     def describe_health(self, name: str) -> WorkerHealth:
         """Return the health of this run."""

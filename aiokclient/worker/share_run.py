@@ -29,10 +29,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.background import new_task
-from aiokclient.clock import get_loop_clock
-from aiokclient.errors import CorruptBatchError, HandlerStuckError, IllegalStateError, KafkaError
-from aiokclient.log.client_log import ClientLog
-from aiokclient.log.limited_log import LimitedLog
+from aiokclient.errors import CorruptBatchError, IllegalStateError, KafkaError
 from aiokclient.share.delivery.record import ShareRecord
 from aiokclient.share.locks import AcknowledgeType
 from aiokclient.types import ConsumerRecord
@@ -40,10 +37,8 @@ from aiokclient.worker.calls import NOT_YET, HandlerCalls
 from aiokclient.worker.dead_letters import dead_letter_of
 from aiokclient.worker.health import WorkerHealth, describe_share_health
 from aiokclient.worker.lanes import Run
-from aiokclient.worker.metrics import WorkerMetrics, name_handler
 from aiokclient.worker.retry import Failure, Outcome, Reject, Verdict, choose_outcome
-from aiokclient.worker.retry_topics import WorkerTopics
-from aiokclient.worker.run import SHORTEST_UNWINDING_S, UNWINDING_S
+from aiokclient.worker.run import HandlerRun
 
 if TYPE_CHECKING:
     from aiokclient.share.locks import Reason
@@ -89,8 +84,8 @@ class LockScope:
         self._owner.on_lost(self._run, reason)
 
 
-class ShareRun:
-    """One run of a worker over a share consumer, from its start to its end."""
+class ShareRun(HandlerRun):
+    """One run of a worker over a share consumer, which settles each record on its own."""
 
     def __init__(
         self,
@@ -100,153 +95,54 @@ class ShareRun:
         options: WorkerOptions,
         outbox: Outbox,
     ) -> None:
-        self._worker = worker
-        self.consumer = consumer
+        super().__init__(worker, consumer, handler, options, outbox)
         engine = consumer._running
         self._reader, self._settlements = engine.reader, engine.settlements
-        self._handler = handler
-        self._options = options
-        self._loop = asyncio.get_running_loop()
-        self._time = get_loop_clock()
-        self._clock = engine.cluster.clock
-        self._log = ClientLog.of("aiokclient.worker", consumer._config)
-        self._limited_log = LimitedLog(self._log, self._clock)
-        self.outbox = outbox
-        self._topics = WorkerTopics(consumer, options.retry, options.dead_letter)
-        self.metrics = WorkerMetrics(engine.cluster.metrics, worker, name_handler(handler.call))
         self.calls = ShareCalls(self, worker, consumer, handler, options, self._log, self.metrics)
         self.held: dict[Run, None] = {}
         """The runs whose records are held, in the order of their delivery."""
         self._ready: deque[Run] = deque()
         self._waiting: dict[Run, asyncio.TimerHandle] = {}
-        self.writing: dict[Run, asyncio.Task[None]] = {}
-        """The runs whose records are written to the dead letters."""
-        self._stop_requested: asyncio.Future[None] = self._loop.create_future()
-        self._idle: asyncio.Future[None] | None = None
-        self._reading: asyncio.Task[None] | None = None
-        self._dispatching = False
-        self.is_draining = False
-        self.deadline = 0.0
-        """The time, on the loop's clock, by which the run must end; valid while draining."""
-        self._earliest_end = 0.0
-        """The time up to which handlers that were cancelled may end, whatever a drain says."""
-        self.error: BaseException | None = None
-        """The error with which the run ends, or None."""
 
     # -- the run
 
-    async def open(self) -> None:
-        """Start what the run needs, and begin to read."""
-        shares = self.consumer._client is not None
-        await self.outbox.open(sends=self._handler.takes_worker or shares)
-        await self._topics.open()
+    def _join_consumer(self) -> None:
         self._reader.read_raw(True)
-        self._reading = new_task(self._loop, self._read(), name=f"{self._worker.name} reading")
 
-    async def wait_until_stopped(self) -> None:
-        """Wait until the run is to end. A cancellation leaves the run as it is."""
-        await asyncio.wait([self._stop_requested])
+    def _leave_consumer(self) -> None:
+        self._reader.read_raw(False)
 
-    def begin_drain(self, timeout: float) -> None:
-        """Begin to end the run within `timeout` seconds. Synchronous, and idempotent.
-
-        A second call can only shorten the time that is left.
-        """
-        deadline = max(self._time() + timeout, self._earliest_end)
-        self.deadline = min(self.deadline, deadline) if self.is_draining else deadline
-        if self.is_draining:
-            self._wake_finish()
-            return
-        self.is_draining = True
+    def _stop_reading(self) -> None:
         if self._reading is not None:
             self._reading.cancel()
         for run in [*self._ready, *self._waiting]:
-            self._end_run(run, AcknowledgeType.RELEASE)
-        if not self._stop_requested.done():
-            self._stop_requested.set_result(None)
+            self.return_run(run)
 
-    def fail(self, error: BaseException) -> None:
-        """End the run with this error, unless it already ends with another one. Synchronous."""
-        if self.error is None:
-            self.error = error
-        self.begin_drain(self._options.drain_timeout_s)
-
-    async def finish(self) -> None:
-        """End the run: wait for handlers, cancel those that are late, and settle all records."""
-        if self._reading is not None:
-            self._reading.cancel()  # It has begun after `begin_drain` if that came during `open`.
-            await asyncio.wait([self._reading])
-        # The last part of the time is for handlers that are cancelled, and for the outcomes.
-        await self._wait_until_idle(min(UNWINDING_S, self._options.drain_timeout_s / 10))
-        for run in [*self.calls.began, *self.writing]:
-            self.calls.cancel_call(run)
-        self._earliest_end = self._time() + SHORTEST_UNWINDING_S
-        self.deadline = max(self.deadline, self._earliest_end)
-        await self._wait_until_idle(0.0)
-        for run in list(self.calls.began):
-            self.calls.mark_stuck(run)
+    def _return_rest(self) -> None:
         for run in list(self.held):
-            self._end_run(run, AcknowledgeType.RELEASE)
-        try:
-            left_s = max(self.deadline - self._time(), UNWINDING_S)
-            await self._settlements.wait_until_drained(left_s)
-        except KafkaError as error:
-            text = "What was settled before the end of the worker has not been confirmed: %s"
-            self._log.warning(text, error, extra={"event": "commit_failed"})
-        finally:
-            self.metrics.remove_values()
-            self._reader.read_raw(False)
-            self._topics.close()
-            self.calls.close()
-            await self.outbox.close(max(self.deadline - self._time(), SHORTEST_UNWINDING_S))
+            self.return_run(run)
 
-    async def _wait_until_idle(self, before_s: float) -> None:
-        """Wait until no handler runs and nothing is written, or until `before_s` are left."""
-        while self.calls or self.writing:
-            left_s = self.deadline - before_s - self._time()
-            if left_s <= 0:
-                return
-            self._idle = self._loop.create_future()
-            await asyncio.wait([self._idle], timeout=left_s)
-
-    def _wake_finish(self) -> None:
-        if self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)
-
-    def take_outcome(self) -> BaseException | None:
-        """Return the error with which the run has ended, or None."""
-        if not self.calls.stuck:
-            return self.error
-        stuck = HandlerStuckError("\n".join(self.calls.stuck.values()))
-        stuck.__cause__ = self.error
-        return stuck
+    async def _settle_rest(self, timeout_s: float) -> None:
+        await self._settlements.wait_until_drained(timeout_s)
 
     # -- reading
 
-    async def _read(self) -> None:
-        try:
-            # A handler that is called here may begin the drain.
-            while not (self._reader.stopped or self.is_draining):
-                room = self._count_room()
-                if room <= 0:
-                    await self._reader.wait_for_room()
-                    continue
-                try:
-                    records = await self._reader.read_records(
-                        room, tracked=True, places=self._settlements.count_held() + room
-                    )
-                except CorruptBatchError as error:
-                    text = "A batch of records is passed over: %s"
-                    self._log.warning(text, error, extra={"event": "worker_batch_passed_over"})
-                    continue
-                self._accept_records(records)
-        except asyncio.CancelledError:
-            if not self.is_draining:
-                self.fail(IllegalStateError("The task by which a worker reads was cancelled."))
-        except Exception as error:
-            self.fail(error)
-        else:
-            self.begin_drain(self._options.drain_timeout_s)
+    async def _read_records(self) -> None:
+        # A handler that is called here may begin the drain.
+        while not (self._reader.stopped or self.is_draining):
+            room = self._count_room()
+            if room <= 0:
+                await self._reader.wait_for_room()
+                continue
+            try:
+                records = await self._reader.read_records(
+                    room, tracked=True, places=self._settlements.count_held() + room
+                )
+            except CorruptBatchError as error:
+                text = "A batch of records is passed over: %s"
+                self._log.warning(text, error, extra={"event": "worker_batch_passed_over"})
+                continue
+            self._accept_records(records)
 
     def _count_room(self) -> int:
         """Return how many more records may be held."""
@@ -278,12 +174,6 @@ class ShareRun:
 
     # -- the end of a call
 
-    def on_interrupt(self, run: Run) -> None:
-        """Handle a KeyboardInterrupt or SystemExit, which goes on to the event loop."""
-        self.calls.end_call(run)
-        self._end_run(run, AcknowledgeType.RELEASE)
-        self.begin_drain(0.0)
-
     def on_success(self, run: Run, now: float) -> None:
         """Handle the end of a call without an exception."""
         if run.is_cancelled or run.is_timed_out:
@@ -294,7 +184,6 @@ class ShareRun:
         self._end_run(run, AcknowledgeType.ACCEPT)
 
     def return_run(self, run: Run) -> None:
-        """Release the record of a run, whose handler goes on although it was cancelled."""
         self._end_run(run, AcknowledgeType.RELEASE)
 
     def on_lost(self, run: Run, reason: Reason) -> None:
@@ -458,10 +347,6 @@ class ShareRun:
     def ready_waiting(self) -> int:
         """The number of records that wait for a place in `concurrency`."""
         return len(self._ready)
-
-    def get_time(self) -> float:
-        """Return the time on the loop's clock."""
-        return self._time()
 
     def describe_health(self, name: str) -> WorkerHealth:
         """Return the health of this run."""

@@ -316,13 +316,12 @@ class TransactionalRun(WorkerRun):
             self._reading.cancel()
             await asyncio.wait([self._reading])
         self._timer.cancel()
-        self.metrics.remove_values()
+        await self._close()
+
+    def _leave_consumer(self) -> None:
         for tp in list(self._waiting):
             self._resume_partition(tp)
         self._engine.reader.read_raw(False)
-        self._topics.close()
-        self.calls.close()
-        await self.outbox.close(max(self.deadline - self._time(), SHORTEST_UNWINDING_S))
 
     async def _wait_for_reading(self, before_s: float) -> None:
         reading = self._reading
