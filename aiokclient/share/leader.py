@@ -49,7 +49,7 @@ from aiokclient.share.locks import (
     Reason,
     Run,
 )
-from aiokclient.share.partition import SharePartition, split_by_deadline
+from aiokclient.share.partition import SharePartition, split_by_deadline, split_by_sent
 from aiokclient.share.session import (
     NOTHING,
     REOPENING,
@@ -58,6 +58,7 @@ from aiokclient.share.session import (
     PartitionOutcome,
     SessionOutcome,
     ShareSession,
+    choose_reason,
     judge_partition,
     judge_session,
     read_acknowledged,
@@ -179,8 +180,7 @@ class ShareLeader:
 
     def find_answer_time(self, partition: SharePartition) -> float:
         """Return the time by which a fetch of the partition is answered, infinity without one."""
-        is_fetched = partition.is_assigned and self._session.has_partition(partition)
-        return self._answered_by if is_fetched else math.inf
+        return self._answered_by if self._session.has_partition(partition) else math.inf
 
     def remove_partition(self, tp: TopicPartition, *, moved: bool = False) -> None:
         """Fetch a partition from this leader no longer. If it has `moved`, its locks are lost."""
@@ -534,24 +534,14 @@ class ShareLeader:
         partition.failures = 0
         if not data.acquired_records:
             return
-        for acquired in data.acquired_records:
-            runs = partition.find_open_among(acquired.first_offset, acquired.last_offset)
-            self._lose_acquired_again(partition, runs)
-        self._engine.reader.add_part(partition, data, deadline, lock_s)
-
-    def _lose_acquired_again(self, partition: SharePartition, runs: Iterable[Run]) -> None:
-        """Lose locks that have ended, because a leader acquires only what is not locked.
-
-        A lock that ends before its deadline was that of an earlier leader: in the meantime, the
-        partition has moved away and back, which no answer says.
-        """
         now = self._clock.monotonic()
-        for part in [part for run in runs for part in split_by_deadline(run, now)]:
-            acquisition = part.acquisition
-            is_over = acquisition.find_deadline(acquisition.first + part.start) <= now
-            self._lose_run(part, "expired" if is_over else "moved")
-            if not is_over:
-                self._cluster.updater.request_update([partition.tp.topic])
+        for acquired in data.acquired_records:
+            first, last = acquired.first_offset, acquired.last_offset
+            for run, reason in partition.find_ended(first, last, now):
+                self._lose_run(run, reason)
+                if reason == "moved":
+                    self._cluster.updater.request_update([partition.tp.topic])
+        self._engine.reader.add_part(partition, data, deadline, lock_s)
 
     def _on_partition_error(
         self,
@@ -575,7 +565,7 @@ class ShareLeader:
         self, partition: SharePartition, error: KafkaError, data: Any, answer: Any
     ) -> None:
         """Lose the locks of a partition that this broker does not lead, and find its leader."""
-        self._lose_partition(partition, self._choose_reason(error, data), error)
+        self._lose_partition(partition, choose_reason(error, data, self.node_id), error)
         self._apply_hint(partition, error, data, answer)
         self._cluster.updater.request_update([partition.tp.topic])
 
@@ -634,15 +624,6 @@ class ShareLeader:
 
     def _compute_delay_s(self, failures: int) -> float:
         return self._attempts.backoff.compute_delay_s(failures, self._clock.rng)
-
-    def _choose_reason(self, error: KafkaError, data: Any) -> Reason:
-        """Return why the locks of a partition are lost.
-
-        The leader names itself if an operator has altered the offsets of the group, or deleted it.
-        """
-        is_leader_code = error.code == NotLeaderOrFollowerError.code
-        fenced = is_leader_code and data.current_leader.leader_id == self.node_id
-        return "fenced" if fenced else "moved"
 
     def _apply_renewal(
         self, answer: ShareAcknowledgeResponse, carried: Carried, sent_at: float
@@ -719,7 +700,7 @@ class ShareLeader:
     ) -> None:
         awaited = self._in_flight.get(partition) if self._is_connected() else None
         for run in list(runs):
-            for part in _split_by_sent(run):
+            for part in split_by_sent(run):
                 if not part.acquisition.states[part.start] & LockState.SENT:
                     self._lose_run(part, reason, cause)
                 elif awaited is None:
@@ -774,13 +755,3 @@ class ShareLeader:
             error,
             extra=extra,
         )
-
-
-def _split_by_sent(run: Run) -> Iterator[Run]:
-    """Yield the parts of a run of open records, each of them in flight or not as a whole."""
-    states = run.acquisition.states
-    start = run.start
-    for index in range(run.start + 1, run.stop + 1):
-        if index == run.stop or (states[index] ^ states[start]) & LockState.SENT:
-            yield run._replace(start=start, stop=index)
-            start = index

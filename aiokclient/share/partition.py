@@ -13,7 +13,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from aiokclient.share.locks import AcknowledgeType, Acquisition, LockEvent, LockState, Run
+from aiokclient.share.locks import (
+    AcknowledgeType,
+    Acquisition,
+    LockEvent,
+    LockState,
+    Reason,
+    Run,
+)
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -129,6 +136,22 @@ class SharePartition:
                 found += clip_runs(acquisition.find_open_runs(), start, stop)
         return found
 
+    def find_ended(self, first: int, last: int, now: float) -> list[tuple[Run, Reason]]:
+        """Return the locks of these offsets that have ended, and why.
+
+        A leader acquires again only what is not locked. A lock that ends before its deadline was
+        that of an earlier leader: in the meantime, the partition has moved away and back, which no
+        answer says.
+        """
+        parts = [
+            p for run in self.find_open_among(first, last) for p in split_by_deadline(run, now)
+        ]
+        found: list[tuple[Run, Reason]] = []
+        for part in parts:
+            is_over = part.acquisition.find_deadline(part.acquisition.first + part.start) <= now
+            found.append((part, "expired" if is_over else "moved"))
+        return found
+
 
 def halve_runs(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
     """Return the first half and the second half of these records."""
@@ -144,6 +167,16 @@ def halve_runs(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
         if middle < run.stop:
             second.append(run._replace(start=middle))
     return first, second
+
+
+def split_by_sent(run: Run) -> Iterator[Run]:
+    """Yield the parts of a run of open records, each of them in flight or not as a whole."""
+    states = run.acquisition.states
+    start = run.start
+    for index in range(run.start + 1, run.stop + 1):
+        if index == run.stop or (states[index] ^ states[start]) & LockState.SENT:
+            yield run._replace(start=start, stop=index)
+            start = index
 
 
 def _settled_in(run: Run) -> Iterator[Run]:

@@ -63,7 +63,7 @@ from aiokclient.policy import Scope, classify
 from aiokclient.protocol.messages import share_acknowledge, share_fetch
 from aiokclient.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from aiokclient.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
-from aiokclient.share.locks import AcknowledgeType, Run, acknowledge_types
+from aiokclient.share.locks import AcknowledgeType, Reason, Run, acknowledge_types
 from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -178,6 +178,15 @@ def judge_partition(error: KafkaError | None) -> PartitionOutcome:
         return found
     again = classify(error, Scope.SHARE).again
     return PartitionOutcome.AGAIN if again else PartitionOutcome.REFUSED
+
+
+def choose_reason(error: KafkaError, data: Any, node_id: int) -> Reason:
+    """Return why the locks of a partition are lost that this broker does not serve any more.
+
+    The leader names itself if an operator has altered the offsets of the group, or deleted it.
+    """
+    is_leader_code = error.code == NotLeaderOrFollowerError.code
+    return "fenced" if is_leader_code and data.current_leader.leader_id == node_id else "moved"
 
 
 def judge_session(error: KafkaError | None) -> SessionOutcome:
