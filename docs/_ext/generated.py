@@ -15,7 +15,9 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 from error_reference import ErrorEntry, errors_of
-from option_reference import OptionEntry, describe, names_table
+from option_reference import CLIENTS, OptionEntry, anchor_of, describe, names_table
+
+from aiokclient.config.client import ClientConfig
 
 __all__ = ["setup"]
 
@@ -38,13 +40,26 @@ class Generated(Directive):
 
 
 class Options(Generated):
-    """The options of one client, without those that all clients have."""
+    """The options of one client, without those that all clients have, each with an anchor."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the list."""
+        made = super().run()
+        config = self.config(self.arguments[0])
+        for each in made:
+            for term in each.findall(nodes.term):
+                term["ids"].append(anchor_of(config, term.astext()))
+        return made
+
+    def config(self, argument: str) -> Any:
+        """Return the class of options that the argument names."""
+        module, _, name = argument.partition(":")
+        return getattr(import_module(module), name)
 
     def lines(self, argument: str) -> list[str]:
         """Return a definition list of the options."""
-        module, _, name = argument.partition(":")
-        config = getattr(import_module(module), name)
-        everything = name == "ClientConfig"
+        config = self.config(argument)
+        everything = config is ClientConfig
         entries = [entry for entry in describe(config) if everything or not entry.shared]
         return [line for entry in entries for line in option(entry)]
 
@@ -85,9 +100,26 @@ class Errors(Directive):
         return section
 
 
+def link_options(app: Any, doctree: nodes.document) -> None:
+    """Let the table of options by subject lead to what the page says about each option."""
+    if app.env.docname != "reference/options":
+        return
+    for row in doctree.findall(nodes.row):
+        cells = [cell for cell in row.children if isinstance(cell, nodes.entry)]
+        if len(cells) != 3 or cells[1].astext() not in CLIENTS:
+            continue
+        config = CLIENTS[cells[1].astext()]
+        for literal in list(cells[2].findall(nodes.literal)):
+            anchor = anchor_of(config, literal.astext())
+            link = nodes.reference("", "", internal=True, refid=anchor)
+            literal.replace_self(link)
+            link += literal
+
+
 def setup(app: Any) -> dict[str, Any]:
     """Add the directives."""
     app.add_directive("options", Options)
     app.add_directive("option-names", OptionNames)
     app.add_directive("errors", Errors)
+    app.connect("doctree-read", link_options)
     return {"parallel_read_safe": True}

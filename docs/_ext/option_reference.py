@@ -94,6 +94,12 @@ def _entry(declaration: Option, shared: bool) -> OptionEntry:
     )
 
 
+def anchor_of(config: type[ClientConfig], name: str) -> str:
+    """Return the anchor of an option of one kind of client on the page of options."""
+    client = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", config.__name__.removesuffix("Config"))
+    return f"{client.lower()}-{name}"
+
+
 def by_subject() -> Iterator[tuple[str, str, list[str]]]:
     """Yield the rows of the table of options by subject: subject, client, and options."""
     subject = ""

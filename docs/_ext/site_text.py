@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from error_reference import errors_of
-from option_reference import describe, names_table
+from option_reference import anchor_of, describe, names_table
 
 from aiokclient.types.named_tuple import NamedTuple
 
@@ -116,9 +116,11 @@ def _expand(source: str) -> str:
 def _options(argument: str) -> Iterator[str]:
     module, _, name = argument.partition(":")
     everything = name == "ClientConfig"
-    for entry in describe(getattr(import_module(module), name)):
+    config = getattr(import_module(module), name)
+    for entry in describe(config):
         if everything or not entry.shared:
-            yield f"#### {entry.name} {{#}}\n\n{entry.text}\n\n{entry.facts}"
+            anchor = anchor_of(config, entry.name)
+            yield f"#### {entry.name} {{#{anchor}}}\n\n{entry.text}\n\n{entry.facts}"
 
 
 def _reference(block: str) -> Iterator[str]:
@@ -177,6 +179,8 @@ def _signature(name: str, value: Any) -> str:
         text = str(inspect.signature(value))
     except (TypeError, ValueError):
         return ""
+    # Annotations without the quotes of those that are not evaluated.
+    text = re.sub(r"ForwardRef\('([^']*)'[^)]*\)|(?<=: |> )'([^']*)'", r"\1\2", text)
     # A list of 80 options says nothing here: the page about options has them.
     return f"`{name}{text}`\n\n" if len(text) < 600 else ""
 

@@ -24,7 +24,7 @@
     ("a an and any are as at be because but by can could did do does for from get got had has have how i if in into is it " +
       "its just me my mine of on one or our own please should so some than that the their them then there these they this " +
       "those to us use used using want was way we were what when where which while who why will with without would you your " +
-      "am been being make makes possible need needs whether work works about kafka python asyncio aiokclient").split(" ")
+      "am been being make makes possible need needs whether work works know after about kafka python asyncio aiokclient").split(" ")
   );
   // What other clients and newcomers call the same things.
   const SYNONYMS = {
@@ -54,6 +54,9 @@
     dlq: ["dead", "letter"],
     poison: ["dead", "letter"],
     k8s: ["kubernetes"],
+    healthcheck: ["health", "check", "probe"],
+    alive: ["health", "live"],
+    ping: ["health", "reach"],
     pod: ["kubernetes"],
     eos: ["exactly", "once"],
     duplicate: ["exactly", "once", "idempotent"],
@@ -102,6 +105,10 @@
     install: ["pip"],
   };
   const ADDED_WEIGHT = 0.45;
+  const WORD = /[A-Za-z0-9][A-Za-z0-9_]*(?:[.-][A-Za-z0-9_]+)*/g;
+  // The characters of an excerpt, and the most of them before the first word that was looked for.
+  const EXCERPT = 220;
+  const LEAD = 80;
 
   /** Return a word without its ending, so that "committing" finds "commits". */
   function stem(word) {
@@ -124,7 +131,7 @@
   /** Return the words of a text, lower case. Names such as auto_offset_reset give their parts, too. */
   function words(text) {
     const found = [];
-    for (const match of text.matchAll(/[A-Za-z0-9][A-Za-z0-9_]*(?:[.-][A-Za-z0-9_]+)*/g)) {
+    for (const match of text.matchAll(WORD)) {
       const whole = match[0];
       const parts = whole
         .replace(/([a-z0-9])([A-Z])/g, "$1 $2")
@@ -253,7 +260,7 @@
       return scores;
     }
 
-    /** Return the pages that fit a query, best first: `{url, title, heading, text, score}`. */
+    /** Return the pages that fit a query, best first: `{url, title, heading, text, excerpt, score}`. */
     find(query, limit = 20) {
       const groups = this.termsOf(query);
       const totals = new Map();
@@ -283,7 +290,8 @@
         hits.push(this.hitOf(page, found.slice(0, 4), score));
       }
       hits.sort((a, b) => b.score - a.score);
-      return hits.slice(0, limit);
+      const wanted = new Set(groups.flatMap((group) => [...group.keys()]));
+      return hits.slice(0, limit).map((hit) => ({ ...hit, excerpt: excerptOf(hit.text, wanted) }));
     }
 
     hitOf(page, found, score) {
@@ -294,6 +302,40 @@
       });
       return { ...addresses[0], title: this.pages[page].title, more: addresses.slice(1), score };
     }
+  }
+
+  /** Return the part of a text with the most words that are wanted, in pieces: `{text, isWanted}`. */
+  function excerptOf(text, wanted) {
+    const found = [];
+    for (const match of text.matchAll(WORD)) {
+      const own = stems(match[0]).filter((each) => wanted.has(each));
+      if (own.length) found.push({ start: match.index, end: match.index + match[0].length, own });
+    }
+    let first = 0;
+    let most = 0;
+    found.forEach(({ start }, index) => {
+      const within = found.slice(index).filter(({ end }) => end <= start + EXCERPT - LEAD);
+      const count = new Set(within.flatMap(({ own }) => own)).size;
+      if (count > most) [first, most] = [start, count];
+    });
+    let from = 0;
+    if (first > LEAD) {
+      // Begin with the sentence, or with the word.
+      const before = text.slice(first - LEAD, first);
+      const sentence = before.lastIndexOf(". ");
+      from = first - LEAD + (sentence >= 0 ? sentence + 2 : before.indexOf(" ") + 1);
+    }
+    let to = text.length;
+    if (to > from + EXCERPT) to = text.lastIndexOf(" ", from + EXCERPT);
+    const pieces = [{ text: from ? "… " : "", isWanted: false }];
+    let at = from;
+    for (const { start, end } of found) {
+      if (start < from || end > to) continue;
+      pieces.push({ text: text.slice(at, start), isWanted: false }, { text: text.slice(start, end), isWanted: true });
+      at = end;
+    }
+    pieces.push({ text: text.slice(at, to) + (to < text.length ? " …" : ""), isWanted: false });
+    return pieces.filter((each) => each.text);
   }
 
   function link(href, text) {
@@ -318,7 +360,11 @@
       const item = document.createElement("li");
       item.append(link(hit.url, hit.heading ? `${hit.title}: ${hit.heading}` : hit.title));
       const text = document.createElement("p");
-      text.textContent = hit.text.length > 220 ? `${hit.text.slice(0, 220).replace(/\s\S*$/, "")} …` : hit.text;
+      for (const piece of hit.excerpt) {
+        const part = document.createElement(piece.isWanted ? "mark" : "span");
+        part.textContent = piece.text;
+        text.append(part);
+      }
       item.append(text);
       const more = hit.more.filter((each) => each.heading);
       if (more.length) {

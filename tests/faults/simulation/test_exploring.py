@@ -1,7 +1,9 @@
 """`explore`: services under faults in virtual time, and what it finds, prints, and refuses."""
 
 import asyncio
+import gc
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -347,6 +349,20 @@ def test_faults_are_written_as_python() -> None:
     assert repr(fault) == "BreakHttp(at=1.5, after='http', how='hang', times=2)"
     assert eval(repr(fault)) == fault
     assert repr(Rebalance(at=2.0)) == "Rebalance(at=2.0)"
+
+
+def test_explore_restores_the_collection_of_garbage_and_the_logs() -> None:
+    async def fails(sim: Simulation) -> None:
+        assert gc.get_freeze_count() > 0
+        assert not sim.state
+
+    def find_settings() -> tuple[object, ...]:
+        return gc.get_threshold(), gc.get_freeze_count() > 0, logging.root.manager.disable
+
+    former = find_settings()
+    explore(fails, seeds=1, faults=[])
+    find_fault(fails, topics={}, faults=[], invariants=[bounded_in_hand(-1)])
+    assert find_settings() == former
 
 
 def test_explore_is_refused_where_an_event_loop_runs() -> None:
