@@ -47,6 +47,9 @@ CHANNELS = {
     "wire": "bytes of requests that are not part of a login",
 }
 
+PROTOCOLS = (0, 2, pickle.HIGHEST_PROTOCOL)
+"""Protocols of pickles. Objects reduce themselves for those between as for the lower one."""
+
 RICH = ("_repr_html_", "_repr_mimebundle_", "_repr_markdown_", "_repr_json_")
 OWN_FILES = (
     "command_process.py",
@@ -137,7 +140,7 @@ class Collector:
                 self.collected.add("fields", json.dumps(thing, default=default))
 
     def _copy(self, thing: Any) -> None:
-        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        for protocol in PROTOCOLS:
             try:
                 self.collected.add("pickle", pickle.dumps(thing, protocol))
             except Exception as error:

@@ -47,13 +47,15 @@ class SecretSearch:
 
     def leaks(self, data: bytes) -> Iterator[Leak]:
         """Yield each secret that occurs in the data."""
-        # Most lines, of tracebacks above all, recur many times, and there are thousands of forms.
+        # Most lines and words, of reprs above all, recur many times, and there are thousands of
+        # forms.
         lines = b"\n".join(dict.fromkeys(data.split(b"\n")))
+        words = b" ".join(dict.fromkeys(lines.replace(b"\n", b" ").split(b" ")))
         for encoded, (name, form) in self._forms.items():
-            searched = data if b"\n" in encoded else lines
-            at = searched.find(encoded)
-            if at >= 0:
-                around = searched[max(0, at - SHOWN) : at + len(encoded) + SHOWN]
+            searched = data if b"\n" in encoded else lines if b" " in encoded else words
+            if encoded in searched:
+                at = data.find(encoded)
+                around = data[max(0, at - SHOWN) : at + len(encoded) + SHOWN]
                 yield name, form, around.decode("utf-8", "replace")
 
     @property
