@@ -268,11 +268,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "tool_host" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.tools)
-    for name in WITH_TARGETS:
-        if name not in (config.option.markexpr or ""):
-            left_out = [item for item in items if any(item.iter_markers(name))]
-            config.hook.pytest_deselected(items=left_out)
-            items[:] = [item for item in items if item not in left_out]
+    others = {name for name in WITH_TARGETS if name not in (config.option.markexpr or "")}
+    left_out = [item for item in items if any(mark.name in others for mark in item.iter_markers())]
+    config.hook.pytest_deselected(items=left_out)
+    omitted = set(left_out)
+    items[:] = [item for item in items if item not in omitted]
     with_servers: set[Path] = set()
     for item in items:
         names = set(getattr(item, "fixturenames", ()))

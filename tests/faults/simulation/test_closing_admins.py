@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import pytest
+from thinned import one_in
 from world import World, simulate
 
 from aiokclient import (
@@ -105,7 +106,7 @@ def test_an_admin_call_raises_closed_error_when_another_task_closes_the_client(
     name: str, shared: bool
 ) -> None:
     async def scenario(world: World) -> None:
-        for moment in range(MOMENTS):
+        for moment in one_in(2, range(MOMENTS), shared):
             client = world.client()
             async with client:
                 admin = Admin(client=client) if shared else Admin(**world.options())

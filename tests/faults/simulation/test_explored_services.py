@@ -16,10 +16,7 @@ from aiokclient.testing import CounterexampleError, explore
 WANTED = int(os.environ.get("AIOKCLIENT_EXPLORE_SEEDS") or 0)
 MOST_FAULTS = 5
 MOST_SEEDS = 1000
-KNOWN = {
-    "a retry without idempotence": 14,
-    "an unbounded gather": 14,
-}
+KNOWN = {"a retry without idempotence": 14}
 """Seeds by which faults are found, of the services that are tried each time. If faults are drawn in
 another way, others are."""
 ROWS = [row for row in explored.SERVICES if WANTED or row.fault in KNOWN]
