@@ -36,7 +36,11 @@ from slow import SLOW
 # High load must not make a test fail, and each run must use the same examples. Only `make test-all`
 # and `make fuzz` generate new examples.
 explores = any(map(os.environ.get, ("AIOKCLIENT_EXPLORE", "AIOKCLIENT_FUZZ")))
-settings.register_profile("any time", deadline=None, derandomize=not explores)
+# Steps of `make test` that repeat tests on another Python, or in another event loop, use fewer.
+examples = 40 if os.environ.get("AIOKCLIENT_REPEATED") else 100
+settings.register_profile(
+    "any time", deadline=None, derandomize=not explores, max_examples=examples
+)
 settings.load_profile("any time")
 
 loops.install()

@@ -70,5 +70,5 @@ def _measured(owner: type, method: str, collecting: bool) -> Iterator[list[float
     finally:
         if enabled:
             gc.enable()
-        # `gc.freeze` has excluded the objects of this test, too. Include them again.
+        # `gc.freeze` has excluded the objects of this test, too. Include them again, in time.
         excluded.end()

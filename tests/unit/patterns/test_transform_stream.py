@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from interrupt import interrupt
+from thinned import one_in
 from world import World, simulate
 
 from aiokclient import Consumer, Producer, TopicPartition, transform
@@ -86,8 +87,10 @@ async def once(world: World, how: dict[str, Any], faulty: bool) -> Any:
 
 @pytest.mark.fault(35)
 @pytest.mark.parametrize("faulty", [False, True], ids=["no errors", "errors"])
-@pytest.mark.parametrize("way", ["asyncio", "anyio"])
-@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize(
+    ("level", "way"),
+    one_in(3, [(0, "asyncio"), (0, "anyio"), (2, "asyncio"), (2, "anyio")]),
+)
 def test_transform_can_be_cancelled_at_every_suspension(level: int, way: str, faulty: bool) -> None:
     for n in range(1, 500):
         how = {"way": way, "suspension": n}

@@ -8,8 +8,9 @@ import threading
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from thinned import IS_WHOLE
 
 from aiokclient._native import in_use
 from aiokclient.errors import CorruptRecordError
@@ -303,6 +304,7 @@ def test_old_formats_are_converted_among_new_ones() -> None:
     assert table.column("partition").to_pylist() == [1, 1]
 
 
+@settings(max_examples=100 if IS_WHOLE else 30)
 @given(counts=st.lists(st.integers(1, 3000), min_size=1, max_size=4), size=st.integers(0, 700))
 def test_columns_grow_with_their_records(counts: list[int], size: int) -> None:
     headers = [("name", b"h" * 40)]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from thinned import IS_WHOLE
 
 from aiokclient.errors import CorruptRecordError
 from aiokclient.memory import BufferPool
@@ -31,7 +32,7 @@ from aiokclient.record.crc import crc32c
 LIMIT = 1 << 20
 POOL = BufferPool(LIMIT)
 SECONDS = float(os.environ.get("AIOKCLIENT_FUZZ", "0"))
-ROUNDS = 2500
+ROUNDS = 2500 if IS_WHOLE else 1000
 NAMES = ("offset", "key", "value")
 
 

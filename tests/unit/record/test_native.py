@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thinned import IS_WHOLE
 
 from aiokclient import types
 from aiokclient._native import in_use
@@ -140,7 +141,7 @@ def mutated(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@settings(max_examples=400)
+@settings(max_examples=400 if IS_WHOLE else 200)
 @given(mutated(), st.booleans())
 def test_native_and_pure_read_the_same_from_mutated_batches(data: bytes, twice: bool) -> None:
     marker = end_transaction_batch(True, 1, 2, 3) if twice else b""
