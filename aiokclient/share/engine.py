@@ -27,7 +27,6 @@ from aiokclient.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponse,
 )
 from aiokclient.scopes import new_group
-from aiokclient.share.delivery.processing import Processing
 from aiokclient.share.delivery.reader import ShareReader
 from aiokclient.share.leader import ShareLeader
 from aiokclient.share.locks import DELIVERED_WITHIN, Acquisition, LockState, Run
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
     from aiokclient.decoding.deserialize import Deserializers
     from aiokclient.network.event_hub import EventSource
     from aiokclient.protocol.messages.share_fetch import ShareFetchResponse
-    from aiokclient.share.delivery.processing import OnLost
-    from aiokclient.share.delivery.record import ShareRecord
     from aiokclient.share.partition import SharePartition
     from aiokclient.share.share_consumer import ShareConsumer
 
@@ -504,7 +501,8 @@ class ShareEngine:
     def wake_leaders(self) -> None:
         """Let all leaders look for something to send. Synchronous."""
         for leader in self._leaders.values():
-            leader.wake.set()
+            if not leader.wake.is_set:
+                leader.wake.set()
 
     # -- how much to acquire
 
@@ -553,10 +551,6 @@ class ShareEngine:
         self._batch_records = self._batch_records * 0.8 + count * 0.2
 
     # -- locks
-
-    def begin_processing(self, record: ShareRecord[Any, Any], on_lost: OnLost) -> Processing:
-        """Return the scope of a handler."""
-        return Processing(self, record, on_lost)
 
     def settle_passed(self) -> None:
         """Settle what the application has passed by requesting more. Synchronous."""

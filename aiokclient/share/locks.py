@@ -35,6 +35,7 @@ import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, IntEnum
+from itertools import repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -287,8 +288,8 @@ class Acquisition:
         self, records: Sequence[ShareRecord[Any, Any]], on_drop: Callable[[object], object]
     ) -> None:
         """Know records without keeping them. If one is dropped, call `on_drop`."""
-        for record in records:
-            self._tracked[record.offset] = weakref.ref(record, on_drop)
+        references = map(weakref.ref, records, repeat(on_drop))
+        self._tracked.update(zip(map(_offset_of, records), references, strict=True))
 
     def take_dropped(self) -> list[int]:
         """Return the offsets of the records that were dropped, and forget these."""
@@ -301,21 +302,25 @@ class Acquisition:
             del self._tracked[offset]
         return dropped
 
-    def settle_record(self, record: ShareRecord[Any, Any], kind: AcknowledgeType) -> bool:
-        """Settle a record that is neither settled nor lost; return whether it was so.
+    def settle_record(
+        self, record: ShareRecord[Any, Any], kind: AcknowledgeType, now: float
+    ) -> float:
+        """Settle a held record whose lock is certain. Return the seconds that are left of the lock.
 
-        It is kept from now on, so that a commit finds it if the application drops it.
+        Return 0 if nothing was settled. The record is kept from now on, so that a commit finds it
+        if the application drops it.
         """
         offset = record.offset
         index = offset - self.first
         state = self.states[index]
-        if state > _HELD:
-            return False
+        deadline = self._deadlines.get(offset, self.deadline) if self._deadlines else self.deadline
+        if state > _HELD or deadline <= now:
+            return 0.0
         self.states[index] = SETTLEMENTS[kind][state]
         self.partition.has_settled = True
         if offset in self._tracked:
             self._tracked[offset] = record
-        return True
+        return deadline - now
 
     def forget_records(self) -> None:
         """Forget the delivered records, whose states are final; they refer to this object."""

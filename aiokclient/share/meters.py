@@ -10,7 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.errors import KafkaError, LockLostError
-from aiokclient.metrics import Counter, Histogram, OwnMetrics
+from aiokclient.metrics import UNCOUNTED, Counter, Histogram, OwnMetrics
 from aiokclient.share.locks import AcknowledgeType, Acquisition, Reason
 
 if TYPE_CHECKING:
@@ -155,7 +155,10 @@ class ShareMeters:
         counter.value += count
         self._sent.value += count
         if remaining_s is not None:
-            self._remaining.observe(remaining_s)
+            uncounted = self._remaining.uncounted
+            uncounted.append(remaining_s)
+            if len(uncounted) >= UNCOUNTED:
+                self._remaining.count_latest()
 
     def on_renewed(self, count: int) -> None:
         """Count locks that were renewed."""

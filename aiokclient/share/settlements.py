@@ -21,11 +21,13 @@ from aiokclient.errors import (
     KafkaError,
     LockLostError,
 )
+from aiokclient.share.delivery.processing import Processing
 from aiokclient.share.delivery.record import ShareRecord
 from aiokclient.share.locks import AcknowledgeType, Acquisition, LockEvent, LockState, Reason, Run
 from aiokclient.share.partition import split_by_deadline
 
 if TYPE_CHECKING:
+    from aiokclient.share.delivery.processing import OnLost
     from aiokclient.share.engine import ShareEngine
     from aiokclient.share.meters import ShareMeters
 
@@ -90,15 +92,9 @@ class Settlements:
         Raises IllegalStateError if the record is settled already, or was not delivered by this
         consumer.
         """
-        acquisition = lock_of(record)
-        offset = record.offset
-        left_s = acquisition.find_deadline(offset) - self._time()
-        if left_s > 0 and acquisition.settle_record(record, kind):
-            self._meters.on_settled(kind, 1, left_s)
-            self._engine.wake_leaders()
-            self._engine.reader.on_settled()
-            self.lost.set()
+        if self.settle_held(record, kind):
             return True
+        acquisition, offset = lock_of(record), record.offset
         if self.is_held(record):
             index = offset - acquisition.first
             self.lose_run(Run(acquisition, index, index + 1), "expired", False, None)
@@ -112,6 +108,22 @@ class Settlements:
             f"{record.topic}-{record.partition} at offset {record.offset} is settled already. "
             "Settle each record once: by done(), release(), or reject()."
         )
+
+    def settle_held(self, record: ShareRecord[Any, Any], kind: AcknowledgeType) -> bool:
+        """Settle a record if it is held and its lock is certain; return whether it was so."""
+        acquisition = record._acquisition or lock_of(record)
+        left_s = acquisition.settle_record(record, kind, self._time())
+        if not left_s:
+            return False
+        self._meters.on_settled(kind, 1, left_s)
+        self._engine.wake_leaders()
+        # Most settlements follow another one, after which nothing has waited yet.
+        room, lost = self._engine.reader.room, self.lost
+        if not room.is_set:
+            room.set()
+        if not lost.is_set:
+            lost.set()
+        return True
 
     def ask_renewal(self, record: ShareRecord[Any, Any]) -> bool:
         """Have the lock of a held record renewed; return whether it was still held. Synchronous.
@@ -360,6 +372,10 @@ class Settlements:
         self._changed.set()
 
     # -- bodies of `processing`
+
+    def begin_processing(self, record: ShareRecord[Any, Any], on_lost: OnLost) -> Processing:
+        """Return the scope of a handler."""
+        return Processing(self, record, on_lost)
 
     def add_scope(self, record: ShareRecord[Any, Any], scope: Any) -> None:
         """Tell this scope when the lock of the record is lost."""

@@ -407,7 +407,7 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
             raise IllegalStateError(
                 f'on_lost must be "raise", "return", or "ignore", not {on_lost!r}.'
             )
-        return self._running.begin_processing(record, on_lost)
+        return self._running.settlements.begin_processing(record, on_lost)
 
     async def lock_lost(self, record: ShareRecord[Any, Any]) -> None:
         """Return when the lock of a record is lost, or when the record is settled."""

@@ -10,7 +10,7 @@ from aiokclient.share.delivery.record import ShareRecord
 from aiokclient.share.locks import AcknowledgeType, Reason
 
 if TYPE_CHECKING:
-    from aiokclient.share.engine import ShareEngine
+    from aiokclient.share.settlements import Settlements
 
 OnLost: TypeAlias = Literal["raise", "return", "ignore"]
 
@@ -24,16 +24,18 @@ class Processing:
 
     __slots__ = (
         "_cancelling",
-        "_engine",
         "_is_cancelled",
         "_on_lost",
         "_reason",
         "_record",
+        "_settlements",
         "_task",
     )
 
-    def __init__(self, engine: ShareEngine, record: ShareRecord[Any, Any], on_lost: OnLost) -> None:
-        self._engine = engine
+    def __init__(
+        self, settlements: Settlements, record: ShareRecord[Any, Any], on_lost: OnLost
+    ) -> None:
+        self._settlements = settlements
         self._record = record
         self._on_lost = on_lost
         self._reason: Reason | None = None
@@ -72,7 +74,7 @@ class Processing:
         traceback: TracebackType | None,
     ) -> bool:
         assert self._task is not None
-        settlements = self._engine.settlements
+        settlements = self._settlements
         acquisition = self._record._acquisition
         if acquisition is not None:
             acquisition.scopes.pop(self._record.offset, None)
@@ -81,17 +83,17 @@ class Processing:
             is_own = self._task.uncancel() <= self._cancelling
         if self._reason is not None:
             return self._end_lost(error, is_own)
-        if self._engine.settlements.is_held(self._record):
-            kind_of = AcknowledgeType.ACCEPT if error is None else AcknowledgeType.RELEASE
-            settlements.settle(self._record, kind_of)
+        kind_of = AcknowledgeType.ACCEPT if error is None else AcknowledgeType.RELEASE
+        if not settlements.settle_held(self._record, kind_of) and settlements.is_held(self._record):
+            settlements.settle(self._record, kind_of)  # The lock is over, which it reports.
         return False
 
     def _end_lost(self, error: BaseException | None, is_own: bool) -> bool:
         """End a body whose lock was lost. Return whether its error ends here."""
         assert self._reason is not None
-        lost = self._engine.settlements.take_lost_error(self._record, self._reason)
+        lost = self._settlements.take_lost_error(self._record, self._reason)
         by_loss = is_own and (error is None or isinstance(error, asyncio.CancelledError))
         if self._on_lost == "raise" and by_loss:
             raise lost from None
-        self._engine.settlements.report_lost(self._record, lost)
+        self._settlements.report_lost(self._record, lost)
         return by_loss

@@ -680,7 +680,11 @@ class ShareReader:
 
     def _cut_slices(self, part: FetchedPart, records: list[RawRecord], last: int) -> None:
         """Add slices of the acquired records up to offset `last`, and settle what has no record."""
-        offsets = [record.offset for record in records]
+        offsets: Sequence[int] = range(0)
+        if records:
+            offsets = range(records[0].offset, records[-1].offset + 1)
+            if len(offsets) != len(records):
+                offsets = [record.offset for record in records]
         batch = part.batches[0]
         for run in part.find_acquired(max(batch.base_offset, part.position), last):
             first = run.acquisition.first
@@ -692,7 +696,7 @@ class ShareReader:
             if found:
                 part.slices.append(Slice(run.acquisition, found))
 
-    def _settle_gaps(self, part: FetchedPart, run: Run, offsets: list[int]) -> None:
+    def _settle_gaps(self, part: FetchedPart, run: Run, offsets: Sequence[int]) -> None:
         present = set(offsets)
         first = run.acquisition.first
         for index in range(run.start, run.stop):
