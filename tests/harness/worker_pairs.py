@@ -156,7 +156,7 @@ class Round:
     # -- checks
 
     def list_values(self, topic: str) -> list[int]:
-        return [int(record.value) for record in self.cluster.records(topic)]
+        return [int(record.value or b"") for record in self.cluster.records(topic)]
 
     def check_commits(self) -> None:
         """R: check that no commit is beyond the lowest record that is not done."""
