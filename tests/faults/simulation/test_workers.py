@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -26,6 +28,8 @@ from aiokclient.worker import (
     RetryLater,
     Worker,
 )
+from aiokclient.worker.calls import current_run
+from aiokclient.worker.lanes import Run
 
 Record = ConsumerRecord[bytes, bytes]
 QUICK = Exponential(1.0, max=1.0, jitter=0.0)
@@ -664,3 +668,51 @@ def test_a_slow_partition_does_not_delay_the_others_of_its_broker() -> None:
         assert max(at for partition, at in seen if partition == 1) - began < 60
 
     simulate(scenario, topics={"t": 2})
+
+
+@pytest.mark.parametrize("batch", [None, Batch(10, max_wait=0.05)], ids=["records", "lists"])
+@pytest.mark.parametrize("order", ["partition", "key", None])
+def test_a_worker_keeps_nothing_of_the_records_that_are_done(
+    order: Any, batch: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("ERROR", "aiokclient.worker")  # Otherwise, what is logged is kept.
+    count = 600
+
+    async def scenario(world: World) -> None:
+        runs: list[weakref.ref[Run]] = []
+        done: set[bytes] = set()
+
+        async def handle(given: Any) -> None:
+            entry = current_run.get()
+            assert entry is not None
+            runs.append(weakref.ref(entry[1]))
+            await asyncio.sleep(0)
+            failed = {}
+            for record in [given] if batch is None else given:
+                number = int(record.value)
+                if number % 97 == 1 or (number % 50 == 0 and record.value not in done):
+                    failed[record] = ValueError(f"{number} fails")
+                done.add(record.value)
+            if failed:
+                raise BatchError(failed) if batch is not None else next(iter(failed.values()))
+
+        values = [(b"%d" % number, b"%d" % number) for number in range(count)]
+        world.cluster.produce("t", values)
+        async with consumer(world) as reader:
+            retry = Retry(2, Exponential(0.1, max=0.1))
+            worker = Worker(
+                reader, handle, order=order, retry=retry, dead_letter="dead", batch=batch
+            )
+            running = asyncio.create_task(worker.run())
+            stored = None
+            while stored is None or stored.offset < count:
+                await asyncio.sleep(0.5)
+                stored = world.cluster.committed("g").get(T0)
+            gc.collect()
+            # The loop keeps cancelled timers of some writes of dead letters, with their contexts.
+            assert sum(run() is not None for run in runs) < count / 10
+            assert len(runs) > count / 10
+            worker.stop()
+            await running
+
+    simulate(scenario, topics={"t": 1, "dead": 1})
