@@ -101,7 +101,7 @@ class ProducerMeters:
         """
         noted, count = self._noted, batch.count
         queued = batch.first_sent - batch.created
-        noted.append((batch.queue.topic.name, count, batch.size, queued, batch.builder.size))
+        noted.append((batch.queue.topic.name, count, batch.size, queued, batch.plain_size))
         if len(noted) >= NOTED:
             self._count_batches()
         return count

@@ -119,15 +119,15 @@ class Memory:
         self.buffer = Pool(limit)
         self.overflow = Pool(limit)
 
-    def find_pool(self, queue: PartitionQueue, size: int, unsendable: bool | None = None) -> Room:
+    def find_pool(self, queue: PartitionQueue, size: int) -> Room:
         """Return the pool to which `size` more bytes of a partition may go.
 
         If the partition has batches in the overflow queue, new bytes go there too, to keep the
-        order. `unsendable` is that of the queue, if the caller has just read it.
+        order.
         """
         buffer = self.buffer
         if not queue.overflowed:
-            dead = queue.unsendable if unsendable is None else unsendable
+            dead = queue.unsendable
             if size <= (buffer.compute_room(True, queue.buffered) if dead else buffer.free):
                 return _BUFFER
         # Batches may exceed the limit of the buffer (see `may_move_in`). The excess bytes reduce
@@ -430,7 +430,7 @@ class Accumulator:
             if index >= 0:
                 return batch, index
             self.close_batch(queue)
-        batch = self.open_batch(queue, need, forced=forced)
+        batch = self.open_batch(queue, need, forced)
         try:
             index = batch.append_record(need, timestamp, key, value, headers)
         except BaseException:
@@ -476,7 +476,7 @@ class Accumulator:
             # Use the rest of the buffer before the overflow queue.
             batch = self.open_batch(queue, room, limit=room)
         else:
-            batch = self.open_batch(queue, need, forced=True)
+            batch = self.open_batch(queue, need, True)
         taken = batch.builder.append_values(timestamp, values, start)
         batch.compute_room()
         batch.store_timestamp(0, timestamp)
@@ -487,7 +487,6 @@ class Accumulator:
         self,
         queue: PartitionQueue,
         need: int,
-        *,
         forced: bool = False,
         limit: int | None = None,
     ) -> ProducerBatch:
@@ -504,8 +503,10 @@ class Accumulator:
             limit = largest_batch(queue)
         else:
             limit = queue.topic.batch_limit.size
-        size = need + FIRST_RESERVE
-        room = memory.find_pool(queue, size, unsendable)
+        size, room = need + FIRST_RESERVE, _BUFFER
+        # This saves a call for nearly all batches.
+        if unsendable or queue.overflowed or size > memory.buffer.free:
+            room = memory.find_pool(queue, size)
         if room is not _BUFFER:
             size = need
             room = memory.find_pool(queue, need)
@@ -627,7 +628,7 @@ class Accumulator:
         batch = queue.close_open_batch()
         if batch is None:
             return
-        size = batch.size or batch.builder.size
+        size = batch.plain_size
         if batch.reserved - size > SLACK:
             self._trim_batch(batch)
         # A batch without a partition is not compressed: its records will move to other batches one
@@ -641,12 +642,11 @@ class Accumulator:
         """Compress a closed batch, in a thread if large. Return whether it can be sent now."""
         if batch.compressing:
             return False
-        size = batch.size
-        if batch.reserved - (size or batch.builder.size) > SLACK:
+        if batch.reserved - batch.plain_size > SLACK:
             self._trim_batch(batch)
-        if size:
+        if batch.size:
             return True
-        if self._compression is Compression.NONE or batch.builder.size < self._thread_bytes:
+        if self._compression is Compression.NONE or batch.plain_size < self._thread_bytes:
             batch.compress_and_measure()
             return True
         batch.begin_compressing()

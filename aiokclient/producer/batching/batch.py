@@ -69,6 +69,7 @@ class ProducerBatch(BatchState):
         "in_log",
         "last_answer",
         "last_error",
+        "plain_size",
         "queue",
         "refused",
         "requests",
@@ -107,6 +108,8 @@ class ProducerBatch(BatchState):
         """Whether a thread is compressing the batch."""
         self.size = 0
         """Size on the wire in bytes; 0 until the batch is closed and, if it must be, compressed."""
+        self.plain_size = 0
+        """Uncompressed size in bytes; 0 until the batch is closed."""
         self.identity: BatchIdentity | None = None
         """Producer id, epoch, and first sequence; None until the batch is sent."""
         self.attempt = 0
@@ -211,7 +214,7 @@ class ProducerBatch(BatchState):
         self.stage = _QUEUED
         builder = self.builder
         self.count = builder.count
-        size = builder.size
+        size = self.plain_size = builder.size
         if builder.compression is _UNCOMPRESSED:
             self.size = size
         return size
@@ -361,6 +364,7 @@ class ProducerBatch(BatchState):
         )
         part.stage = BatchStage.BACKING_OFF
         part.count = builder.count
+        part.plain_size = builder.size
         part.skips_linger = self.skips_linger
         part.last_error, part.last_answer = self.last_error, self.last_answer
         part.store_timestamp(0, self.timestamp_of(before))

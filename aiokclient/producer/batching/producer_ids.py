@@ -60,7 +60,7 @@ class ProducerIds:
         """For each topic, the generation in which its metadata was last refreshed."""
         self._looking: dict[TopicStatus, None] = {}
 
-    def identify_batch(self, queue: PartitionQueue, batch: ProducerBatch, *, by_name: bool) -> bool:
+    def identify_batch(self, queue: PartitionQueue, batch: ProducerBatch, by_name: bool) -> bool:
         """Set the identity of a batch that is about to be sent. Return False if it must wait.
 
         `by_name` says that requests to the leader use the names of topics, not their ids.

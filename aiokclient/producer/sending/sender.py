@@ -30,6 +30,7 @@ from aiokclient.errors import DisconnectedError, KafkaError
 from aiokclient.network.connection import PendingRequest
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Attempts, Backoff, Scope
+from aiokclient.producer.batching.accumulator import SLACK
 from aiokclient.producer.batching.batch import ProducerBatch
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.batching.stages import BatchStage, InLog
@@ -386,7 +387,7 @@ class BatchIds(Protocol):
     def last_error(self) -> KafkaError | None:
         """The last error of the requests without which batches have no identity."""
 
-    def identify_batch(self, queue: PartitionQueue, batch: ProducerBatch, *, by_name: bool) -> bool:
+    def identify_batch(self, queue: PartitionQueue, batch: ProducerBatch, by_name: bool) -> bool:
         """Set the identity of a batch that is about to be sent. Return False if it must wait."""
 
 
@@ -593,10 +594,12 @@ class Sender:
             # The batch fails in a later call, because the application may react by sending more.
             self.callbacks.call_soon(self._responses.fail_unknowable, batch)
             return None
-        if not self._accumulator.prepare_batch(batch):
+        # Most batches are ready. This saves a call for each of them.
+        is_ready = batch.size and batch.reserved - batch.plain_size <= SLACK
+        if not (is_ready or self._accumulator.prepare_batch(batch)):
             return None
         by_name = self._connection.version < IDS_FROM
-        return batch if self._ids.identify_batch(queue, batch, by_name=by_name) else None
+        return batch if self._ids.identify_batch(queue, batch, by_name) else None
 
     def _send_request(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
         now, own = self._now(), self._connection

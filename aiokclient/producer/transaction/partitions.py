@@ -98,7 +98,7 @@ class TransactionPartitions:
             for queue in self._added_queues.values()
         )
 
-    def identify_batch(self, queue: PartitionQueue, batch: ProducerBatch, *, by_name: bool) -> bool:
+    def identify_batch(self, queue: PartitionQueue, batch: ProducerBatch, by_name: bool) -> bool:
         """Set the identity of a batch that is about to be sent. Return False if it must wait."""
         status = self._status
         if not status.may_send or not self._has_partition(queue):
