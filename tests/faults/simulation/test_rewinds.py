@@ -32,7 +32,7 @@ from aiokclient.errors import (
 from aiokclient.protocol import ApiKey
 
 ONE = os.environ.get("AIOKCLIENT_REWIND_SEED")
-SEEDS = [int(ONE)] if ONE else range(int(os.environ.get("AIOKCLIENT_REWIND_SEEDS") or 12))
+SEEDS = [int(ONE)] if ONE else range(int(os.environ.get("AIOKCLIENT_REWIND_SEEDS") or 6))
 STRATEGIES = pytest.mark.parametrize(
     "strategy", ["range", "cooperative-sticky"], ids=["eager", "cooperative"]
 )

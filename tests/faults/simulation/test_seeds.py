@@ -19,12 +19,12 @@ import transacting
 ROOT = Path(__file__).resolve().parents[3]
 ONE = os.environ.get("AIOKCLIENT_SIM_SEED")
 WANTED = int(os.environ.get("AIOKCLIENT_SIM_SEEDS") or 0)
-SEEDS = [int(ONE)] if ONE else range(WANTED or 20)
-INCARNATIONS = [int(ONE)] if ONE else range(WANTED or 12)
-CALL_PAIRS = [int(ONE)] if ONE else range(WANTED or 20)
-PRODUCERS = [int(ONE)] if ONE else range(WANTED or 20)
-SUBSCRIPTIONS = [int(ONE)] if ONE else range(WANTED or 20)
-TRANSACTIONS = [int(ONE)] if ONE else range(WANTED or 18)
+SEEDS = [int(ONE)] if ONE else range(WANTED or 12)
+INCARNATIONS = [int(ONE)] if ONE else range(WANTED or 8)
+CALL_PAIRS = [int(ONE)] if ONE else range(WANTED or 12)
+PRODUCERS = [int(ONE)] if ONE else range(WANTED or 12)
+SUBSCRIPTIONS = [int(ONE)] if ONE else range(WANTED or 12)
+TRANSACTIONS = [int(ONE)] if ONE else range(WANTED or 12)
 PAIRS = [int(ONE)] if ONE else range(WANTED or 8)
 
 
