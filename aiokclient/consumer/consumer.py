@@ -233,14 +233,6 @@ class Consumer(Lifecycle, Generic[K, V]):
             self._engine.reader.mark_stopped()
         await self._engine.start(wait)
 
-    def _get_failure(self, raised: bool) -> BaseException | None:
-        """Return the error with which the consumer has failed, or None if it has not failed.
-
-        `raised` means that the caller raises this error to the application.
-        """
-        self._failure_seen |= raised and self._failure is not None
-        return self._failure
-
     async def _close(self, *, graceful: bool, timeout: float) -> None:
         # A task that is closing the consumer requests no more records.
         self._closers[asyncio.current_task()] = None
@@ -280,11 +272,6 @@ class Consumer(Lifecycle, Generic[K, V]):
         # started and not awaited may continue while the consumer starts.
         if self._usable or not (self._is_in_listener() or self._is_started_by_listener()):
             super()._require_usable()
-
-    def _check_known(self) -> None:
-        """Raise an error unless a synchronous call that reads known data is allowed now."""
-        if self._state not in (State.NEW, State.STARTING):
-            self._require_usable()
 
     def _find_close_obstacle(self) -> str:
         calls = None if self._engine is None else self._engine.listener_calls

@@ -135,14 +135,6 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
             self._engine.reader.mark_stopped()
         await self._engine.start(wait)
 
-    def _get_failure(self, raised: bool) -> BaseException | None:
-        """Return the error with which the consumer has failed, or None if it has not failed.
-
-        `raised` means that the caller raises this error to the application.
-        """
-        self._failure_seen |= raised and self._failure is not None
-        return self._failure
-
     async def _shutdown(self, graceful: bool, timeout: float) -> None:
         if self._engine is not None:
             await self._engine.stop(timeout, graceful=graceful)
@@ -160,11 +152,6 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
 
     def _describe_subject(self) -> dict[str, str | None]:
         return {"group": self._config.group_id, "topics": ", ".join(sorted(self._topics))}
-
-    def _check_known(self) -> None:
-        """Raise an error unless a synchronous call that reads known data is allowed now."""
-        if self._state not in (State.NEW, State.STARTING):
-            self._require_usable()
 
     @property
     def _running(self) -> ShareEngine:

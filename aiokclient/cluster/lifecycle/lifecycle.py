@@ -378,6 +378,19 @@ class Lifecycle:
             f"This {name} is not started. Use `async with`, or await its start() first."
         )
 
+    def _check_known(self) -> None:
+        """Raise an error unless a synchronous call that reads known data is allowed now."""
+        if self._state not in (State.NEW, State.STARTING):
+            self._require_usable()
+
+    def _get_failure(self, raised: bool) -> BaseException | None:
+        """Return the error with which the object has failed, or None if it has not failed.
+
+        `raised` means that the caller raises this error to the application.
+        """
+        self._failure_seen |= raised and self._failure is not None
+        return self._failure
+
     def _refuse_caller(self) -> None:
         raise wrong_caller(type(self).__name__, self._loop, self._thread)
 
