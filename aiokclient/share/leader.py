@@ -209,7 +209,10 @@ class ShareLeader:
         if self.is_closing or not self._partitions:
             return False
         now = self._clock.monotonic()
-        resume_at = max(self._throttled_until, self._find_retry_time(now))
+        if self._throttled_until > now:
+            await self.wake.wait(self._throttled_until)
+            return True
+        resume_at = self._find_retry_time(now)
         if resume_at > now:
             await self.wake.wait(min(resume_at, max(self._find_renewal_time(), now)))
             return True

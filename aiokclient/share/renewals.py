@@ -202,6 +202,8 @@ class Renewals:
         for acquisition in leader.list_acquisitions():
             if acquisition.has_state(LockState.HELD) and self._is_renewed(acquisition, now):
                 deadline = acquisition.find_first_deadline(LockState.HELD)
+                if deadline <= now:
+                    continue  # `LockWatch` did not come to lose it yet.
                 due = deadline - acquisition.lock_s * RENEWED_AT
                 found = min(found, max(due, acquisition.partition.renew_at))
         return found

@@ -378,6 +378,48 @@ def test_a_throttled_member_waits_without_losing_locks() -> None:
     simulate(scenario)
 
 
+@pytest.mark.fault(18, 37)
+@pytest.mark.timeout(120)  # Without time that passes, a loop does not end.
+def test_the_event_loop_goes_on_when_all_locks_ended_during_a_suspension() -> None:
+    async def scenario(world: World) -> None:
+        work = ShareWork(world)
+        await work.create_group()
+        produce(world, 3)
+        async with work.new_consumer() as consumer:
+            records = await consumer.poll(10.0, 3, tracked=True)
+            await asyncio.sleep(1.0)
+            world.sim.loop.leap(20.0)
+            consumer.stop()  # It wakes the task of the leader before that which loses the locks.
+            await asyncio.sleep(0.1)
+            assert all(record.lock_lost for record in records)
+            assert not any(map(consumer.done, records))
+
+    simulate(scenario)
+
+
+@pytest.mark.fault(49)
+@pytest.mark.timeout(120)
+def test_the_event_loop_goes_on_while_a_renewal_waits_for_a_throttle_time() -> None:
+    async def scenario(world: World) -> None:
+        work = ShareWork(world)
+        await work.create_group()
+        produce(world, 2)
+        async with work.new_consumer() as consumer:
+            first, second = await consumer.poll(10.0, 2, tracked=True)
+            consumer.stop()
+            await asyncio.sleep(1.0)
+            with world.cluster.throttle(ApiKey.SHARE_ACKNOWLEDGE, 10.0, times=1):
+                consumer.done(first)
+                assert await consumer.commit() == {first: None}
+            deadline = second.lock_deadline
+            await asyncio.sleep(12.0)
+            assert second.lock_deadline > deadline
+            assert consumer.done(second)
+            assert await consumer.commit() == {second: None}
+
+    simulate(scenario)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_work_goes_on_over_a_network_that_loses_connections(seed: int) -> None:
     async def scenario(world: World) -> None:

@@ -249,11 +249,14 @@ class Crew:
 
     async def leave(self, process: Crewed) -> None:
         """Let all members of a process leave."""
-        del self.processes[process.name]
         process.order("end")
         assert process.listener is not None
         await asyncio.wait([process.listener], timeout=PATIENCE_S)
-        assert process.listener.done(), f"{process.name} has not ended: {sorted(process.live)}"
+        if not process.listener.done():
+            process.signal(signal.SIGUSR1)
+            await asyncio.sleep(1)  # It prints the stacks of its threads.
+            raise AssertionError(f"{process.name} has not ended: {sorted(process.live)}")
+        del self.processes[process.name]
 
     def count_members(self) -> int:
         return sum(len(each.live) for each in self.processes.values())

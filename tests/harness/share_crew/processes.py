@@ -20,8 +20,10 @@ A process with members of this library obeys the lines `leave NAME`, `cancel NAM
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import os
 import select
+import signal
 import socket
 import time
 import traceback
@@ -39,7 +41,8 @@ from .member import CrewMember, decide_fate
 
 
 def live(spec: Mapping[str, Any], channel: socket.socket) -> None:
-    """Run the members of a process until they have left."""
+    """Run the members of a process until they have left. SIGUSR1 prints what it does."""
+    faulthandler.register(signal.SIGUSR1)
 
     def tell(what: str, *data: object) -> None:
         # A blocking call, so that each event is reported before anything else happens.
