@@ -305,7 +305,8 @@ class WorkerRun(HandlerRun):
     async def _read_records(self) -> None:
         while (taken := await self.intake.take_records()) is not None:
             self._accept_records(taken)
-            self._dispatch_runs()
+            if not self._is_dispatch_planned:
+                self._dispatch_runs()
 
     def count_room(self, partition: PartitionState) -> int:
         """Return how many more records of a partition may be taken."""
@@ -325,7 +326,6 @@ class WorkerRun(HandlerRun):
 
     def _dispatch_runs(self) -> None:
         """Call the handler for as many records as possible. Synchronous."""
-        self._is_dispatch_planned = False
         if self._dispatching:
             return  # A handler that waits for nothing has ended within the call below.
         self._dispatching = True
@@ -367,7 +367,13 @@ class WorkerRun(HandlerRun):
         """Dispatch in the next iteration of the loop, once for all runs that end in this one."""
         if not self._is_dispatch_planned:
             self._is_dispatch_planned = True
-            self._loop.call_soon(self._dispatch_runs)
+            self._loop.call_soon(self._on_dispatch_due)
+
+    def _on_dispatch_due(self) -> None:
+        # Not in `_dispatch_runs`: if another caller forgot what is planned, there would soon be
+        # many plans, each with a slice of its own in every iteration of the loop.
+        self._is_dispatch_planned = False
+        self._dispatch_runs()
 
     def _on_timer(self, due: float) -> None:
         self.lanes.release_due(max(self._time(), due))
@@ -388,7 +394,7 @@ class WorkerRun(HandlerRun):
         # This is `_finish_run` for almost all records, with as few calls as possible.
         self._in_progress.mark_done(run.partition, run.record)
         self.lanes.finish_run(run)
-        if self._dispatching:
+        if self._dispatching or self._is_dispatch_planned:
             return
         if not self.lanes.has_next():
             self._plan_dispatch()

@@ -455,7 +455,7 @@ class TransactionalRun(WorkerRun):
                 self.calls.begin_call(run, now)
                 now = self._time()
                 if now >= until:
-                    self._loop.call_soon(self._dispatch_runs)
+                    self._plan_dispatch()
                     return
         finally:
             self._dispatching = False
@@ -468,7 +468,8 @@ class TransactionalRun(WorkerRun):
             return
         self.calls.end_call(run)
         self.lanes.finish_run(run)
-        self._dispatch_runs()
+        if not self._is_dispatch_planned:
+            self._dispatch_runs()
 
     def on_failure(self, run: Run, error: BaseException) -> None:
         self.calls.end_call(run)
@@ -480,7 +481,8 @@ class TransactionalRun(WorkerRun):
             if run.is_timed_out:
                 error = TimeoutError(f"The handler took longer than {self._options.timeout_s:g} s.")
             self._note_failure(run, error)
-        self._dispatch_runs()
+        if not self._is_dispatch_planned:
+            self._dispatch_runs()
 
     def return_run(self, run: Run) -> None:
         # An abort returns the records of the whole transaction.

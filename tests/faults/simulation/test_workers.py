@@ -30,6 +30,8 @@ from aiokclient.worker import (
 )
 from aiokclient.worker.calls import current_run
 from aiokclient.worker.lanes import Run
+from aiokclient.worker.run import WorkerRun
+from aiokclient.worker.transactions import TransactionalRun
 
 Record = ConsumerRecord[bytes, bytes]
 QUICK = Exponential(1.0, max=1.0, jitter=0.0)
@@ -716,3 +718,45 @@ def test_a_worker_keeps_nothing_of_the_records_that_are_done(
             await running
 
     simulate(scenario, topics={"t": 1, "dead": 1})
+
+
+@pytest.mark.parametrize("is_transactional", [False, True])
+@pytest.mark.parametrize("order", ["partition", "key", None])
+def test_a_worker_uses_one_slice_of_an_iteration_whatever_the_number_of_records(
+    order: Any, is_transactional: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = TransactionalRun if is_transactional else WorkerRun
+    for module in ("run", "transactions"):  # Each call of the handler takes a slice.
+        monkeypatch.setattr(f"aiokclient.worker.{module}.SLICE_S", 0.0)
+    iterations = [0]
+    dispatch = kind._dispatch_runs
+
+    def count_dispatch(run: Any) -> None:
+        if not iterations[-1]:
+            asyncio.get_running_loop().call_soon(iterations.append, 0)
+        iterations[-1] += 1
+        dispatch(run)
+
+    monkeypatch.setattr(kind, "_dispatch_runs", count_dispatch)
+
+    async def scenario(world: World) -> None:
+        handled = 0
+
+        async def handle(record: Record) -> None:
+            nonlocal handled
+            handled += 1
+            if handled % 3 == 0:
+                await asyncio.sleep(0)
+
+        for partition in range(3):
+            world.cluster.produce("t", [(b"%d" % n, b"x") for n in range(100)], partition)
+        async with consumer(world, enable_auto_commit=not is_transactional) as reader:
+            options: dict[str, Any] = {"order": order}
+            if is_transactional:
+                options["producer"] = world.producer(transactional_id="w")
+            await until(Worker(reader, handle, **options), lambda: handled == 300)
+            if is_transactional:
+                await options["producer"].close()
+        assert max(iterations) <= 3
+
+    simulate(scenario, topics={"t": 3})
