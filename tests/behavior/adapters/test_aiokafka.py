@@ -366,6 +366,90 @@ async def several_tasks(kafka: ModuleType, stage: Stage) -> list[Any]:
 
 
 @program
+async def reads_side_by_side(kafka: ModuleType, stage: Stage) -> list[Any]:
+    async with stage.consumer(stage.topic) as consumer:
+        single = asyncio.create_task(consumer.getone())
+        several = asyncio.create_task(consumer.getmany(timeout_ms=60_000, max_records=2))
+        seen: list[Any] = [await consumer.getmany(timeout_ms=0)]
+        stage.fill(5)
+        offsets = [(await single).offset]
+        for records in (await several).values():
+            offsets += [each.offset for each in records]
+        while len(offsets) < 5:
+            offsets.append((await consumer.getone()).offset)
+    return [*seen, sorted(offsets)]
+
+
+@program
+async def seek_amid_a_read(kafka: ModuleType, stage: Stage) -> list[Any]:
+    stage.fill(5)
+    first = stage.tp(0)
+    async with stage.consumer(stage.topic) as consumer:
+        for _ in range(5):
+            await consumer.getone()
+        waiting = asyncio.create_task(consumer.getmany(timeout_ms=60_000))
+        await consumer.topics()
+        consumer.seek(first, 2)
+        seen: list[Any] = [(await waiting)[first][0].offset]
+        consumer.seek(first, 0)
+        consumer.seek(first, 3)
+        seen += [await consumer.position(first), (await consumer.getone()).offset]
+        for wrong in (-1, "1", None):
+            seen.append(await error_of(call(consumer.seek, first, wrong)))
+    return seen
+
+
+@program
+async def stop_amid_sends(kafka: ModuleType, stage: Stage) -> list[Any]:
+    producer = stage.producer(linger_ms=50)
+    await producer.start()
+    futures = [await producer.send(stage.topic, b"%d" % i, partition=i % 3) for i in range(30)]
+    stopping = [asyncio.create_task(producer.stop()) for _ in range(2)]
+    results = await asyncio.gather(*futures)
+    await asyncio.gather(*stopping)
+    late = [producer.send(stage.topic, b"late"), producer.flush()]
+    return [sorted(each.offset for each in results), *[await error_of(each) for each in late]]
+
+
+@program
+async def abort_in_a_callback(kafka: ModuleType, stage: Stage) -> list[Any]:
+    seen: list[Any] = []
+    aborted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async with stage.producer(transactional_id=stage.group) as producer:
+
+        async def abort() -> None:
+            await producer.abort_transaction()
+            aborted.set_result(None)
+
+        await producer.begin_transaction()
+        future = await producer.send(stage.topic, b"aborted", partition=0)
+        tasks = []
+        future.add_done_callback(lambda _: tasks.append(asyncio.create_task(abort())))
+        await future
+        await aborted
+        seen.append(await error_of(producer.commit_transaction()) != "none")
+        async with producer.transaction():
+            await producer.send(stage.topic, b"committed", partition=0)
+    async with stage.consumer(stage.topic, isolation_level="read_committed") as consumer:
+        seen.append((await consumer.getone()).value)
+    return seen
+
+
+@program
+async def pattern_without_a_match(kafka: ModuleType, stage: Stage) -> list[Any]:
+    later = f"later-{stage.topic}"
+    consumer = stage.consumer(group_id=stage.group, metadata_max_age_ms=300)
+    consumer.subscribe(pattern=f"^{later}")
+    async with consumer:
+        seen: list[Any] = [consumer.assignment(), consumer.subscription()]
+        seen.append(await consumer.getmany(timeout_ms=50))
+        stage.cluster.create_topic(later, 1)
+        stage.cluster.produce(later, [b"v"])
+        seen += [(await consumer.getone()).value, len(consumer.assignment())]
+    return seen
+
+
+@program
 async def rebalances(kafka: ModuleType, stage: Stage) -> list[Any]:
     stage.fill(10, 0)
     seen: list[Any] = []
