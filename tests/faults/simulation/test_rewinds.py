@@ -18,6 +18,7 @@ from rewinding import (
     orders_in,
     rewinds,
 )
+from thinned import IS_WHOLE
 from world import World, simulate
 
 from aiokclient.consumer.membership.rewind import requests as rewind_requests
@@ -32,7 +33,8 @@ from aiokclient.errors import (
 from aiokclient.protocol import ApiKey
 
 ONE = os.environ.get("AIOKCLIENT_REWIND_SEED")
-SEEDS = [int(ONE)] if ONE else range(int(os.environ.get("AIOKCLIENT_REWIND_SEEDS") or 6))
+WANTED = int(os.environ.get("AIOKCLIENT_REWIND_SEEDS") or 0)
+SEEDS = [int(ONE)] if ONE else range(WANTED or (12 if IS_WHOLE else 6))
 STRATEGIES = pytest.mark.parametrize(
     "strategy", ["range", "cooperative-sticky"], ids=["eager", "cooperative"]
 )

@@ -15,16 +15,17 @@ import pytest
 import seeded
 import subscribing
 import transacting
+from thinned import IS_WHOLE
 
 ROOT = Path(__file__).resolve().parents[3]
 ONE = os.environ.get("AIOKCLIENT_SIM_SEED")
 WANTED = int(os.environ.get("AIOKCLIENT_SIM_SEEDS") or 0)
-SEEDS = [int(ONE)] if ONE else range(WANTED or 12)
-INCARNATIONS = [int(ONE)] if ONE else range(WANTED or 8)
-CALL_PAIRS = [int(ONE)] if ONE else range(WANTED or 12)
-PRODUCERS = [int(ONE)] if ONE else range(WANTED or 12)
-SUBSCRIPTIONS = [int(ONE)] if ONE else range(WANTED or 12)
-TRANSACTIONS = [int(ONE)] if ONE else range(WANTED or 12)
+SEEDS = [int(ONE)] if ONE else range(WANTED or (20 if IS_WHOLE else 12))
+INCARNATIONS = [int(ONE)] if ONE else range(WANTED or (12 if IS_WHOLE else 8))
+CALL_PAIRS = [int(ONE)] if ONE else range(WANTED or (20 if IS_WHOLE else 12))
+PRODUCERS = [int(ONE)] if ONE else range(WANTED or (20 if IS_WHOLE else 12))
+SUBSCRIPTIONS = [int(ONE)] if ONE else range(WANTED or (20 if IS_WHOLE else 12))
+TRANSACTIONS = [int(ONE)] if ONE else range(WANTED or (18 if IS_WHOLE else 12))
 PAIRS = [int(ONE)] if ONE else range(WANTED or 8)
 
 
