@@ -18,6 +18,7 @@ from rebootstrapping import (
     until_healthy,
     until_more,
 )
+from thinned import one_in
 from world import World, simulate
 
 from aiokclient import AnyBroker
@@ -151,8 +152,18 @@ OLDER: dict[ApiKey, tuple[int, int] | None] = {ApiKey.API_VERSIONS: (0, 4)}
 @pytest.mark.fault(26)
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("limits", [{}, OLDER], ids=["Kafka 4.4", "older"])
-@pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
-@pytest.mark.parametrize("kind", ["shared client", "consumer in a classic group"])
+@pytest.mark.parametrize(
+    ("strategy", "kind"),
+    one_in(
+        3,
+        [
+            ("rebootstrap", "shared client"),
+            ("rebootstrap", "consumer in a classic group"),
+            ("none", "shared client"),
+            ("none", "consumer in a classic group"),
+        ],
+    ),
+)
 def test_nothing_is_lost_while_metadata_names_wrong_addresses(
     wrong: Any, limits: dict[Any, Any], strategy: str, kind: str
 ) -> None:

@@ -6,6 +6,7 @@ than the outages here.
 
 import asyncio
 import importlib.util
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from group_world import QUICK, committed, fill, member
 from owned import until
+from thinned import one_in
 from world import World, simulate
 
 from aiokclient.errors import (
@@ -39,9 +41,9 @@ SILENT = {
     "the ends of transactions": [ApiKey.END_TXN],
     "every broker": list(ApiKey),
 }
-every_outage = pytest.mark.parametrize("silent", SILENT)
-every_error = pytest.mark.parametrize(
-    "error", [ProducerFencedError, TransactionAbortableError, None]
+ERRORS = [ProducerFencedError, TransactionAbortableError, None]
+every_outage = pytest.mark.parametrize(
+    ("silent", "error"), one_in(2, list(itertools.product(SILENT, ERRORS)))
 )
 
 
@@ -84,7 +86,6 @@ def documented() -> str:
 
 
 @every_outage
-@every_error
 def test_the_three_clauses_of_the_documents_outlast_an_outage(
     silent: str, error: type[Exception] | None
 ) -> None:
@@ -135,7 +136,6 @@ def word_count(world: World) -> Any:
 
 
 @every_outage
-@every_error
 def test_the_word_count_outlasts_an_outage(silent: str, error: type[Exception] | None) -> None:
     async def scenario(world: World) -> None:
         handlers: set[Callable[[], None]] = set()

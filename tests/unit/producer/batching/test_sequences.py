@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thinned import IS_WHOLE
 
 from aiokclient.producer.batching.batch import ProducerBatch
 from aiokclient.producer.batching.queue import PartitionQueue, TopicStatus
@@ -293,7 +294,7 @@ ACTIONS = st.lists(
 
 
 @pytest.mark.fault(2, 3, 8)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600 if IS_WHOLE else 300, deadline=None)
 @given(ACTIONS, st.booleans())
 def test_nothing_acknowledged_is_lost_twice_or_out_of_order(
     actions: list[tuple[Any, ...]], straggle: bool
