@@ -358,12 +358,14 @@ class Acquisition:
         """Return why the lock of a record was lost."""
         return next((reason for offsets, reason in self._reasons if offset in offsets), "expired")
 
-    def is_lost(self, offset: int) -> bool:
+    def is_lost(self, offset: int, now: float | None = None) -> bool:
         """Return whether the lock of a record was lost, or has ended while it was not settled."""
         byte = self.states[offset - self.first]
-        if byte in (LockState.WAITING, LockState.HELD):
-            return self.partition.clock.monotonic() >= self.find_deadline(offset)
-        return byte == LockState.LOST
+        if byte > _HELD:
+            return byte == LockState.LOST
+        if now is None:
+            now = self.partition.clock.monotonic()
+        return now >= self.find_deadline(offset)
 
     # -- deadlines
 

@@ -82,7 +82,8 @@ class Settlements:
         self._changed = engine.new_wakeup()
         self.lost = engine.new_wakeup()
         """A flag that is set when locks were lost."""
-        self._time = get_loop_clock()
+        self.get_time = get_loop_clock()
+        """The loop's clock, in seconds."""
 
     # -- settling, for the application
 
@@ -112,7 +113,7 @@ class Settlements:
     def settle_held(self, record: ShareRecord[Any, Any], kind: AcknowledgeType) -> bool:
         """Settle a record if it is held and its lock is certain; return whether it was so."""
         acquisition = record._acquisition or lock_of(record)
-        left_s = acquisition.settle_record(record, kind, self._time())
+        left_s = acquisition.settle_record(record, kind, self.get_time())
         if not left_s:
             return False
         self._meters.on_settled(kind, 1, left_s)
@@ -124,6 +125,11 @@ class Settlements:
         if not lost.is_set:
             lost.set()
         return True
+
+    def end_handling(self, record: ShareRecord[Any, Any], kind: AcknowledgeType) -> None:
+        """Settle a record after its handler, unless that has settled it or the lock is lost."""
+        if not self.settle_held(record, kind) and self.is_held(record):
+            self.settle(record, kind)  # The lock is over, which is reported.
 
     def ask_renewal(self, record: ShareRecord[Any, Any]) -> bool:
         """Have the lock of a held record renewed; return whether it was still held. Synchronous.

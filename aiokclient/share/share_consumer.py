@@ -390,7 +390,7 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
         then left without an error, and the loss is reported as one of a settlement is; with
         "ignore" the body is not cancelled.
         """
-        if on_lost not in ("raise", "return", "ignore"):
+        if on_lost != "raise" and on_lost not in ("return", "ignore"):
             raise IllegalStateError(
                 f'on_lost must be "raise", "return", or "ignore", not {on_lost!r}.'
             )

@@ -184,6 +184,9 @@ class ShareRun(HandlerRun):
         self._end_run(run, AcknowledgeType.ACCEPT)
 
     def return_run(self, run: Run) -> None:
+        # Only here, because it takes long, and the records of most runs are not returned.
+        if run in self._ready:
+            self._ready.remove(run)
         self._end_run(run, AcknowledgeType.RELEASE)
 
     def on_lost(self, run: Run, reason: Reason) -> None:
@@ -196,7 +199,7 @@ class ShareRun(HandlerRun):
         if run in self.calls.began or run in self.writing:
             self.calls.cancel_call(run)
         else:
-            self._end_run(run, AcknowledgeType.RELEASE)
+            self.return_run(run)
 
     def _end_run(self, run: Run, kind: AcknowledgeType) -> None:
         """Settle the record of a run, unless it is settled or lost. Synchronous, and idempotent."""
@@ -204,11 +207,8 @@ class ShareRun(HandlerRun):
             del self.held[run]
             if (timer := self._waiting.pop(run, None)) is not None:
                 timer.cancel()
-            if run in self._ready:
-                self._ready.remove(run)
             self._settlements.remove_scope(run.record)
-            if self._settlements.is_held(run.record):
-                self._settlements.settle(run.record, kind)
+            self._settlements.end_handling(run.record, kind)
         self._continue_after_run()
 
     def _continue_after_run(self) -> None:

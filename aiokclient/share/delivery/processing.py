@@ -54,7 +54,7 @@ class Processing:
             self.on_lost("expired")
             return self
         acquisition.scopes[record.offset] = self
-        if acquisition.is_lost(record.offset):
+        if acquisition.is_lost(record.offset, self._settlements.get_time()):
             self.on_lost(acquisition.find_reason(record.offset))
         return self
 
@@ -74,7 +74,6 @@ class Processing:
         traceback: TracebackType | None,
     ) -> bool:
         assert self._task is not None
-        settlements = self._settlements
         acquisition = self._record._acquisition
         if acquisition is not None:
             acquisition.scopes.pop(self._record.offset, None)
@@ -84,8 +83,7 @@ class Processing:
         if self._reason is not None:
             return self._end_lost(error, is_own)
         kind_of = AcknowledgeType.ACCEPT if error is None else AcknowledgeType.RELEASE
-        if not settlements.settle_held(self._record, kind_of) and settlements.is_held(self._record):
-            settlements.settle(self._record, kind_of)  # The lock is over, which it reports.
+        self._settlements.end_handling(self._record, kind_of)
         return False
 
     def _end_lost(self, error: BaseException | None, is_own: bool) -> bool:

@@ -455,7 +455,7 @@ class ShareReader:
         first, states = acquisition.first, acquisition.states
         start, stop = records[0].offset - first, records[-1].offset - first + 1
         if states.count(LockState.WAITING, start, stop) == len(records):
-            waiting = list(records)
+            waiting = cast("list[RawRecord]", records)
         else:
             # Some are kept, were released because they had waited too long, or were lost.
             waiting = [each for each in records if states[each.offset - first] <= LockState.HELD]
