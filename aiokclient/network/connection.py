@@ -95,15 +95,12 @@ class ConnectedBroker:
         self.node_id = node_id
 
     def learn_support(
-        self,
-        api_versions: Mapping[int, tuple[int, int]],
-        features: Mapping[str, int],
-        session_lifetime_ms: int,
+        self, versions: Mapping[int, tuple[int, int]], features: Mapping[str, int], lifetime_ms: int
     ) -> None:
         """Store the properties that the broker reported while the connection was set up."""
-        self.api_versions = api_versions
+        self.api_versions = versions
         self.features = features
-        self.session_lifetime_ms = session_lifetime_ms
+        self.session_lifetime_ms = lifetime_ms
         self._negotiated.clear()
 
     def renew_session(self, session_lifetime_ms: int) -> None:
@@ -552,8 +549,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         else:
             self._one_way = True
             sent.on_written()
-        is_one = len(segments) == 1
-        size = len(segments[0]) if is_one else sum(map(len, segments))
+        size = len(segments[0]) if len(segments) == 1 else sum(map(len, segments))
         meter = self._meter
         sizes = meter.request_sizes.uncounted
         sizes.append(size)
@@ -561,7 +557,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             meter.request_sizes.count_latest()
         if meter.known_levels.get(DEBUG, True) and meter.is_logged(DEBUG):
             meter.traffic.log_request(self.broker, sent.api, sent.version, size)
-        if is_one:  # As in `write_segments`, without a function call.
+        if len(segments) == 1:  # As in `write_segments`, without a function call.
             transport.write(segments[0])
         elif size <= JOINED:
             transport.write(b"".join(segments))

@@ -171,14 +171,12 @@ class Memory:
         return sum(max(0, pool.half - pool.unsendable) for pool in (self.buffer, self.overflow))
 
     def take_bytes(
-        self, queue: PartitionQueue, size: int, in_overflow: bool, unsendable: bool | None = None
+        self, queue: PartitionQueue, size: int, in_overflow: bool, unsendable: bool
     ) -> None:
         """Account for `size` more bytes of a partition.
 
-        `unsendable` is that of the queue, if the caller has just read it, because that takes long.
+        `unsendable` is that of the queue, which the caller has read: reading it takes long.
         """
-        if unsendable is None:
-            unsendable = queue.unsendable
         if in_overflow:
             queue.overflowed += size
             self.overflow.add_bytes(unsendable, size)
@@ -193,7 +191,7 @@ class Memory:
 
     def release_bytes(self, queue: PartitionQueue, size: int, in_overflow: bool) -> None:
         """Release `size` bytes of a partition."""
-        self.take_bytes(queue, -size, in_overflow)
+        self.take_bytes(queue, -size, in_overflow, queue.unsendable)
 
     def set_unsendable(self, queue: PartitionQueue, unsendable: bool) -> None:
         """Set whether the batches of the partition cannot be sent now."""
@@ -484,11 +482,7 @@ class Accumulator:
         return batch, 0, taken
 
     def open_batch(
-        self,
-        queue: PartitionQueue,
-        need: int,
-        forced: bool = False,
-        limit: int | None = None,
+        self, queue: PartitionQueue, need: int, forced: bool = False, limit: int | None = None
     ) -> ProducerBatch:
         """Open a batch for at least `need` bytes.
 
@@ -517,9 +511,7 @@ class Accumulator:
             elif room is Room.NOWHERE and not memory.is_within_both(queue, need):
                 raise self._make_exhausted_error(queue, need)
         in_overflow = room is not _BUFFER
-        likely = queue.likely
-        if likely > limit:
-            likely = limit
+        likely = min(queue.likely, limit)
         if size < likely < memory.buffer.free // PLENTY and not (in_overflow or unsendable):
             size = likely
         builder = RecordBatchBuilder(

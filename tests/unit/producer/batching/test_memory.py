@@ -20,7 +20,7 @@ LIMIT = 1000
 def fill(memory: Memory, account: PartitionQueue, size: int) -> Room:
     room = memory.find_pool(account, size)
     if room is not Room.NOWHERE:
-        memory.take_bytes(account, size, room is Room.OVERFLOW)
+        memory.take_bytes(account, size, room is Room.OVERFLOW, account.unsendable)
     return room
 
 
