@@ -571,7 +571,7 @@ class Accumulator:
         held = queue.overflowed if batch.in_overflow else queue.buffered
         if size > pool.compute_room(queue.unsendable, held):
             return False
-        self.memory.take_bytes(queue, size, batch.in_overflow)
+        self.memory.take_bytes(queue, size, batch.in_overflow, queue.unsendable)
         batch.reserve_memory(size)
         return True
 
@@ -777,7 +777,7 @@ class Accumulator:
         queue = batch.queue
         queue.replace_batch(batch, parts)
         for part in parts:
-            self.memory.take_bytes(queue, part.reserved, in_overflow=False)
+            self.memory.take_bytes(queue, part.reserved, False, queue.unsendable)
             self.pending[part] = None
         self._failures.on_records_moved(batch)
         batch.mark_split()
@@ -840,7 +840,7 @@ class Accumulator:
         if not self.memory.may_move_in(queue, size, beyond=beyond):
             return False
         self.memory.release_bytes(queue, size, in_overflow=True)
-        self.memory.take_bytes(queue, size, in_overflow=False)
+        self.memory.take_bytes(queue, size, False, queue.unsendable)
         queue.leave_overflow()
         if not queue.overflowed:
             self._overflowing[queue.unsendable].pop(queue, None)

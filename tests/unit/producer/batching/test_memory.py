@@ -43,7 +43,7 @@ def test_a_partition_that_can_be_sent_has_the_buffer_then_the_overflow_queue() -
 def test_a_partition_goes_on_in_the_overflow_queue_when_it_has_something_there() -> None:
     memory = Memory(LIMIT)
     account = holder(memory)
-    memory.take_bytes(account, 10, in_overflow=True)
+    memory.take_bytes(account, 10, True, account.unsendable)
     assert memory.find_pool(account, 1) is Room.OVERFLOW
 
 
@@ -65,8 +65,8 @@ def test_one_that_cannot_be_sent_has_a_quarter_all_together_half() -> None:
 def test_what_a_dying_broker_held_starves_nobody() -> None:
     memory = Memory(LIMIT)
     dying, alive = holder(memory), holder(memory)
-    memory.take_bytes(dying, 1000, in_overflow=False)
-    memory.take_bytes(dying, 1000, in_overflow=True)
+    memory.take_bytes(dying, 1000, False, dying.unsendable)
+    memory.take_bytes(dying, 1000, True, dying.unsendable)
     assert fill(memory, alive, 1) is Room.NOWHERE
     memory.set_unsendable(dying, True)
     assert fill(memory, dying, 1) is Room.NOWHERE
@@ -95,7 +95,7 @@ def test_batches_move_in_while_less_than_three_quarters_are_in_use(
 ) -> None:
     memory = Memory(LIMIT)
     other, account = holder(memory), holder(memory)
-    memory.take_bytes(other, in_use, in_overflow=False)
+    memory.take_bytes(other, in_use, False, other.unsendable)
     assert memory.may_move_in(account, size) is then
 
 
@@ -104,7 +104,7 @@ def test_moving_in_for_one_that_cannot_be_sent() -> None:
     account = holder(memory, unsendable=True)
     assert memory.may_move_in(account, 250)
     assert not memory.may_move_in(account, 251)
-    memory.take_bytes(account, 190, in_overflow=False)
+    memory.take_bytes(account, 190, False, account.unsendable)
     assert not memory.may_move_in(account, 1), (
         "three quarters of the partition's share are already in use"
     )
