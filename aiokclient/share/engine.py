@@ -8,11 +8,11 @@ to be acquired: as many as can be delivered within a quarter of a lock.
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
 
 from aiokclient.background import Wakeup
 from aiokclient.cluster.lifecycle.ownership import Anchor, for_background
@@ -38,6 +38,9 @@ from aiokclient.share.settlements import Settlements
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
+    from random import Random
+    from uuid import UUID
+
     from aiokclient.cluster.client import ClusterClient
     from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.cluster.metadata.snapshot import ClusterMetadata
@@ -289,7 +292,7 @@ class ShareEngine:
         self.cluster = cluster
         self.group_id = config.group_id
         rng = cluster.clock.rng
-        self.member_id = str(_new_uuid(rng.getrandbits(128)))
+        self.member_id = _make_member_id(rng)
         self.topics = topics
         self.supervisor = supervisor
         self.events = events
@@ -634,8 +637,13 @@ class ShareEngine:
         return [*found, *self.renewals.list_troubles(), *self.meters.list_troubles()]
 
 
-def _new_uuid(bits: int) -> UUID:
-    return UUID(int=bits, version=4)
+def _make_member_id(rng: Random) -> str:
+    """Return a new member id in the form of Kafka's UUIDs, because Kafka 4.1 decodes it as one."""
+    while True:
+        encoded = base64.urlsafe_b64encode(rng.getrandbits(128).to_bytes(16, "big"))
+        member_id = encoded.decode().rstrip("=")
+        if not member_id.startswith("-"):  # Kafka's tools would take it for an option.
+            return member_id
 
 
 def _find_group_error(answer: DescribeShareGroupOffsetsResponse) -> KafkaError | None:

@@ -52,8 +52,8 @@ async def run_crew(
 ) -> ShareAudit:
     """Run a group under test, print what was found, and return the checks."""
     async with Crew(site, nursery, seed, **options) as crew:
-        await crew.fill(count)
-        audit = await crew.run(actions)
+        await crew.fill(count // 2)
+        audit = await crew.run(actions, count // 2)
     told = "\n".join([crew.describe(), audit.summarize(), *audit.violations])
     print(f"\n{told}")  # noqa: T201
     return audit
@@ -63,7 +63,7 @@ async def run_crew(
 async def test_each_record_of_real_brokers_ends_as_its_handlers_say(
     kafka3: KafkaCluster, nursery: Nursery
 ) -> None:
-    audit = await run_crew(RealSite(kafka3), nursery, 1, EACH, 15, most=8)
+    audit = await run_crew(RealSite(kafka3), nursery, 1, EACH, 16, most=8)
     assert audit.violations == []
 
 
@@ -72,7 +72,7 @@ async def test_each_record_of_real_brokers_ends_as_its_handlers_say(
 async def test_each_record_ends_as_its_handlers_say_for_processes_of_many_seeds(
     site: Site, nursery: Nursery, seed: int
 ) -> None:
-    audit = await run_crew(site, nursery, seed, [""] * 20, 60, most=1 + seed * 7 % 20)
+    audit = await run_crew(site, nursery, seed, [""] * 20, 100, most=1 + seed * 7 % 20)
     assert audit.violations == []
 
 
@@ -82,7 +82,7 @@ async def test_members_of_other_clients_share_records_with_ours(
 ) -> None:
     pytest.importorskip("confluent_kafka")
     foreign, actions = ("java", "librdkafka"), ("kill", "move", "kill")
-    audit = await run_crew(RealSite(kafka3), nursery, 5, actions, 15, most=6, foreign=foreign)
+    audit = await run_crew(RealSite(kafka3), nursery, 5, actions, 16, most=6, foreign=foreign)
     assert audit.violations == []
 
 
@@ -92,7 +92,7 @@ async def test_members_of_other_clients_share_records_with_ours_for_many_seeds(
     site: Site, nursery: Nursery, seed: int
 ) -> None:
     foreign = ("java", "librdkafka")
-    audit = await run_crew(site, nursery, seed, [""] * 15, 60, most=10, foreign=foreign)
+    audit = await run_crew(site, nursery, seed, [""] * 15, 100, most=10, foreign=foreign)
     assert audit.violations == []
 
 

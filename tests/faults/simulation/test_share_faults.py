@@ -1,6 +1,7 @@
 """Share groups in spite of faults of leaders, coordinators, connections, and of the process."""
 
 import asyncio
+import base64
 from typing import Any
 
 import pytest
@@ -374,6 +375,23 @@ def test_a_throttled_member_waits_without_losing_locks() -> None:
             assert [(e.reason, e.confirmed) for e in outcomes.values()] == [("expired", False)]
             assert world.now <= records[2].lock_deadline + 0.1
             assert len(world.requests(ApiKey.SHARE_ACKNOWLEDGE)) == sent
+
+    simulate(scenario)
+
+
+def test_members_have_ids_in_the_form_of_uuids_that_brokers_decode() -> None:
+    async def scenario(world: World) -> None:
+        work = ShareWork(world)
+        await work.create_group()
+        produce(world, 20)
+        for _ in range(20):
+            async with work.new_consumer() as consumer:
+                assert await consumer.get(10.0) is not None
+        ids = {each.message.member_id for each in world.requests(ApiKey.SHARE_FETCH)}
+        assert len(ids) == 20
+        for member_id in ids:
+            assert not member_id.startswith("-")
+            assert len(base64.urlsafe_b64decode(f"{member_id}==")) == 16
 
     simulate(scenario)
 

@@ -90,7 +90,7 @@ class Crew:
         self.site, self.nursery, self.seed = site, nursery, seed
         self.most, self.lock_s, self.limit = most, lock_s, limit
         self.foreign = foreign
-        self.rng = random.Random(seed)
+        self.rng, self._writing_rng = random.Random(seed), random.Random(seed + 1)
         self.fates: dict[Place, str] = {}
         self.events: list[Event] = []
         self.processes: dict[str, Crewed] = {}
@@ -108,6 +108,8 @@ class Crew:
         self.group, self.dead = f"crew-{self.topic}", f"dlq.{self.topic}"
         self.watch = LeaderWatch(self.site, self.topic)
         await asyncio.to_thread(self.watch.look)
+        self._producer = Producer[Any, Any](**self._options, batch_size=400, linger_ms=5)
+        await self._producer.start()
         self._watching = asyncio.create_task(self.watch.run())
         return self
 
@@ -121,13 +123,14 @@ class Crew:
             await self.kill(process)
         self._watching.cancel()
         results = await asyncio.gather(self._watching, return_exceptions=True)
+        await self._producer.close()
         if kind is None and isinstance(results[0], Exception):
             raise results[0]
 
     # -- records
 
     async def fill(self, count: int, fates: Mapping[str, int] = FATES) -> None:
-        """Create the group, write `count` records to each partition, and choose their fates."""
+        """Create the group, and write `count` records with fates of these shares."""
         configs = {"share.record.lock.duration.ms": str(int(self.lock_s * 1000))}
         if not self._is_older:
             configs["share.delivery.count.limit"] = str(self.limit)
@@ -140,16 +143,26 @@ class Crew:
             created.raise_for_errors()
             altered = await admin.alter_configs({ConfigResource.group(self.group): configs})
             altered.raise_for_errors()
-        async with Producer(**self._options, batch_size=400, linger_ms=5) as producer:
-            sent = []
-            for partition in range(PARTITIONS):
-                for offset in range(count):
-                    (fate,) = self.rng.choices(list(fates), list(fates.values()))
-                    self.fates[partition, offset] = fate
-                    value = f"{fate}:{self.rng.choice((1, 1, 2))}".encode()
-                    sent.append(producer.send(self.topic, value, partition=partition))
-            for place, each in zip(self.fates, await producer.gather(sent), strict=True):
-                assert place == (each.partition, each.offset)
+        await self.write(count, fates)
+
+    async def write(self, count: int, fates: Mapping[str, int] = FATES) -> None:
+        """Write `count` records to each partition, and choose their fates."""
+        rng = self._writing_rng
+        chosen = rng.choices(list(fates), list(fates.values()), k=count * PARTITIONS)
+        sent = [
+            self._producer.send(
+                self.topic, f"{fate}:{rng.choice((1, 1, 2))}".encode(), partition=at % PARTITIONS
+            )
+            for at, fate in enumerate(chosen)
+        ]
+        for fate, each in zip(chosen, await self._producer.gather(sent), strict=True):
+            assert each.offset is not None
+            self.fates[each.partition, each.offset] = fate
+
+    async def _write_more(self, count: int) -> None:
+        for _ in range(count):
+            await self.write(1)
+            await asyncio.sleep(self._writing_rng.uniform(0.0, 0.5))
 
     # -- processes
 
@@ -337,18 +350,21 @@ class Crew:
 
     # -- the run
 
-    async def run(self, actions: Iterable[str], pause_s: float = 2.0) -> ShareAudit:
+    async def run(self, actions: Iterable[str], more: int = 0, pause_s: float = 2.0) -> ShareAudit:
         """Disturb the group, wait until all records are finished, and check everything.
 
-        An empty name of an action means one that the seed chooses.
+        An empty name of an action means one that the seed chooses. Meanwhile, `more` records are
+        written to each partition.
         """
         while self.count_members() < min(3, self.most):
             self.join("ours", members=1 if self.most < 3 else 2)
         for kind in self.foreign:
             self.join(kind)
-        for action in actions:
-            await asyncio.sleep(self.rng.uniform(0.1, pause_s))
-            await self.disturb(action)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._write_more(more))
+            for action in actions:
+                await asyncio.sleep(self.rng.uniform(0.1, pause_s))
+                await self.disturb(action)
         return await self.end()
 
     async def end(self) -> ShareAudit:
