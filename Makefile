@@ -85,8 +85,8 @@ sim: .venv/.test .venv/.native ## SEED=n replays one seed of the simulation, SEE
 	    $(if $(SEED),,tests/faults/simulation/test_transaction_level_changes.py)
 
 explore: .venv/.test .venv/.native ## services with known faults, and mended ones, under faults in virtual time
-## SEEDS=1667 of each mended service, which is 10,000 of all; takes half an hour; fetches nothing
-	AIOKCLIENT_EXPLORE_SEEDS=$(or $(SEEDS),1667) \
+## SEEDS=1667 of each mended service, from the seed FIRST=0 on; over 10,000 of all in half an hour; fetches nothing
+	AIOKCLIENT_EXPLORE_SEEDS=$(or $(SEEDS),1667) AIOKCLIENT_EXPLORE_FIRST=$(FIRST) \
 	    $(PY) -m pytest -q -s --numprocesses=auto --dist=worksteal --timeout=0 tests/faults/simulation/test_explored_services.py
 
 eos: .venv/.test .venv/.native kafka ## exactly-once processing while brokers and processes are killed
