@@ -547,11 +547,7 @@ class ShareLeader:
         self._engine.reader.add_part(partition, data, deadline, lock_s)
 
     def _on_partition_error(
-        self,
-        partition: SharePartition,
-        error: KafkaError,
-        data: PartitionData,
-        answer: ShareFetchResponse,
+        self, partition: SharePartition, error: KafkaError, data: PartitionData, answer: Any
     ) -> None:
         """Fetch the partition again later, from the same leader or from another one."""
         outcome = judge_partition(error)
