@@ -148,6 +148,20 @@ class Handlers(Own):
         await consumer.commit()
 
 
+class Worked(Own):
+    """The handler of a worker, of which `spec.tasks` calls run at a time."""
+
+    name = "aiokclient run"
+
+    async def read(self, consumer: Any, spec: Spec, counted: Counted) -> None:
+        async def handle(record: Any) -> None:
+            await asyncio.sleep(0)
+            if counted.add((record.value,)):
+                consumer.stop()
+
+        await consumer.run(handle, concurrency=spec.tasks)
+
+
 class ManyMembers(Own):
     """Twenty consumers of one group in one process."""
 
@@ -250,6 +264,6 @@ class ConfluentOneByOne(Confluent):
 
 BATCHES: tuple[Subject, ...] = (PlainConsumer(), Polled(), Iterated(), Confluent())
 SINGLE: tuple[Subject, ...] = (OneByOne(), ConfluentOneByOne())
-HANDLERS: tuple[Subject, ...] = (Handlers(),)
+HANDLERS: tuple[Subject, ...] = (Handlers(), Worked())
 MEMBERS_OF_ONE: tuple[Subject, ...] = (ManyMembers(),)
 RELEASES: tuple[Subject, ...] = (Released(),)
