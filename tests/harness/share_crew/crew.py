@@ -159,6 +159,13 @@ class Crew:
             assert each.offset is not None
             self.fates[each.partition, each.offset] = fate
 
+    async def _await_first(self, processes: list[Crewed]) -> None:
+        """Write records until handlers of all these processes have begun."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not all(map(self.find_begun, processes)):
+                await self.write(1)
+                await asyncio.sleep(0.2)
+
     async def _write_more(self, count: int) -> None:
         for _ in range(count):
             await self.write(1)
@@ -360,6 +367,7 @@ class Crew:
             self.join("ours", members=1 if self.most < 3 else 2)
         for kind in self.foreign:
             self.join(kind)
+        await self._await_first(list(self.processes.values()))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._write_more(more))
             for action in actions:
