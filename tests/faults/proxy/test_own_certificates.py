@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -163,7 +163,11 @@ async def test_files_that_cannot_be_used_are_warned_of_once_and_the_old_ones_sta
         with pytest.raises(TlsError, match=REFUSED):
             await producer.send("orders", b"refused")
         files.issue(cluster)
-        await producer.send("orders", b"4")
+        # A login that began with the expired certificate may still be refused.
+        with suppress(TlsError):
+            await producer.send("orders", b"4")
+        if not cluster.records("orders", 0)[4:]:
+            await producer.send("orders", b"4")
     assert [record.value for record in cluster.records("orders", 0)] == [
         b"0",
         b"1",

@@ -35,21 +35,25 @@ async def test_large_batches_do_not_block_the_loop(
     for _ in range(3):
         kafka_cluster.produce(kafka_topic, [b"x" * 20] * 60_000, compression=compression)
     await asyncio.sleep(0)
-    held.clear()  # Discard the callbacks of the test's own setup.
     servers = kafka_cluster.bootstrap_servers
-    async with Consumer(
-        kafka_topic, bootstrap_servers=servers, auto_offset_reset="earliest"
-    ) as consumer:
-        count = 0
-        async for _ in consumer.until_end():
-            count += 1
-        consumer.seek_to_beginning()
-        async for records in consumer.batches(max_records=10_000, until_end=True):
-            count += len(records)
-    assert count == 360_000
+    longest = []
+    # Other processes on the machine only make a callback longer, never shorter.
+    while len(longest) < 3 and min(longest, default=LIMIT_S) >= LIMIT_S:
+        held.clear()  # Discard the callbacks of the test's own setup.
+        async with Consumer(
+            kafka_topic, bootstrap_servers=servers, auto_offset_reset="earliest"
+        ) as consumer:
+            count = 0
+            async for _ in consumer.until_end():
+                count += 1
+            consumer.seek_to_beginning()
+            async for records in consumer.batches(max_records=10_000, until_end=True):
+                count += len(records)
+        assert count == 360_000
+        longest.append(max(held))
     # Deserializing threads share the interpreter lock, but do not add to the CPU time of this
     # thread.
-    assert max(held) < LIMIT_S
+    assert min(longest) < LIMIT_S
 
 
 def packed(compression: str, size: int, count: int) -> bytes:

@@ -441,7 +441,8 @@ names["test_native_and_pure_read_the_same_from_mutated_batches"]()
 names["test_native_and_pure_read_the_same_from_any_records"]()
 names["test_native_and_pure_build_the_same_bytes"]()
 """
-    env = {**os.environ, "PYTHONMALLOC": "debug", "AIOKCLIENT_PURE": "0"}
+    paths = os.pathsep.join(filter(None, sys.path))  # Those of the harness among them.
+    env = {**os.environ, "PYTHONMALLOC": "debug", "AIOKCLIENT_PURE": "0", "PYTHONPATH": paths}
     subprocess.run([sys.executable, "-X", "dev", "-c", code], env=env, check=True, timeout=100)
 
 
