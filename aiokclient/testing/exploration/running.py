@@ -95,6 +95,8 @@ class ServiceInstance:
 
         The background tasks of clients are not among them.
         """
+        self.kept_tasks: set[asyncio.Task[Any]] = set()
+        """Those of them that belong to the server in which an application runs."""
         self.began = run.now
         self.sim = copy.copy(run.sim)
         self.sim.instance = self
@@ -141,6 +143,7 @@ class ServiceInstance:
 
     def _on_task_end(self, task: asyncio.Task[Any]) -> None:
         began = self.tasks.pop(task)
+        self.kept_tasks.discard(task)
         if task is not self.main:
             name, is_own = _name_task(task)
             span = TaskSpan(self.name, name, began, self.run.now)
@@ -381,8 +384,12 @@ class ServiceRun:
 
     def cancel_task(self, number: int) -> None:
         """Cancel the task with this number, of those of all instances that run."""
-        found = [(each, task) for each in self.list_running() for task in each.tasks]
-        found = [(instance, task) for instance, task in found if not task.done()]
+        found = [
+            (instance, task)
+            for instance in self.list_running()
+            for task in instance.tasks
+            if not task.done() and task not in instance.kept_tasks
+        ]
         if not found:
             return
         instance, task = found[number % len(found)]

@@ -79,6 +79,7 @@ class AsgiServer:
         """Begin the lifespan. Raises RuntimeError if the application says that it failed."""
         self._context = copy_context()
         self._lifespan = asyncio.create_task(self._run_lifespan())
+        self._sim.keep_task(self._lifespan)
         try:
             message = await self._exchange("startup")
         except BaseException:  # A cancelled start leaves nothing.

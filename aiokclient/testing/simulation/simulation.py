@@ -222,6 +222,11 @@ class Simulation:
         """
         return "" if self.instance is None else self.instance.note_current_task()
 
+    def keep_task(self, task: asyncio.Task[Any]) -> None:
+        """Tell `explore` that a task is the server's, and not one that a fault may cancel."""
+        if self.instance is not None:
+            self.instance.kept_tasks.add(task)
+
     def note_error(self, track: str, text: str) -> None:
         """Add an error to the history."""
         self.history.add_event(self.loop.time(), track, "error", text)

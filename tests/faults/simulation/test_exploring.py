@@ -286,6 +286,24 @@ def test_each_task_of_a_service_can_be_cancelled_by_its_number() -> None:
     assert find_ended(4) == ["a cancelled"]
 
 
+def test_the_lifespan_of_an_application_is_no_task_that_is_cancelled() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        for step in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{step}.complete"})
+
+    async def serves(sim: Simulation) -> None:
+        async with sim.http(app):
+            sim.state["starts"] = sim.state.get("starts", 0) + 1
+            await sim.stopped()
+
+    def was_cancelled(sim: Simulation) -> None:
+        # Number 1 is the service again, whose only other task is the lifespan.
+        assert (sim.state["starts"], len(sim.history.crashes)) == (2, 1)
+
+    explore(serves, seeds=1, faults=[CancelTask(at=1.0, number=1)], invariants=[was_cancelled])
+
+
 def test_a_signal_to_the_own_process_restarts_the_simulated_service() -> None:
     async def gives_up_once(sim: Simulation) -> None:
         sim.state["starts"] = sim.state.get("starts", 0) + 1
