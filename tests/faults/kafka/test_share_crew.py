@@ -1,6 +1,7 @@
 """Share groups on three brokers: members and brokers are killed, suspended, and moved.
 
-`make share-real` runs more seeds, on Kafka and on the embedded cluster.
+`make share-real` runs more seeds, on Kafka and on the embedded cluster, and also members of other
+clients.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ async def test_each_record_ends_as_its_handlers_say_for_processes_of_many_seeds(
     assert audit.violations == []
 
 
+@pytest.mark.share_real
 @pytest.mark.fault(3)
 async def test_members_of_other_clients_share_records_with_ours(
     kafka3: KafkaCluster, nursery: Nursery
