@@ -96,7 +96,7 @@ async def test_jobs_of_a_process_that_ends_are_done_by_another(
         names = await asyncio.gather(
             *(add(http, text, number / 20) for number, text in enumerate(texts, 1))
         )
-        # One is done, and the first process has others in hand.
+        # One is done, and handlers of the first process have begun others.
         await wait_for_end(other, names[0])
         first.process.send_signal(signal.SIGTERM)
         printed, _ = await asyncio.to_thread(first.process.communicate, timeout=LIMIT_S)

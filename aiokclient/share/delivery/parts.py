@@ -1,4 +1,4 @@
-"""What leaders have fetched, on its way to the application.
+"""Fetched records on their way from leaders to the application.
 
 A `FetchedPart` is one partition of an answer. Its batches are decoded into slices, each of one
 acquisition. An iteration over single records takes them from an `Exposure` without calling the

@@ -553,7 +553,7 @@ class ServiceRun:
 
 
 class BrokerWitness:
-    """What one broker executes, for the history of a run."""
+    """The requests that one broker executes, for the history of a run."""
 
     def __init__(self, run: ServiceRun, broker: int) -> None:
         self._run, self._broker = run, broker

@@ -45,7 +45,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.jitter: random.Random | None = None
         """A generator that makes timers late, so that those of the same time have any order."""
         self.on_signal: Callable[[int], None] | None = None
-        """What gets the signals that the program sends to itself, instead of its process."""
+        """The receiver of signals that the program sends to itself, in place of its process."""
         self._now = 0.0
         self._limit_s = limit_s
         self._turns = 0

@@ -56,7 +56,7 @@ class Hold:
 
 @dataclass
 class Found:
-    """What the audit has counted."""
+    """The counts of an audit."""
 
     begun: int = 0
     lateness: list[float] = field(default_factory=list)

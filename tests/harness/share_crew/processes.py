@@ -1,4 +1,4 @@
-"""What runs in a process with members of a share group: this library's, or librdkafka's.
+"""The programs of processes with members of a share group: this library's, or librdkafka's.
 
 The process reports its events (see `churn.events`); the first item of each is the member's name:
 
