@@ -181,6 +181,15 @@ def tls_failure(
     )
 
 
+def outdated_files(node_id: int, failure: ConnectionSetupError) -> DisconnectedError:
+    """Return the error for a handshake that failed with files that have been replaced since."""
+    return DisconnectedError(
+        "The TLS handshake failed, but the files of Tls() have been replaced since, and the next "
+        f"attempt uses them. {failure}",
+        broker=node_id,
+    )
+
+
 def excluded_suite(address: str, suite: str, version: str) -> TlsError:
     """Return the error for a handshake that chose a cipher suite that the options exclude."""
     return TlsError(

@@ -64,6 +64,8 @@ from aiokclient.types.named_tuple import NamedTuple
 from aiokclient.types.tls_objects import is_end_of_tls, is_tls_error
 
 if TYPE_CHECKING:
+    import ssl
+
     from aiokclient.network.login import Sasl
     from aiokclient.network.sasl import Login
     from aiokclient.protocol.fields import Buffer
@@ -355,6 +357,8 @@ class ConnectionSetup:
         self.timeout_s = timeout_s
         self.rung = rung
         self.progress = progress
+        self._context: ssl.SSLContext | None = None
+        """The TLS context of the latest connection."""
 
     async def connect_address(self, address: Address) -> BrokerConnection:
         """Return a connection to an address. Leave none open if this raises or is cancelled."""
@@ -444,6 +448,7 @@ class ConnectionSetup:
         broker = connection.broker
         contexts = self.settings.tls
         tls = None if contexts is None else await contexts.current_context()
+        self._context = tls
         where = broker.address
         if address[0] != self.host:
             where += f" ({bracketed(address[0])})"
@@ -476,10 +481,7 @@ class ConnectionSetup:
             if is_end_of_tls(error):
                 raise diagnosis.closed_early(broker.address, tls is not None) from error
             if is_tls_error(error):
-                assert contexts is not None
-                connection.traffic.count_failed_authentication(again=False)
-                certificate = contexts.has_certificate
-                raise diagnosis.tls_failure(broker.address, error, certificate) from error
+                raise await self._explain_tls_failure(connection, error) from error
             # The text of asyncio repeats the address. The text of the errno does not.
             text = os.strerror(error.errno) if error.errno else str(error)
             shown = text if broker.address in text else f"{where}: {text}"
@@ -492,6 +494,19 @@ class ConnectionSetup:
             suite, version, _ = transport.get_extra_info("cipher") or ("unknown", "TLS", 0)
             if not contexts.allows_suite(suite):
                 raise diagnosis.excluded_suite(broker.address, suite, version)
+
+    async def _explain_tls_failure(
+        self, connection: BrokerConnection, error: ssl.SSLError
+    ) -> KafkaError:
+        """Count a TLS handshake that failed, and return its error."""
+        connection.traffic.count_failed_authentication(again=False)
+        contexts, broker = self.settings.tls, connection.broker
+        if contexts is None or self._context is None:
+            return diagnosis.tls_failure(broker.address, error, None)
+        failure = diagnosis.tls_failure(broker.address, error, contexts.has_certificate)
+        if await contexts.is_outdated(self._context):
+            return diagnosis.outdated_files(broker.node_id, failure)
+        return failure
 
     async def _negotiate_versions(
         self, requests: SetupRequests, expected: Expected | None
@@ -537,8 +552,7 @@ class ConnectionSetup:
     async def _ask_versions(
         self, requests: SetupRequests, version: int, expected: Expected | None
     ) -> ApiVersionsResponse:
-        broker = requests.broker
-        request_s, tls = self.settings.request_s, self.settings.tls
+        broker, request_s = requests.broker, self.settings.request_s
         time = asyncio.get_running_loop().time
         began = time()
         try:
@@ -553,9 +567,8 @@ class ConnectionSetup:
         except DisconnectedError as error:
             # In TLS 1.3, the server rejects a client certificate after the client's handshake.
             if is_tls_error(error.__cause__):
-                certificate = None if tls is None else tls.has_certificate
-                requests.connection.traffic.count_failed_authentication(again=False)
-                raise diagnosis.tls_failure(broker.address, error.__cause__, certificate) from error
+                cause = error.__cause__
+                raise await self._explain_tls_failure(requests.connection, cause) from error
             raise diagnosis.closed_early(broker.address, tls=False) from error
         try:
             requests.match_response(frame)

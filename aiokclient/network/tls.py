@@ -5,7 +5,8 @@ certificate is renewed. When a connection is opened, at most once a second, a th
 metadata of the files in the file system with that of the last reading. If they differ, the thread
 makes a new context of the files, for this connection and later ones. While the files cannot be
 used, for example because the certificate was replaced before its key, the client keeps the old
-context. Open connections are not affected.
+context. Open connections are not affected. A handshake that fails with files that have been
+replaced meanwhile is tried again.
 """
 
 from __future__ import annotations
@@ -89,6 +90,18 @@ class TlsContexts:
             await self._check_files()
         assert self._context is not None
         return self._context
+
+    async def is_outdated(self, context: ssl.SSLContext) -> bool:
+        """Return whether the files have been replaced since this context was made of them.
+
+        If so, the next connection reads them.
+        """
+        if context is self._context and self._tls.files:
+            state = await threads.run_blocking(_state, self._tls.files)
+            if state not in (self._used, self._refused):
+                self._checked_at = -math.inf
+                return True
+        return context is not self._context
 
     async def _check_files(self) -> None:
         now = asyncio.get_running_loop().time()
