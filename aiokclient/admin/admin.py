@@ -218,16 +218,17 @@ class Admin(KafkaCalls):
 
         An offset outside of the log is not sent: its error is OffsetOutOfRangeError. With
         `check=False`, it is sent as it is, and the brokers accept it. The error of a topic that
-        cannot be described has the key `TopicPartition(topic, -1)`. Needs brokers of version 4.1 or
-        later.
+        cannot be described has the key `TopicPartition(topic, -1)`. Needs brokers of version 4.2 or
+        later: those of Kafka 4.1 store no starts.
 
         Raises InconsistentGroupProtocolError if the group is not a share group, ConfigError for a
         datetime that has no time zone or is before 1970, and the error of the group, such as
         GroupAuthorizationError. Usual errors of partitions: UnknownTopicOrPartitionError,
         NoOffsetError (a mapping lacks the partition), LeaderNotAvailableError (the partition had no
         leader; half of the timeout is for looking up offsets), TopicAuthorizationError,
-        UnsupportedVersionError (share groups are disabled: `share.version` is 0). After a
-        cancellation, some or all starts may have been stored; repeating the call does no harm.
+        UnsupportedVersionError (share groups are disabled: `share.version` is 0, or the brokers are
+        older). After a cancellation, some or all starts may have been stored; repeating the call
+        does no harm.
         """
         from aiokclient.admin.plans.share_creation import create_share_group  # a late module
 

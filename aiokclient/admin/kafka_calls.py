@@ -651,7 +651,8 @@ class KafkaCalls(Lifecycle):
         an aware datetime, for the first record that is not older, or the end if there is none. A
         group that does not exist is created; `Admin.create_share_group` creates one for whole
         topics. Former members whose sessions with brokers are still open lose their locks. Needs
-        brokers of version 4.1 or later.
+        brokers of version 4.2 or later; those of Kafka 4.1 change nothing, and the error of each
+        partition is UnsupportedVersionError.
 
         A negative offset raises ArgumentValueError, and one outside of its partition is not sent:
         its error is OffsetOutOfRangeError. With `check=False`, offsets are sent as they are, and

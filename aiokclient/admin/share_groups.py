@@ -145,7 +145,7 @@ async def _find_problems(
 
 
 async def _send_request(requests: AdminRequests, request: Any, to: Target, remaining: float) -> Any:
-    """Send a request. If share groups are disabled, the error says so."""
+    """Send a request. If there are no share groups, or they are disabled, the error says so."""
     try:
         return await requests.send_request(request, to, remaining)
     except UnsupportedVersionError as error:
@@ -154,13 +154,18 @@ async def _send_request(requests: AdminRequests, request: Any, to: Target, remai
 
 
 def _explain_disabled(error: KafkaError) -> KafkaError:
-    """Return an error, which gets another text if it is that of disabled share groups.
+    """Return an error, which gets another text if there are no share groups, or they are disabled.
 
     Brokers announce the requests of share groups even if these are disabled.
     """
-    if error.code == UnsupportedVersionError.code and error.message in REFUSALS:
+    if error.code != UnsupportedVersionError.code:
+        return error
+    if error.message in REFUSALS:
         error.what = "Share groups are disabled: the feature share.version of the cluster is 0."
-        error.hint = "Raise it to 1 or 2 with Admin.update_features."
+        error.hint = "Raise the feature to 1 or 2 with Admin.update_features."
+    else:
+        error.what = "Share groups are not available."
+        error.hint = "Upgrade the brokers to Kafka 4.2 or later."
     return error
 
 
@@ -228,16 +233,31 @@ async def alter_share_group_offsets(
         ]
         request = AlterShareGroupOffsetsRequest(group_id=group, topics=topics)
         response = await _send_request(requests, request, Coordinator("group", group), remaining)
-        return {
-            (tp := TopicPartition(topic.topic_name, part.partition_index)): read_failure(
-                part, ALTER, f"partition {tp}"
-            )
-            for topic in response.responses
-            for part in topic.partitions
-        }
+        answers: dict[TopicPartition, KafkaError | None] = {tp: _make_unaltered(tp) for tp in items}
+        for topic in response.responses:
+            for part in topic.partitions:
+                tp = TopicPartition(topic.topic_name, part.partition_index)
+                answers[tp] = read_failure(part, ALTER, f"partition {tp}")
+        return answers
 
     results = await requests.ask_items(wanted, ask, requests.compute_remaining_s(deadline))
     return requests.join_results(starts, results, refused)
+
+
+def _make_unaltered(tp: TopicPartition) -> KafkaError:
+    """Return the error of a partition that a response does not contain.
+
+    Kafka 4.1 changes no start of a partition that exists. It says so by an answer without an error
+    and without the partition.
+    """
+    error = UnsupportedVersionError(api=ALTER, topic_partition=tp)
+    error.what = "The broker stores no starts of share groups, as Kafka 4.1, and has changed none."
+    error.hint = (
+        "Upgrade the brokers to Kafka 4.2 or later. Until then, the configuration "
+        "share.auto.offset.reset of the group says where it starts; set it with "
+        "Admin.alter_configs before the first member joins."
+    )
+    return error
 
 
 def as_start(given: Any, name: str, check: bool) -> int | OffsetSpec | datetime:

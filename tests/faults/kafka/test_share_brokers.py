@@ -127,6 +127,38 @@ async def test_workers_of_older_brokers_leave_no_record(preview: Queue) -> None:
     assert sorted(map(int, done)) == list(range(40))
 
 
+async def test_starts_of_groups_are_stored_or_refused_with_what_to_do(
+    older: KafkaCluster, preview: Queue
+) -> None:
+    stores = older.distribution.version != PREVIEW
+    group, topic, tp = f"starts-of-{preview.topic}", preview.topic, TopicPartition(preview.topic, 0)
+    await preview.fill(5)
+    created = await preview.admin.create_share_group(group, [topic], "latest")
+    altered = await preview.admin.alter_share_group_offsets(group, {tp: 2})
+    if stores:
+        assert created.raise_for_errors()[tp].after == 5
+        altered.raise_for_errors()
+        offsets = (await preview.admin.list_share_group_offsets([group])).raise_for_errors()
+        assert offsets[group][tp].start_offset == 2
+    else:
+        for error in (created.errors[tp], altered.errors[tp]):
+            assert isinstance(error, UnsupportedVersionError)
+            assert "Upgrade the brokers to Kafka 4.2 or later." in str(error)
+        # The configuration that the error names says where the group starts.
+        assert "share.auto.offset.reset" in str(created.errors[tp])
+        preview.group = group
+        await preview.configure(auto_offset_reset="earliest")
+        async with preview.consumer() as consumer:
+            records = await take(consumer, 5, tracked=True)
+            assert consumer.done(records)
+            assert set((await consumer.commit()).values()) == {None}
+        # Members have stored a start, which these brokers do not change either.
+        altered = await preview.admin.alter_share_group_offsets(group, {tp: 2})
+        assert isinstance(altered[tp], UnsupportedVersionError)
+    deleted = await preview.admin.delete_share_group_offsets(group, [topic])
+    assert deleted.raise_for_errors() == {topic: None}
+
+
 @pytest.fixture(scope="module")
 def nursery() -> Iterator[Nursery]:
     with Nursery("share_crew") as nursery:

@@ -131,6 +131,26 @@ def test_brokers_without_share_groups_have_an_error_that_names_the_version() -> 
             (text,) = {str(each) for each in altered.values()}
             assert "Share groups are disabled" not in text
             assert "AlterShareGroupOffsets" in text
+            assert "Upgrade the brokers to Kafka 4.2 or later." in text
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("name", ["alter_share_group_offsets", "create_share_group"])
+def test_an_answer_that_leaves_partitions_out_has_changed_no_start(name: str) -> None:
+    def leave_out(request: Any, response: Any) -> Any:
+        response.responses.clear()  # Kafka 4.1 does so.
+        return response
+
+    async def scenario(world: World, admin: Admin) -> None:
+        world.cluster.alter(ApiKey.ALTER_SHARE_GROUP_OFFSETS, leave_out)
+        answer = await CALLS[name](admin)
+        assert answer.errors.keys() == set(TPS)
+        for tp, error in answer.errors.items():
+            assert isinstance(error, UnsupportedVersionError)
+            assert error.topic_partition == tp
+            assert "Upgrade the brokers to Kafka 4.2 or later." in str(error)
+            assert "share.auto.offset.reset" in str(error)
 
     play(scenario)
 
@@ -192,7 +212,7 @@ def test_disabled_share_groups_have_an_error_that_says_so() -> None:
                 assert "the feature share.version of the cluster is 0" in str(error)
         for check in (True, False):
             listed = await admin.list_share_group_offsets(["g"], check=check)
-            assert "Raise it to 1 or 2 with Admin.update_features." in str(listed["g"])
+            assert "Raise the feature to 1 or 2 with Admin.update_features." in str(listed["g"])
         deleted = await admin.delete_share_group_offsets("g", ["t"])
         assert "Share groups are disabled" in str(deleted["t"])
 
