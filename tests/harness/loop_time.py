@@ -5,7 +5,7 @@ import gc
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,8 +16,25 @@ from stolen_time import StolenTime
 
 LIMIT_S = 0.050
 """The longest time for which the library may block a loop."""
+measured = pytest.mark.flaky(reruns=2, only_rerun=["HeldTooLong"])
+"""A mark for tests that call `check_held`: they fail if three runs in a row are too long.
+
+The CPU time of a callback includes what other programs do to the caches and the processor. They can
+only make it longer.
+"""
 SHORT_S = 0.005
 """Pauses of a virtual machine are subtracted only from CPU times that are longer than this."""
+
+
+class HeldTooLong(AssertionError):
+    """An error raised when a callback has blocked the loop for too long."""
+
+
+def check_held(times: Sequence[float], limit_s: float = LIMIT_S, what: str = "a callback") -> None:
+    """Raise HeldTooLong if any callback took `limit_s` or more, and AssertionError if none ran."""
+    assert times
+    if max(times) >= limit_s:
+        raise HeldTooLong(f"{what} took {max(times):.3f} s of {limit_s:.3f} s")
 
 
 @contextmanager
