@@ -70,7 +70,7 @@ NEWEST_ONLY = [
     "tests/unit/consumer/assignors/test_confluent.py",
     "tests/unit/consumer/assignors/test_every.py",
     "tests/unit/consumer/assignors/test_sticky.py",
-    "tests/unit/consumer/membership/test_two_hundred_members.py",
+    "tests/unit/consumer/membership/test_many_members.py",
     "tests/unit/consumer/test_loop_time.py",
     "tests/unit/group/test_loop_watch.py",
 ]

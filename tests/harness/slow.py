@@ -111,7 +111,7 @@ SLOW = tuple(
         "unit/consumer/delivery/test_iterators.py::test_iterators_leak_no_memory",
         "unit/consumer/delivery/test_yielding.py",
         "unit/consumer/membership/kip848/test_conformance.py",
-        "unit/consumer/membership/test_two_hundred_members.py",
+        "unit/consumer/membership/test_many_members.py",
         "unit/consumer/test_bugs.py",
         "unit/consumer/test_cancellation.py",
         "unit/consumer/test_loop_time.py",
