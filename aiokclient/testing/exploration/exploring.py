@@ -12,6 +12,7 @@ import inspect
 import logging
 import random
 import textwrap
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -388,6 +389,21 @@ def _collect_rarely() -> Iterator[None]:
             gc.unfreeze()
 
 
+@contextmanager
+def _keep_filters() -> Iterator[None]:
+    """Restore the filters of warnings after the block, to which killed processes add some.
+
+    If they did so, what is left of them is collected before.
+    """
+    with warnings.catch_warnings():
+        former = list(warnings.filters)
+        try:
+            yield
+        finally:
+            if warnings.filters != former:
+                gc.collect()
+
+
 def explore(
     service: Service,
     *,
@@ -435,7 +451,7 @@ def explore(
     )
     coverage: dict[str, Counter[str]] = {}
     virtual_s = 0.0
-    with _without_logs(), _collect_rarely():
+    with _without_logs(), _collect_rarely(), _keep_filters():
         for seed in range(first_seed, first_seed + seeds):
             drawn = draw_faults(seed, faults, brokers)
             outcome = exploration.run_seed(seed, drawn)

@@ -7,16 +7,19 @@ as by SIGTERM: its task is cancelled, or `sim.stopped()` returns.
 Each start of the service is an instance, with a connector and tasks of its own. Tasks inherit the
 instance of the task that creates them, by a context variable. A killed instance is cut off from the
 network, and its tasks are cancelled: what they still do has no effect on anything outside of them.
+A task that has not begun is cancelled after its first step (`cancel_after_first_step`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
+import inspect
 import random
 import re
 import signal
 import sysconfig
+import warnings
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -126,20 +129,25 @@ class ServiceInstance:
             self.main.cancel()
 
     def kill(self) -> None:
-        """End the process of the instance."""
+        """End the process of the instance.
+
+        From now on, `explore` ignores warnings of what the process had no time to close.
+        """
         self.is_killed = True
+        warnings.filterwarnings("ignore", r"coroutine\b.* was never awaited", RuntimeWarning)
+        warnings.simplefilter("ignore", ResourceWarning)
         self.run.sim.network.kill(self.name)
         self.cancel_tasks()
 
     def cancel_tasks(self) -> None:
         for task in list(self.tasks):
-            task.cancel()
+            cancel_after_first_step(task)
 
     def add_task(self, task: asyncio.Task[Any]) -> None:
         self.tasks[task] = self.run.now
         task.add_done_callback(self._on_task_end)
         if self.is_killed:
-            task.cancel()
+            cancel_after_first_step(task)
 
     def _on_task_end(self, task: asyncio.Task[Any]) -> None:
         began = self.tasks.pop(task)
@@ -153,12 +161,14 @@ class ServiceInstance:
         """Return the name of the current task, or "" for the service's first one.
 
         A task that was made without the loop's factory, as those in which a worker calls its
-        handler, is one of the instance's from now on.
+        handler, is one of the instance's from now on. A task of an application that is another
+        process is not.
         """
         task = asyncio.current_task()
         if task is None or task is self.main:
             return ""
-        if task not in self.tasks and not isinstance(task, LibraryTask):
+        is_own = _instance.get() is self and not isinstance(task, LibraryTask)
+        if is_own and task not in self.tasks:
             self.add_task(task)
         return _name_task(task)[0]
 
@@ -396,7 +406,7 @@ class ServiceRun:
         name = "" if task is instance.main else _name_task(task)[0]
         text = f"the task {name!r} was cancelled" if name else "the service was cancelled"
         self.history.add_event(self.now, instance.name, "cancel", text, name)
-        task.cancel()
+        cancel_after_first_step(task)
 
     async def scale_out(self, seconds: float) -> None:
         if not self.list_running():
@@ -411,9 +421,13 @@ class ServiceRun:
     def _make_task(
         self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any
     ) -> asyncio.Task[Any]:
-        """Create a task that belongs to the instance whose task creates it."""
+        """Create a task that belongs to the instance whose task creates it.
+
+        A task of an application that is another process has a context without an instance.
+        """
         task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **options)
-        instance = _instance.get()
+        context = options.get("context")
+        instance = _instance.get() if context is None else context.get(_instance)
         if instance is not None:
             instance.add_task(task)
         return task
@@ -672,6 +686,23 @@ _OTHERS_CODE: Final = (
 )
 """The folders of code that is not the service's own, unless it is installed as a package."""
 _names: Final[dict[CodeType, tuple[str, bool]]] = {}
+
+
+def cancel_after_first_step(task: asyncio.Task[Any]) -> None:
+    """Cancel a task now, or when it has begun.
+
+    A task that never begins leaves the coroutine that its own one was given to await, as those of
+    anyio's task groups are, and Python would warn that nobody has awaited it.
+    """
+    coroutine = task.get_coro()
+    is_new = (
+        inspect.iscoroutine(coroutine)
+        and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
+    )
+    if is_new:
+        task.get_loop().call_soon(task.cancel)
+    else:
+        task.cancel()
 
 
 def _name_task(task: asyncio.Task[Any]) -> tuple[str, bool]:

@@ -83,32 +83,39 @@ class AsgiServer:
         try:
             message = await self._exchange("startup")
         except BaseException:  # A cancelled start leaves nothing.
-            await self._cancel_lifespan()
+            await self._cancel_tasks()
             raise
         if message.get("type") == "lifespan.startup.failed":
             raise RuntimeError(f"The application did not start: {message.get('message', '')}")
 
     async def close(self) -> None:
-        """End the lifespan. Raises what it raises."""
+        """Finish the requests that are being served, and end the lifespan. Raises what it raises.
+
+        If it is cancelled, so are the requests and the lifespan.
+        """
         lifespan, self._lifespan = self._lifespan, None
         if lifespan is None:
             return
         if not lifespan.done():
             self._lifespan = lifespan
             try:
+                if self._requests:  # Their clients may have given them up.
+                    await asyncio.wait(list(self._requests))
                 await self._exchange("shutdown")
                 await asyncio.wait([lifespan])
             except BaseException:
-                await self._cancel_lifespan()
+                await self._cancel_tasks()
                 raise
             self._lifespan = None
         lifespan.result()
 
-    async def _cancel_lifespan(self) -> None:
+    async def _cancel_tasks(self) -> None:
         lifespan, self._lifespan = self._lifespan, None
         if lifespan is not None:
-            lifespan.cancel()
-            await asyncio.wait([lifespan])
+            tasks = [lifespan, *self._requests]
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
     async def _exchange(self, step: str) -> Message:
         """Send an event of the lifespan, and return the reply; an empty one if it has ended."""

@@ -157,8 +157,8 @@ class Simulation:
         installed, with these options of its constructor; without them, a small client with the same
         methods, which raises ConnectionError and TimeoutError. Timeouts are in virtual time. The
         application is another process: it goes on if its client is cancelled or killed. With
-        ``async with``, it is a part of the service, and its lifespan begins and ends with the
-        block.
+        ``async with``, it is a part of the service, and its lifespan begins with the block, and
+        ends with it, after the requests that are being served.
         """
         return make_http_client(self, app, options)
 

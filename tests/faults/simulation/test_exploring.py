@@ -10,6 +10,9 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,7 @@ from aiokclient.testing import (
     KillService,
     Rebalance,
     ScaleOut,
+    ServiceFault,
     Simulation,
     SimulationError,
     SlowNetwork,
@@ -52,6 +56,14 @@ def find_fault(service: Any, **options: Any) -> CounterexampleError:
     with pytest.raises(CounterexampleError) as raised:
         explore(service, **{"topics": TOPICS, "seeds": 100, **options})
     return raised.value
+
+
+def http_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of the library that `sim.http` uses for requests that have no answer."""
+    for name in ("httpx2", "httpx"):
+        with suppress(ImportError):
+            return (import_module(name).ReadTimeout,)
+    return ()
 
 
 def run_printed(test: str) -> None:
@@ -246,6 +258,133 @@ def test_a_service_that_waits_for_its_stop_is_told_and_not_cancelled() -> None:
 
     explore(waits, seeds=1, faults=[CancelService(at=2.0)])
     assert len(ends) == 2
+
+
+def test_a_request_that_another_process_still_serves_is_no_task_of_the_service() -> None:
+    async def gives_up(sim: Simulation) -> None:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await sim.work(1.0)
+            sim.state["served"] = sim.state.get("served", 0) + 1
+            await sim.work(1000.0)
+
+        client = sim.http(app, timeout=0.5)
+        with suppress(TimeoutError, *http_errors()):
+            await client.get("/")
+        await asyncio.sleep(3.0)
+
+    def both_were_served(sim: Simulation) -> None:
+        assert (sim.history.starts, sim.state["served"]) == (2, 2)
+
+    # The kill of the service does not end what the application serves, either.
+    faults = [KillService(at=0.3)]
+    explore(gives_up, seeds=1, faults=faults, invariants=[no_task_left, both_were_served])
+
+
+def test_an_application_in_the_service_ends_after_the_requests_that_it_serves() -> None:
+    async def serves(sim: Simulation) -> None:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http":
+                await sim.work(5.0)
+                sim.state["steps"].append("served")
+                await echo(scope, receive, send)
+                return
+            for step in ("startup", "shutdown"):
+                await receive()
+                sim.state["steps"].append(step)
+                await send({"type": f"lifespan.{step}.complete"})
+
+        sim.state["steps"] = []
+        async with sim.http(app, timeout=0.5) as client:
+            with suppress(TimeoutError, *http_errors()):
+                await client.get("/")
+
+    def was_served(sim: Simulation) -> None:
+        assert sim.state["steps"] == ["startup", "served", "shutdown"]
+
+    explore(serves, seeds=1, faults=[], invariants=[no_task_left, was_served])
+
+
+def find_warnings(service: Any, *faults: Any) -> list[str]:
+    """Return the warnings of one run of a service, also those of what it leaves to the garbage."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        explore(service, seeds=1, faults=faults, invariants=[])
+        gc.collect()
+    return [str(each.message) for each in caught]
+
+
+async def wait_for(awaitable: Any) -> None:
+    """Await something that a task was given, as the tasks of anyio's groups do."""
+    await awaitable
+
+
+def test_nothing_that_a_killed_process_did_not_end_is_reported() -> None:
+    async def closes_at_its_stop(sim: Simulation) -> None:
+        producer = Producer[Any, Any](**explored.clients_of(sim))
+        await producer.start()
+        step = asyncio.sleep(1)
+        await sim.stopped()
+        await producer.close()
+        await step
+
+    assert find_warnings(closes_at_its_stop, KillService(at=1.0)) == []
+    # What is cancelled must close what it has opened.
+    found = sorted(find_warnings(closes_at_its_stop, CancelTask(at=1.0)))
+    assert [("Producer" in each, "never awaited" in each) for each in found] == [
+        (True, False),
+        (False, True),
+    ]
+
+
+def test_coroutines_of_a_killed_process_begin_before_they_are_cancelled() -> None:
+    """Otherwise, Python warns of those that tasks of anyio's groups would await."""
+
+    async def closes(sim: Simulation) -> None:
+        begun = sim.state.setdefault("begun", [])
+
+        async def close(name: str) -> None:
+            begun.append(name)
+            await asyncio.sleep(1)
+            begun.append(f"{name} slept")
+
+        try:
+            await sim.stopped()
+        finally:
+            await asyncio.wait([asyncio.create_task(wait_for(close("a")))])
+            async with anyio.create_task_group() as group:
+                group.start_soon(close, "b")
+
+    def have_begun(sim: Simulation) -> None:
+        assert sim.state["begun"][:2] == ["a", "b"]
+
+    explore(closes, seeds=1, faults=[KillService(at=1.0)], invariants=[have_begun])
+
+
+def test_no_coroutine_is_reported_as_never_awaited_when_a_new_task_is_cancelled() -> None:
+    class EndNewTask(ServiceFault):
+        """A fault that ends the newest task of the service before that begins."""
+
+        def __init__(self, kills: bool) -> None:
+            super().__init__(at=0.1)
+            self.kills = kills
+
+        async def inject(self, run: Any) -> None:
+            (instance,) = run.list_running()
+            context = instance.main.get_context()
+            new = context.run(asyncio.create_task, wait_for(asyncio.sleep(1000)))
+            assert new in instance.tasks
+            if self.kills:
+                instance.kill()
+            else:
+                run.cancel_task(1)
+            await asyncio.wait([new])
+            assert new.cancelled()
+
+    async def waits(sim: Simulation) -> None:
+        await sim.stopped()
+
+    assert find_warnings(waits, EndNewTask(kills=True)) == []
+    assert find_warnings(waits, EndNewTask(kills=False)) == []
 
 
 # -- faults
