@@ -597,8 +597,9 @@ class Consumer(Lifecycle, Generic[K, V]):
 
         `max_records` is `max_poll_records` by default. The list is empty if there is no record
         within `timeout` seconds; with a timeout of 0 only buffered records are returned.
-        `max_bytes` is the same as in `batches`. Raises the same errors as the iteration over the
-        consumer. A cancellation loses no record.
+        `max_bytes` is the same as in `batches`. The records count as processed when more are
+        requested, or by `mark_processed`; the close does not mark them. Raises the same errors as
+        the iteration over the consumer. A cancellation loses no record.
         """
         limit = self._config.max_poll_records if max_records is None else max_records
         require_count("max_records", limit)
