@@ -1,10 +1,12 @@
 """What do the serializers and deserializers of schemas cost beyond the libraries of their formats?
 
 The libraries alone (fastavro, json with jsonschema-rs, protobuf, and pydantic) write and read the
-same values as the serializers, whose schemas are known. Beside them is confluent-kafka, which has a
-registry in memory. Times are the least of several runs; their ratio is to the library alone.
-Instructions are those for one more record beyond the library's own, by callgrind, on which the load
-of the machine has no effect. They need valgrind (`.ci/need-valgrind`).
+same values as the serializers, whose schemas are known. "An event" has a union with records,
+logical types, and a map of a named record; "evolution" reads orders with a schema other than that
+of the writer. Beside them is confluent-kafka, which has a registry in memory. Times are the least
+of several runs; their ratio is to the library alone. Instructions are those for one more record
+beyond the library's own, by callgrind, on which the load of the machine has no effect. They need
+valgrind (`.ci/need-valgrind`).
 
     python benchmarks/schemas.py [--rows ROW ...] [--no-instructions] [--count N]
 """
@@ -19,6 +21,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -35,7 +39,7 @@ LINE = {
         {"name": "price", "type": "double"},
     ],
 }
-ORDER = {
+ORDER: dict[str, Any] = {
     "type": "record",
     "name": "Order",
     "fields": [
@@ -50,6 +54,26 @@ PAIR = {
     "type": "record",
     "name": "Pair",
     "fields": [{"name": "a", "type": "string"}, {"name": "b", "type": ["null", "int"]}],
+}
+EVENT = {
+    "type": "record",
+    "name": "Event",
+    "fields": [
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9}},
+        {"name": "what", "type": ["null", PAIR, {**LINE, "name": "Bought"}]},
+        {"name": "more", "type": {"type": "map", "values": ["null", "Pair"]}},
+    ],
+}
+EVENT_VALUE = {
+    "at": datetime(2026, 1, 1, tzinfo=UTC),
+    "price": Decimal(12),
+    "what": {"item": "tea", "count": 2, "price": 3.5},
+    "more": {"first": {"a": "x", "b": 1}, "second": None},
+}
+NEWER_ORDER = {
+    **ORDER,
+    "fields": [*ORDER["fields"][1:], {"name": "state", "type": "string", "default": "new"}],
 }
 ORDER_VALUE = {
     "id": 12345,
@@ -136,12 +160,16 @@ def confluent() -> tuple[Any, dict[str, Any]]:
     return client, {"subject.name.strategy": topic_subject_name_strategy}
 
 
-def avro(who: str, schema: dict[str, Any], value: Any) -> tuple[Call, Call]:
+def avro(
+    who: str, schema: dict[str, Any], value: Any, wanted: dict[str, Any] | None = None
+) -> tuple[Call, Call]:
+    """Return functions that write with a schema, and read with it or with a reader's schema."""
     text = json.dumps(schema)
     if who == "alone":
         from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
         parsed = parse_schema(schema)
+        readers = None if wanted is None else parse_schema(wanted)
 
         def write() -> bytes:
             output = BytesIO()
@@ -149,7 +177,7 @@ def avro(who: str, schema: dict[str, Any], value: Any) -> tuple[Call, Call]:
             return output.getvalue()
 
         data = write()
-        return write, lambda: schemaless_reader(BytesIO(data), parsed)
+        return write, lambda: schemaless_reader(BytesIO(data), parsed, readers)
     if who == "confluent-kafka":
         from confluent_kafka.schema_registry import avro as their
 
@@ -157,13 +185,15 @@ def avro(who: str, schema: dict[str, Any], value: Any) -> tuple[Call, Call]:
         strict = {**options, "validate.strict.allow.default": True}
         return theirs(
             their.AvroSerializer(client, text, conf=strict),
-            their.AvroDeserializer(client, conf=options),
+            their.AvroDeserializer(
+                client, None if wanted is None else json.dumps(wanted), conf=options
+            ),
             value,
         )
     from aiokclient.schema import AvroDeserializer, AvroSerializer
 
     registry: Any = Registry()
-    return ours(AvroSerializer(registry, text), AvroDeserializer(registry), value)
+    return ours(AvroSerializer(registry, text), AvroDeserializer(registry, wanted), value)
 
 
 def json_schema(who: str) -> tuple[Call, Call]:
@@ -272,6 +302,8 @@ def pydantic(who: str) -> tuple[Call, Call]:
 ROWS: dict[str, Callable[[str], tuple[Call, Call]]] = {
     "avro, two fields": lambda who: avro(who, PAIR, {"a": "x", "b": 1}),
     "avro, an order": lambda who: avro(who, ORDER, ORDER_VALUE),
+    "avro, an event": lambda who: avro(who, EVENT, EVENT_VALUE),
+    "avro, evolution": lambda who: avro(who, ORDER, ORDER_VALUE, NEWER_ORDER),
     "json schema": json_schema,
     "protobuf": protobuf,
     "pydantic": pydantic,

@@ -132,12 +132,11 @@ class SchemaDeserializer(Generic[T_co]):
         """
         if data is None:
             return None
-        header = None
         if headers:
-            for name, content in headers:
-                if name == self._header and content:
-                    header = content
-        read = self._readers.get(data[:PREFIX_SIZE] if header is None else key_of_header(header))
+            key, header = self._find_key(data, headers)
+        else:
+            key, header = data[:PREFIX_SIZE], None
+        read = self._readers.get(key)
         if read is None:
             self._refuse_unprepared(topic, data, headers)
         return read(data, header)  # type: ignore[no-any-return]

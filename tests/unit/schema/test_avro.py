@@ -1,6 +1,7 @@
 """Tests of Avro, and of what the serializers and deserializers of all formats do."""
 
 import json
+import sys
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -15,6 +16,7 @@ from aiokclient.schema.schema import Schema, SchemaReference
 from aiokclient.types import Serialized
 
 ORDER = avro_text(a="string", b=["null", "int"])
+COUNT_RECORD = {"type": "record", "name": "Counted", "fields": [{"name": "count", "type": "int"}]}
 PREFIX = b"\x00\x00\x00\x00\x01"
 
 
@@ -300,6 +302,31 @@ async def test_reader_schema_adds_defaults_and_drops_fields() -> None:
     incompatible: AvroDeserializer[Any] = AvroDeserializer(registry, wanted)
     with pytest.raises(SerializationError, match="d"):
         await read_back(incompatible, data)
+
+
+async def test_names_of_fields_are_those_of_the_program_at_every_depth() -> None:
+    """Strings of a parsed schema are interned, without which each record costs much more."""
+    schema = {
+        "type": "record",
+        "name": "Node",
+        "namespace": "trees",
+        "fields": [
+            {"name": "label", "type": ["null", "string"]},
+            {"name": "children", "type": {"type": "array", "items": "Node"}},
+            {"name": "more", "type": {"type": "map", "values": [COUNT_RECORD, "null"]}},
+        ],
+    }
+    leaf: dict[str, Any] = {"label": None, "children": [], "more": {"x": {"count": 5}}}
+    tree = {"label": "root", "children": [leaf, leaf], "more": {}}
+    registry = FakeRegistry()
+    data = (await prepared(registry, json.dumps(schema))).serialize("orders", tree)
+    for deserializer in (AvroDeserializer[Any](registry), AvroDeserializer[Any](registry, schema)):
+        found = await read_back(deserializer, data)
+        assert found == tree
+        inner = found["children"][1]
+        for record in (found, inner, inner["more"]["x"]):
+            for name in record:
+                assert name is sys.intern(str(name))
 
 
 async def test_referenced_schemas_are_found_by_name_even_twice() -> None:
