@@ -133,7 +133,7 @@ class HttpStream(asyncio.BufferedProtocol, httpcore2.AsyncNetworkStream):
                 self._transport, self, context, server_hostname=server_name(server_hostname or "")
             )
         except ssl.SSLError as error:
-            raise HandshakeError(error) from None
+            raise HandshakeError(error, await tunnel.is_outdated(context)) from None
         except OSError as error:
             raise httpcore2.ConnectError(error.strerror or str(error)) from None
         if transport is None:
@@ -201,7 +201,9 @@ class RegistryBackend(httpcore2.AsyncNetworkBackend):
                 return stream
         # The error of the handshake, or of the last address.
         if isinstance(problem, ssl.SSLError):
-            raise HandshakeError(problem)
+            assert self._tls is not None
+            assert context is not None
+            raise HandshakeError(problem, await self._tls.is_outdated(context))
         raise httpcore2.ConnectError(problem.strerror or str(problem)) from None
 
     async def sleep(self, seconds: float) -> None:
@@ -213,16 +215,21 @@ def _same(stream: HttpStream) -> HttpStream:
 
 
 class HandshakeError(httpcore2.ConnectError):
-    """An error of the TLS handshake, with OpenSSL's as `ssl_error`."""
+    """An error of the TLS handshake, with OpenSSL's as `ssl_error`.
 
-    def __init__(self, ssl_error: ssl.SSLError) -> None:
+    `is_outdated` tells whether the files of certificates have been replaced meanwhile.
+    """
+
+    def __init__(self, ssl_error: ssl.SSLError, is_outdated: bool) -> None:
         super().__init__(str(ssl_error))
         self.ssl_error = ssl_error
+        self._is_outdated = is_outdated
 
     @property
     def is_permanent(self) -> bool:
         """Whether another attempt would fail in the same way."""
-        return not isinstance(self.ssl_error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+        ended = isinstance(self.ssl_error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+        return not (ended or self._is_outdated)
 
 
 def make_pool(

@@ -6,11 +6,13 @@ import asyncio
 import base64
 import random
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from registry_stub import RegistryStub
 
+import aiokclient.network.tls as network_tls
 from aiokclient import OAuthToken, Tls
 from aiokclient.errors import (
     SchemaRegistryError,
@@ -328,3 +330,23 @@ async def test_https_trusts_the_given_certificates_only() -> None:
             async with connect(url, security=trusting, timeout=1.0) as registry:
                 with pytest.raises((TlsError, SchemaRegistryUnavailableError)):
                     await registry.by_id(1)
+
+
+async def test_certificates_that_were_replaced_just_after_a_check_are_used_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network_tls, "CHECK_S", 3600.0)
+    certificates, foreign = await asyncio.to_thread(
+        lambda: (Certificates(["localhost", "127.0.0.1"]), Certificates(["localhost"]))
+    )
+    server = certificates.server_context("valid", client_certificate=False)
+    authority = tmp_path / "ca.pem"
+    authority.write_text(foreign.authority)
+    async with (
+        RegistryStub(tls=server) as stub,
+        connect(stub.url, security=Tls(cafile=str(authority))) as registry,
+    ):
+        with pytest.raises(TlsError):
+            await registry.register("orders", STRING)
+        authority.write_text(certificates.authority)
+        assert (await registry.register("orders", STRING)).id == 1
