@@ -23,7 +23,12 @@ async def test_native_clients_share_connections_with_those_of_the_adapter(
         assert isinstance(producer.native, Producer)
         async with Producer(client=producer.client.native) as native:
             await native.send(stage.topic, b"native", partition=0)
-        # The end of the native producer is not that of the Client, which the adapter has opened.
+        shared = producer.client.native
+        async with Consumer(stage.topic, client=shared, auto_offset_reset="earliest") as reader:
+            record = await reader.get(timeout=30.0)
+            assert record is not None
+            assert record.value == b"adapter"
+        # The end of native clients is not that of the Client, which the adapter has opened.
         await producer.native.send(stage.topic, b"beneath", partition=0)
         await producer.send_and_wait(stage.topic, b"again", partition=0)
         late = Producer[bytes, bytes](client=producer.client.native)
