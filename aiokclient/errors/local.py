@@ -416,9 +416,10 @@ def _describe_offset(place: str, offset: int) -> str:
 class LockLostError(InvalidRecordStateError):
     """An error raised when a share consumer has lost the lock of a record (KIP-932).
 
-    `record` is the record. `reason` is "expired", "moved" (to another leader), "disconnected",
-    "session" (the broker has dropped it), "refused" (by the broker, for the record), or "fenced"
-    (the offsets of the group were altered, or the group was deleted).
+    `record` is the record. `reason` is "expired", "moved" (the partition, to another leader, or
+    its topic was deleted), "disconnected", "session" (the broker has dropped it), "refused" (by the
+    broker, for the record), or "fenced" (the offsets of the group were altered, or the group was
+    deleted).
 
     `confirmed` says whether the settlement took effect: True if the broker has confirmed it, too
     late to know that no other member has the record; False if nothing was sent, or the broker has
@@ -458,7 +459,11 @@ _LOSSES: Final = {
         "The record is delivered again. Process records faster, leave renew_locks=True, or raise "
         "max_processing_ms, or share.record.lock.duration.ms of the group.",
     ),
-    "moved": ("The partition has moved to another leader, which ended the lock.", _MOVED),
+    "moved": (
+        "The partition has moved to another leader, or its topic was deleted. This ended the lock.",
+        "No action is needed: a record that still exists is delivered again, to any member of the "
+        "group.",
+    ),
     "disconnected": (
         "The connection to the partition's leader was lost, which ended the lock.",
         _MOVED,

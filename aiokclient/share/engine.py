@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from aiokclient.decoding.deserialize import Deserializers
     from aiokclient.network.event_hub import EventSource
     from aiokclient.protocol.messages.share_fetch import ShareFetchResponse
+    from aiokclient.share.leader_partitions import LeaderPartitions
     from aiokclient.share.partition import SharePartition
     from aiokclient.share.share_consumer import ShareConsumer
 
@@ -212,11 +213,10 @@ class LeaderWatch:
     these topics, and of no others, is updated meanwhile: two small requests a second, to any
     broker, for each such member.
 
-    The metadata also shows a leader that has moved away and back: each change begins a leader
-    epoch. Only what was requested after an acquisition counts for it, because older metadata may
-    miss changes before it. Two moves within LOOK_S of the delivery, or during one fetch, are not
-    seen. Then the locks are lost when their renewal is refused, when the records are acquired
-    again, or at their deadlines.
+    The metadata also shows a topic that was deleted, and a leader that has moved away and back; see
+    `leader_partitions`. Two moves during one fetch, after which fetches go on, are not seen. Then
+    the locks are lost when this member acquires the records again, when their renewal is refused,
+    or at their deadlines.
     """
 
     def __init__(self, engine: ShareEngine) -> None:
@@ -232,7 +232,7 @@ class LeaderWatch:
             self._engine.settle_passed()  # The record in work of an iteration is held.
             held = self._engine.list_held()
             if topics := self._choose_topics(held):
-                await self._update_topics(topics, held)
+                await self._update_topics(topics)
             if not held:
                 await self.delivered.wait()
             # What is settled soon needs no look.
@@ -252,16 +252,11 @@ class LeaderWatch:
                 found[topic] = None
         return list(found)
 
-    async def _update_topics(
-        self, topics: Sequence[str], held: Mapping[Acquisition, ShareLeader]
-    ) -> None:
+    async def _update_topics(self, topics: Sequence[str]) -> None:
         now, timeout_s = self._clock.monotonic(), self._engine.config.request_timeout_ms / 1000
         self._updated_at.update(dict.fromkeys(topics, now))
-        new = [
-            acquisition
-            for acquisition in held
-            if acquisition.leader_epoch < 0 and acquisition.partition.tp.topic in topics
-        ]
+        leaders = self._engine.list_leaders()
+        former = {each for leader in leaders for each in leader.list_acquisitions()}
         try:
             # The backoff of topics that do not change would make it too late.
             metadata = await self._engine.cluster.updater.refresh(
@@ -269,8 +264,8 @@ class LeaderWatch:
             )
         except KafkaError:
             return  # The brokers cannot be reached now. The locks end at their deadlines.
-        for acquisition in new:
-            acquisition.leader_epoch = metadata.find_leader_epoch(*acquisition.partition.tp)
+        for leader in leaders:
+            leader.partitions.apply_metadata(metadata, topics, former)
 
 
 class ShareEngine:
@@ -461,22 +456,22 @@ class ShareEngine:
                 continue
             for leader in self.list_leaders():
                 if leader.node_id != node_id:
-                    leader.remove_partition(tp, moved=True)
+                    leader.partitions.remove_partition(tp, moved=True)
             epoch = metadata.find_leader_epoch(*tp)
-            self._get_leader(node_id).add_partition(tp, topic_id, epoch)
+            self._get_leader(node_id).partitions.add_partition(tp, topic_id, epoch)
         if unplaced:
             # The coordinator assigns partitions that were added before the metadata is due again.
             self.cluster.updater.request_update(unplaced)
         for leader in self.list_leaders():
-            for tp, partition in list(leader.partitions.items()):
-                if tp in self._assignment:
+            for partition in list(leader.partitions.known):
+                if (tp := partition.tp) in self._assignment:
                     continue
                 node_id = metadata.find_leader(*tp)
                 moved = node_id in metadata.brokers and node_id != leader.node_id
                 if node_id == leader.node_id:
-                    leader.note_epoch(partition, metadata.find_leader_epoch(*tp))
+                    leader.partitions.note_epoch(partition, metadata.find_leader_epoch(*tp))
                 if partition.is_assigned or moved:
-                    leader.remove_partition(tp, moved=moved)
+                    leader.partitions.remove_partition(tp, moved=moved)
 
     def list_leaders(self) -> list[ShareLeader]:
         """Return the leaders with which there is a session, or something to fetch."""
@@ -495,7 +490,7 @@ class ShareEngine:
         while True:
             await leader.run()
             # A partition may have come back while the session was being ended.
-            if leader.is_closing or not leader.partitions:
+            if leader.is_closing or not leader.partitions.known:
                 break
         if self._leaders.get(leader.node_id) is leader:
             del self._leaders[leader.node_id]
@@ -563,9 +558,9 @@ class ShareEngine:
         """Return the records of a partition whose locks are to be renewed now."""
         return self.renewals.find_due(partition, now)
 
-    def find_renewal_time(self, leader: ShareLeader) -> float:
-        """Return the time at which locks at this leader have to be renewed."""
-        return self.renewals.find_next_time(leader)
+    def find_renewal_time(self, partitions: LeaderPartitions) -> float:
+        """Return the time at which locks at a leader have to be renewed."""
+        return self.renewals.find_next_time(partitions)
 
     def find_expiry_time(self) -> float:
         """Return the time at which the next lock of a held record ends."""

@@ -189,7 +189,9 @@ class Acquisition:
         "delivery_count",
         "doubtful",
         "first",
+        "is_doubted",
         "is_drop_noted",
+        "is_epoch_exact",
         "is_expiry_told",
         "leader_epoch",
         "lock_s",
@@ -227,8 +229,12 @@ class Acquisition:
         """The time at which a record was delivered last."""
         self.is_expiry_told = False
         """Whether the application was told that the locks will end."""
-        self.leader_epoch = -1
-        """The leader epoch by metadata that was requested after the acquisition, -1 before that."""
+        self.leader_epoch = partition.requested_epoch
+        """The leader epoch at the acquisition by metadata, or an earlier one; -1 if unknown."""
+        self.is_epoch_exact = False
+        """Whether the leader epoch is by metadata that was requested after the acquisition."""
+        self.is_doubted = False
+        """Whether the leader is to be asked by a renewal if the locks are its own."""
         self.is_drop_noted = False
         """Whether a call that looks for dropped records is scheduled."""
         self.scopes: dict[int, Any] = {}

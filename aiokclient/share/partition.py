@@ -52,6 +52,12 @@ class SharePartition:
         """The time before which no lock is renewed, after an error."""
         self.renew_failures = 0
         """The number of consecutive errors of renewals."""
+        self.leader_epoch = -1
+        """The leader epoch by metadata, -1 if unknown."""
+        self.requested_epoch = -1
+        """The leader epoch that was known when records were requested last."""
+        self.is_doubted = False
+        """Whether the leader is to be asked if the topic still exists."""
         self.is_split = False
         """Whether what was taken last is a part of a refused acknowledgement."""
         self._acquisitions: list[Acquisition] = []

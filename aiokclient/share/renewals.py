@@ -25,6 +25,7 @@ from aiokclient.share.settlements import lock_of, make_lost_error
 if TYPE_CHECKING:
     from aiokclient.share.engine import ShareEngine
     from aiokclient.share.leader import ShareLeader
+    from aiokclient.share.leader_partitions import LeaderPartitions
     from aiokclient.share.partition import SharePartition
 
 RENEWED_AT: Final = 0.5
@@ -169,7 +170,9 @@ class Renewals:
             automatic = self._is_renewed(acquisition, now)
             early = acquisition.lock_s * (RENEWED_AT + TOGETHER)
             for run in _find_certain(acquisition, now):
-                if automatic and acquisition.find_first_deadline(LockState.HELD) - early <= now:
+                if acquisition.is_doubted or (
+                    automatic and acquisition.find_first_deadline(LockState.HELD) - early <= now
+                ):
                     found.append(run)
                 elif self._asked:
                     found += self._find_asked(run)
@@ -179,7 +182,8 @@ class Renewals:
     def _has_due(self, runs: Iterable[Run], now: float) -> bool:
         """Return whether any of these renewals cannot wait for others."""
         return any(
-            run.acquisition.find_first_deadline(LockState.HELD)
+            run.acquisition.is_doubted
+            or run.acquisition.find_first_deadline(LockState.HELD)
             - run.acquisition.lock_s * RENEWED_AT
             <= now
             or any(self._key(run.acquisition, each) in self._asked for each in run.list_offsets())
@@ -193,13 +197,13 @@ class Renewals:
             if self._key(run.acquisition, offset) in self._asked
         ]
 
-    def find_next_time(self, leader: ShareLeader) -> float:
+    def find_next_time(self, partitions: LeaderPartitions) -> float:
         """Return the time at which locks at a leader are to be renewed."""
         now = self._clock.monotonic()
         if not self.are_possible:
             return math.inf
         found = math.inf
-        for acquisition in leader.list_acquisitions():
+        for acquisition in partitions.list_acquisitions():
             if acquisition.has_state(LockState.HELD) and self._is_renewed(acquisition, now):
                 deadline = acquisition.find_first_deadline(LockState.HELD)
                 if deadline <= now:
@@ -251,6 +255,7 @@ class Renewals:
             self._lose_runs(refused.take_suspects(), None)
         for run in runs:
             acquisition = run.acquisition
+            acquisition.is_doubted = False
             lock_s = lock_s or acquisition.lock_s
             for part in split_by_deadline(run, now):
                 if acquisition.find_deadline(acquisition.first + part.start) <= now:

@@ -44,9 +44,11 @@ class ShareWork:
         self._consumers: list[ShareConsumer[Any, Any]] = []
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def create_group(self, *, lock_ms: int = 15_000) -> None:
+    async def create_group(self, *, lock_ms: int = 15_000, **others: str) -> None:
+        """Create the group. Each `_` in the names of other configurations stands for a dot."""
         resource = ConfigResource.group(GROUP)
         configs = {"share.record.lock.duration.ms": str(lock_ms)}
+        configs.update((name.replace("_", "."), value) for name, value in others.items())
         async with Admin(**self.world.options()) as admin:
             await admin.create_share_group(GROUP, ["t"], start="earliest")
             (await admin.alter_configs({resource: configs})).raise_for_errors()
