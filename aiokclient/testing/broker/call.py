@@ -133,6 +133,7 @@ class Call:
         "client_id",
         "cluster",
         "handled",
+        "has_faults",
         "outlives_connection",
         "owner",
         "request",
@@ -168,6 +169,8 @@ class Call:
 
         The broker then notices the loss afterwards.
         """
+        self.has_faults = bool(faults)
+        """Whether a fault applies, which may change the response."""
         self._authorizer = cluster.security.authorizer
         self._refusals = [each for each in faults if isinstance(each, Refusal)]
         self._spoken: list[Refusal] = []

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from aiokclient.protocol import ApiKey
+from aiokclient.protocol.messages.api_versions import ApiVersion
+from aiokclient.testing.broker.controllers import is_answered
 
 if TYPE_CHECKING:
     from aiokclient.protocol import framing
@@ -22,6 +24,7 @@ class BrokerVersions:
         self._hidden = frozenset(hidden)
         self._limits: dict[tuple[ApiKey, int | None], tuple[int, int] | None] = {}
         self._announced: dict[int, dict[ApiKey, tuple[int, int]]] = {}
+        self._entries: dict[tuple[int, str], list[ApiVersion]] = {}
 
     def list_versions(self, node_id: int) -> Mapping[ApiKey, tuple[int, int]]:
         """Return the APIs and versions that a broker announces."""
@@ -34,6 +37,21 @@ class BrokerVersions:
             # clients, computing them each time took a tenth of the processor time.
             self._announced[node_id] = announced
         return announced
+
+    def list_entries(self, node_id: int, listener: str) -> list[ApiVersion]:
+        """Return the entries that a listener announces. Each call returns the same list."""
+        entries = self._entries.get((node_id, listener))
+        if entries is None:
+            entries = self._entries[node_id, listener] = self.make_entries(node_id, listener)
+        return entries
+
+    def make_entries(self, node_id: int, listener: str) -> list[ApiVersion]:
+        """Return the entries that a listener announces, which the caller may change."""
+        return [
+            ApiVersion(api_key=api, min_version=low, max_version=high)
+            for api, (low, high) in self.list_versions(node_id).items()
+            if is_answered(listener, api)
+        ]
 
     def is_accepted(self, node_id: int, received: framing.DecodedRequest) -> bool:
         """Return whether a broker accepts a request. ApiVersions is accepted in any version."""
@@ -52,10 +70,12 @@ class BrokerVersions:
         for api, span in limits.items():
             self._limits[api, node_id] = span
         self._announced.clear()
+        self._entries.clear()
 
     def remove_limits(self) -> None:
         self._limits.clear()
         self._announced.clear()
+        self._entries.clear()
 
     def _find_range(self, api: ApiKey, node_id: int) -> tuple[int, int] | None:
         limits = self._limits

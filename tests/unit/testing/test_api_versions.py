@@ -89,3 +89,15 @@ def test_limited_versions_look_like_an_older_broker(cluster, wire):
     assert {each.api_key: each.max_version for each in other.api_keys}[ApiKey.FETCH] == 18
     cluster.reset()
     assert len(wire.to(1).request(*asked(5)).api_keys) == len(SHOWN)
+
+
+def test_a_change_of_one_answer_leaves_later_ones_as_they_are(cluster, wire):
+    def change(request, response):
+        del response.api_keys[1:]
+        response.api_keys[0].max_version = 0
+        return response
+
+    before = wire.to(1).request(*asked())
+    with cluster.alter(ApiKey.API_VERSIONS, change, times=1):
+        assert len(wire.to(1).request(*asked()).api_keys) == 1
+    assert wire.to(1).request(*asked()) == before

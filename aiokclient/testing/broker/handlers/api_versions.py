@@ -30,7 +30,6 @@ from aiokclient.protocol.messages.api_versions import (
 )
 from aiokclient.testing.broker.call import Call, Reply
 from aiokclient.testing.broker.codes import Code
-from aiokclient.testing.broker.controllers import is_answered
 from aiokclient.testing.broker.features import Feature, list_features
 
 _LEVEL_0 = 4
@@ -53,19 +52,22 @@ def handle(call: Call) -> Reply:
     if code:
         return ApiVersionsResponse(error_code=code)
     call.owner.authentication.expect_handshake()
-    answer = ApiVersionsResponse(
-        api_keys=[
-            ApiVersion(api_key=api, min_version=low, max_version=high)
-            for api, (low, high) in spans.items()
-            if is_answered(call.owner.listener, api)
-        ],
-    )
+    answer = ApiVersionsResponse(api_keys=_list_keys(call))
     if call.version >= _FEATURES:
         _add_features(answer, list_features(call), call.cluster.features_epoch)
         if call.version < _LEVEL_0:
             supported = answer.supported_features
             answer.supported_features = [each for each in supported if each.min_version > 0]
     return answer
+
+
+def _list_keys(call: Call) -> list[ApiVersion]:
+    """Return what the listener announces. It is shared, unless a fault may change the response."""
+    listener = call.owner.listener
+    versions = call.cluster.versions
+    if call.has_faults:
+        return versions.make_entries(call.broker.node_id, listener)
+    return versions.list_entries(call.broker.node_id, listener)
 
 
 def _add_features(answer: ApiVersionsResponse, features: list[Feature], epoch: int) -> None:
