@@ -36,8 +36,8 @@ from slow import SLOW
 # High load must not make a test fail, and each run must use the same examples. Only `make test-all`
 # and `make fuzz` generate new examples.
 explores = any(map(os.environ.get, ("AIOKCLIENT_EXPLORE", "AIOKCLIENT_FUZZ")))
-# Steps of `make test` that repeat tests on another Python, or in another event loop, use fewer.
-examples = 40 if os.environ.get("AIOKCLIENT_REPEATED") else 100
+# `make test` draws fewer, and its steps that repeat tests on another Python or loop fewer still.
+examples = 100 if explores else 25 if os.environ.get("AIOKCLIENT_REPEATED") else 50
 settings.register_profile(
     "any time", deadline=None, derandomize=not explores, max_examples=examples
 )
@@ -265,6 +265,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
             path = collection_path.relative_to(TESTS.parent).as_posix()
             return True if path.startswith(WHOLLY_SLOW) else None
     return None
+
+
+if os.environ.get("AIOKCLIENT_COMPILE"):
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makeitem() -> list[pytest.Item]:
+        """Import the files, and make no tests of them, which takes as long again."""
+        return []
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -18,3 +19,18 @@ def one_in(step: int, series: Sequence[T], first: int = 0) -> Sequence[T]:
     Tests that share a series give different numbers as `first`, and so test other items.
     """
     return series if IS_WHOLE else series[first % step :: step]
+
+
+def in_turns(step: int, *dimensions: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Return each `step`-th combination of the dimensions, or all with `AIOKCLIENT_EXPLORE`.
+
+    These are the combinations whose indexes have a sum that `step` divides. So the values of a
+    dimension with `step` values take turns: each combination of the other dimensions is tested with
+    one of them.
+    """
+    found = product(*(enumerate(dimension) for dimension in dimensions))
+    return [
+        tuple(value for _, value in each)
+        for each in found
+        if IS_WHOLE or sum(index for index, _ in each) % step == 0
+    ]

@@ -18,7 +18,7 @@ from rebootstrapping import (
     until_healthy,
     until_more,
 )
-from thinned import one_in
+from thinned import in_turns, one_in
 from world import World, simulate
 
 from aiokclient import AnyBroker
@@ -150,8 +150,7 @@ OLDER: dict[ApiKey, tuple[int, int] | None] = {ApiKey.API_VERSIONS: (0, 4)}
 
 
 @pytest.mark.fault(26)
-@pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.parametrize("limits", [{}, OLDER], ids=["Kafka 4.4", "older"])
+@pytest.mark.parametrize(("wrong", "limits"), in_turns(2, WRONG, [{}, OLDER]))
 @pytest.mark.parametrize(
     ("strategy", "kind"),
     one_in(

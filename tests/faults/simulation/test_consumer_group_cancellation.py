@@ -179,5 +179,5 @@ def test_start_can_be_cancelled_at_many_moments(way: str) -> None:
         async with consumer:
             assert [r.offset for r in await consumer.poll(timeout=30)] == list(range(COUNT))
 
-    for n in one_in(2, range(40), way == "anyio"):
+    for n in one_in(4, range(40), 2 * (way == "anyio")):
         simulate(lambda w, n=n: scenario(w, 0.001 * (n + 1)))  # type: ignore[misc]

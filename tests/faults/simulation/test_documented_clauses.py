@@ -6,7 +6,6 @@ than the outages here.
 
 import asyncio
 import importlib.util
-import itertools
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 from group_world import QUICK, committed, fill, member
 from owned import until
-from thinned import one_in
+from thinned import in_turns
 from world import World, simulate
 
 from aiokclient.errors import (
@@ -42,9 +41,7 @@ SILENT = {
     "every broker": list(ApiKey),
 }
 ERRORS = [ProducerFencedError, TransactionAbortableError, None]
-every_outage = pytest.mark.parametrize(
-    ("silent", "error"), one_in(2, list(itertools.product(SILENT, ERRORS)))
-)
+every_outage = pytest.mark.parametrize(("silent", "error"), in_turns(3, SILENT, ERRORS))
 
 
 @contextmanager

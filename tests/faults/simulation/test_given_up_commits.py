@@ -301,7 +301,7 @@ def test_records_and_offsets_stay_together_after_a_commit_was_given_up(
     for _ in range(offset):
         next(ways)
     cases = list(enumerate(zip(ways, FOLLOWING, strict=False)))
-    for number, (way, following) in one_in(2, cases, list(STAGES).index(stage) + offset // 2):
+    for number, (way, following) in one_in(4, cases, list(STAGES).index(stage) + offset // 2):
         level = 2 * ((number + offset) % 2)
         work = functools.partial(scenario, stage=stage, style=style, way=way, following=following)
         try:

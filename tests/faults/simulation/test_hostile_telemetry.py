@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from reporting import ASK, MAIN, PUSH, Reports, simulate_reports, warnings
+from thinned import in_turns
 
 from aiokclient import Consumer, Producer, State, TopicPartition
 from aiokclient.errors import ERRORS_BY_CODE
@@ -160,8 +161,7 @@ WITHOUT_TELEMETRY: dict[tuple[str, bool], list[str]] = {}
 """The requests of a client without telemetry, by its kind, and whether reconnects count."""
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "name"), in_turns(2, KINDS, HOSTILE))
 def test_other_requests_are_the_same_as_without_telemetry(
     kind: str, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from simulated_logins import LIFETIME_MS, LOGINS, PLAIN, options, run_with_logins, tokens_of
-from thinned import one_in
+from thinned import in_turns, one_in
 from world import World
 
 from aiokclient import (
@@ -39,8 +39,7 @@ def lost(events: list[Any]) -> list[Any]:
 
 
 @pytest.mark.fault(46)
-@pytest.mark.parametrize("mechanism", LOGINS)
-@pytest.mark.parametrize("delay_s", [0.0, 0.03])
+@pytest.mark.parametrize(("mechanism", "delay_s"), in_turns(2, LOGINS, [0.0, 0.03]))
 def test_repeated_logins_amid_requests_lose_and_reorder_nothing(
     mechanism: str, delay_s: float
 ) -> None:

@@ -85,8 +85,8 @@ def small(n: int) -> dict[str, Any]:
 def at_each_moment(
     scenario: Callable[[World, int], Coroutine[Any, Any, None]], **options: Any
 ) -> None:
-    """Run the scenario for n = 0 to 19, each with a network of its own, or for a third of them."""
-    for n in one_in(3, range(20)):
+    """Run the scenario for n = 0 to 19, each with a network of its own, or for four of them."""
+    for n in one_in(5, range(20)):
         simulate(
             partial(scenario, n=n),
             topics={"t": PARTITIONS},

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import re
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 from group_world import PROTOCOLS, QUICK, member, reading
 from owned import check_owned_and_read, until
+from thinned import IS_WHOLE, in_turns
 from world import World, simulate
 
 from aiokclient import Consumer, State
@@ -21,9 +21,11 @@ from aiokclient.errors import (
 )
 from aiokclient.protocol import ApiKey
 
-classic = pytest.mark.parametrize("protocol", ["eager", "cooperative"])
+CLASSIC = ("eager", "cooperative")
+classic = pytest.mark.parametrize("protocol", CLASSIC)
 # The leader is chosen at random. With these two seeds, each of two members leads once.
-seeds = pytest.mark.parametrize("seed", range(4 if os.environ.get("AIOKCLIENT_EXPLORE") else 2))
+SEEDS = range(4 if IS_WHOLE else 2)
+seeds = pytest.mark.parametrize("seed", SEEDS)
 FAST = {"metadata_max_age_ms": 1000}
 STATIC = {**QUICK, "session_timeout_ms": 30_000, "max_poll_interval_ms": 10_000, **FAST}
 
@@ -63,13 +65,15 @@ RETURNS = {
 }
 
 
-@classic
-@seeds
-@pytest.mark.parametrize("how", ["restart", "unsubscribe", "lapse", "lost answer"])
-@pytest.mark.parametrize(("before", "after"), RETURNS.values(), ids=RETURNS)
+@pytest.mark.parametrize(
+    ("protocol", "how", "returns", "seed"),
+    in_turns(2, CLASSIC, ["restart", "unsubscribe", "lapse", "lost answer"], RETURNS, SEEDS),
+)
 def test_static_member_that_returns_with_other_topics_gets_them(
-    protocol: str, seed: int, how: str, before: Any, after: Any
+    protocol: str, how: str, returns: str, seed: int
 ) -> None:
+    before, after = RETURNS[returns]
+
     async def scenario(world: World) -> None:
         async with group_of(world, protocol, before, ["a"]) as consumers:
             if how == "unsubscribe":
@@ -96,10 +100,10 @@ def test_static_member_that_returns_with_other_topics_gets_them(
     simulate(scenario, seed=seed, topics={"a": 2, "b": 2})
 
 
-@classic
-@seeds
-@pytest.mark.parametrize("when", ["after", "between"])
-@pytest.mark.parametrize("skips", [True, False])
+@pytest.mark.parametrize(
+    ("protocol", "seed", "when", "skips"),
+    in_turns(2, CLASSIC, SEEDS, ["after", "between"], [True, False]),
+)
 def test_new_partitions_are_assigned_after_static_members_have_returned(
     protocol: str, seed: int, when: str, skips: bool
 ) -> None:

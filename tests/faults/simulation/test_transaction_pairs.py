@@ -265,7 +265,7 @@ def run(level: int, work: Callable[[World], Any]) -> Any:
 @pytest.mark.parametrize("state", STATES)
 def test_two_calls_at_once_end_as_calls_may_end(state: str, first: str, second: str) -> None:
     offset = list(CALLS).index(first) + list(CALLS).index(second)
-    for n in one_in(2, range(1, 100), offset):
+    for n in one_in(4, range(1, 100), offset):
         # Each suspension is tested at one level, with one of the cancellations.
         level, cancelled = 2 * ((n + offset) // 3 % 2), CANCELLED[(n + offset) % 3]
         work = functools.partial(

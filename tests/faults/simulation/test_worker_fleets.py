@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 import pytest
+from thinned import in_turns
 from worker_fleet import PARTITIONS, VARIANTS, WorkerFleet, place_in
 from world import World, simulate
 
@@ -52,8 +53,10 @@ by_order = pytest.mark.parametrize(("order", "batch"), ORDERS)
 
 
 @pytest.mark.fault(5, 40, 41)
-@pytest.mark.parametrize("variant", range(len(VARIANTS)))
-@by_order
+@pytest.mark.parametrize(
+    ("order", "batch", "variant"),
+    [(*each, variant) for each, variant in in_turns(2, ORDERS, range(len(VARIANTS)))],
+)
 def test_each_record_is_done_or_dead_while_workers_come_and_go(
     order: Any, batch: bool, variant: int
 ) -> None:
