@@ -200,9 +200,8 @@ def compiled() -> list[Step]:
     if any(ROOT.glob("tests/unit/__pycache__/test_*-pytest-*.pyc")):
         return []
     collect = f'"{NEWEST}" {" ".join(PYTEST)} --collect-only tests > {os.devnull}'
-    # pytest ends with 5, because tests/conftest.py collects nothing with this variable.
-    command = f"{collect} || test $? = 5"
-    return [Step("compile tests", [["sh", "-c", command]], {"AIOKCLIENT_COMPILE": "1"})]
+    # With this variable, tests/conftest.py makes no tests of most of what it imports.
+    return [Step("compile tests", [["sh", "-c", collect]], {"AIOKCLIENT_COMPILE": "1"})]
 
 
 class Suites:

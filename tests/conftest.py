@@ -17,7 +17,7 @@ from typing import TypeVar
 import loops
 import pytest
 from garbage import excluded
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 from kafka_harness import (
     KAFKA,
     OLD,
@@ -270,9 +270,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 if os.environ.get("AIOKCLIENT_COMPILE"):
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_pycollect_makeitem() -> list[pytest.Item]:
-        """Import the files, and make no tests of them, which takes as long again."""
-        return []
+    def pytest_pycollect_makeitem(obj: object) -> list[pytest.Item] | None:
+        """Import the files, and make no tests of them, which would take as long again.
+
+        Those of Hypothesis are an exception. For them, it caches the constants in all sources.
+        """
+        return None if is_hypothesis_test(obj) else []
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -82,9 +82,10 @@ def test_a_line_has_its_callers_position_and_extra_attributes(
 def test_every_event_that_the_code_uses_is_listed() -> None:
     used = set()
     for path in Path(aiokclient.__file__).parent.rglob("*.py"):
-        if "testing" in path.parts or path.name == "client_log.py":
+        text = path.read_text()
+        if "testing" in path.parts or path.name == "client_log.py" or '"event"' not in text:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(text)):
             if not isinstance(node, ast.Dict):
                 continue
             for key, value in zip(node.keys, node.values, strict=True):
@@ -103,9 +104,10 @@ def test_the_page_about_logs_lists_every_event_with_its_fields() -> None:
     listed = {name: set(re.findall(r"`(\w+)`", fields)) for name, fields, _ in rows}
     used: dict[str, set[str]] = {name: set() for name in EVENTS}
     for path in Path(aiokclient.__file__).parent.rglob("*.py"):
-        if "testing" in path.parts:
+        code = path.read_text()
+        if "testing" in path.parts or '"event"' not in code:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(code)):
             if not isinstance(node, ast.Dict):
                 continue
             fields = {key.value: value for key, value in zip(node.keys, node.values, strict=True)

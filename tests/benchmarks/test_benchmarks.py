@@ -17,10 +17,12 @@ PEERS = ("confluent_kafka", "aiokafka", "kafka")
 ALONE = ("scale", "command_line", "worker", "share")
 """The benchmarks without other clients of Python."""
 PYTHON = "aiokclient,confluent,aiokafka,kafka-python,socket"
-WAYS = "as users write it,await each,send_many,callbacks,AIOProducer,get each,loop of"
+WAYS = "as users write it,aiokclient send_many,AIOProducer,aiokafka send,kafka-python"
+ALL_WAYS = "as users write it,await each,send_many,callbacks,AIOProducer,get each,loop of"
+READERS = "aiokclient lists,aiokclient Arrow,AIOConsumer,aiokafka getmany,kafka-python"
 SMALL = {
     "produce": ["--count", "60", "--cases", "100 B", "--only", WAYS],
-    "consume": ["--count", "60", "--cases", "100 B"],
+    "consume": ["--count", "60", "--cases", "100 B", "--only", READERS],
     "latency": ["--count", "10"],
     "concurrency": ["--count", "50"],
     "echo": ["--count", "10"],
@@ -29,12 +31,15 @@ SMALL = {
     "command_line": ["--only", "python -c pass,aiokclient,completion"],
     "rebalance": ["--cases", "eager,KIP-848", "--only", "aiokclient,aiokafka"],
     "members": ["--count", "4", "--cases", "eager"],
-    "transactions": ["--count", "10"],
+    "transactions": ["--count", "10", "--cases", "1 record,transform"],
     "worker": ["--count", "60", "--cases", "50"],
     "share": ["--count", "60", "--cases", "100 B,handlers,release", "--only", "aiokclient"],
 }
 if os.environ.get("AIOKCLIENT_EXPLORE"):  # These take too long for every test run.
     SMALL |= {
+        "produce": ["--count", "60", "--cases", "100 B", "--only", ALL_WAYS],
+        "consume": ["--count", "60", "--cases", "100 B"],
+        "transactions": ["--count", "10"],
         "scale": ["--count", "20", "--only", "send_many,lists"],
         "tls": [
             "--cases",

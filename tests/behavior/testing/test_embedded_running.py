@@ -300,6 +300,7 @@ class TestSimulation:
                     bootstrap_servers=cluster.bootstrap_servers,
                     connector=sim.connector,
                     clock=sim.clock,
+                    fetch_max_wait_ms=10_000,
                 )
                 async with consumer:
                     asyncio.get_running_loop().call_later(7200, cluster.produce, "t", [b"v"])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from group_world import PROTOCOLS, Diary, every_protocol, fill, member
 from owned import check_owned_and_read, until
+from thinned import in_turns
 from world import World, simulate
 
 from aiokclient import Consumer, TopicPartition
@@ -29,10 +30,16 @@ async def read_slowly(consumer: Consumer[Any, Any], work_s: float) -> None:
         await asyncio.sleep(work_s)
 
 
-@every_protocol
-@pytest.mark.parametrize("pause_s", [0.0, 0.001, 0.02, 0.3, 1.5])
-@pytest.mark.parametrize("slow", ["record", "listener", "commit"])
-@pytest.mark.parametrize("topics", [["t"], ["t", "more"], ["more"]])
+@pytest.mark.parametrize(
+    ("protocol", "pause_s", "slow", "topics"),
+    in_turns(
+        3,
+        PROTOCOLS,
+        [0.0, 0.001, 0.02, 0.3, 1.5],
+        ["record", "listener", "commit"],
+        [["t"], ["t", "more"], ["more"]],
+    ),
+)
 def test_partitions_are_owned_and_read_after_subscribe_while_they_are_released(
     protocol: str, pause_s: float, slow: str, topics: list[str]
 ) -> None:

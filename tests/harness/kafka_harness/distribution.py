@@ -128,7 +128,7 @@ class Distribution:
 
         option = f"-XX:ArchiveClassesAtExit={target}"
         with KafkaCluster(self, jvm=(option,), archive=False) as cluster:
-            cluster.stop(1, timeout=60)
+            cluster.stop(1, timeout=250)  # The archive is written at the end.
         if not target.exists():
             raise RuntimeError(f"The JVM wrote no class archive for Kafka {self.version}.")
 

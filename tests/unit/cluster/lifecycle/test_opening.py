@@ -4,13 +4,13 @@ import re
 from typing import Any
 
 import pytest
+from thinned import in_turns
 from world import World, simulate
 
 from aiokclient import Consumer
 
 
-@pytest.mark.parametrize("pattern", [False, True])
-@pytest.mark.parametrize("group", [False, True])
+@pytest.mark.parametrize(("pattern", "group"), in_turns(2, [False, True], [False, True]))
 def test_opening_takes_no_longer_when_many_consumers_share_a_client(
     pattern: bool, group: bool
 ) -> None:
