@@ -18,7 +18,7 @@ from rewinding import (
     orders_in,
     rewinds,
 )
-from thinned import IS_WHOLE
+from thinned import IS_WHOLE, in_turns
 from world import World, simulate
 
 from aiokclient.consumer.membership.rewind import requests as rewind_requests
@@ -35,9 +35,8 @@ from aiokclient.protocol import ApiKey
 ONE = os.environ.get("AIOKCLIENT_REWIND_SEED")
 WANTED = int(os.environ.get("AIOKCLIENT_REWIND_SEEDS") or 0)
 SEEDS = [int(ONE)] if ONE else range(WANTED or (12 if IS_WHOLE else 6))
-STRATEGIES = pytest.mark.parametrize(
-    "strategy", ["range", "cooperative-sticky"], ids=["eager", "cooperative"]
-)
+EAGER_OR_COOPERATIVE = ("range", "cooperative-sticky")
+STRATEGIES = pytest.mark.parametrize("strategy", EAGER_OR_COOPERATIVE, ids=["eager", "cooperative"])
 BACK = {tp: 5 + tp.partition for tp in TPS}
 
 
@@ -76,9 +75,10 @@ def test_a_rewind_is_carried_out_once_when_the_leader_dies(strategy: str, when: 
     play(scenario)
 
 
-@STRATEGIES
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("what", ["join", "sync", "commit"])
+@pytest.mark.parametrize(
+    ("strategy", "what", "when"),
+    in_turns(2, EAGER_OR_COOPERATIVE, ["join", "sync", "commit"], ["before", "after"]),
+)
 def test_a_rewind_is_carried_out_once_when_the_coordinator_moves(
     strategy: str, what: str, when: str
 ) -> None:
@@ -99,9 +99,15 @@ def test_a_rewind_is_carried_out_once_when_the_coordinator_moves(
     play(scenario)
 
 
-@STRATEGIES
-@pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Stable"])
-@pytest.mark.parametrize("persisted", [True, False])
+@pytest.mark.parametrize(
+    ("strategy", "state", "persisted"),
+    in_turns(
+        2,
+        EAGER_OR_COOPERATIVE,
+        ["PreparingRebalance", "CompletingRebalance", "Stable"],
+        [True, False],
+    ),
+)
 def test_a_rewind_is_carried_out_once_when_the_coordinator_moves_in_each_state(
     strategy: str, state: str, persisted: bool
 ) -> None:
@@ -217,8 +223,9 @@ def test_a_rewind_is_not_lost_when_an_owner_dies_around_its_commit(
     play(scenario)
 
 
-@STRATEGIES
-@pytest.mark.parametrize("between", [0.002, 0.05, 0.3])
+@pytest.mark.parametrize(
+    ("strategy", "between"), in_turns(2, EAGER_OR_COOPERATIVE, [0.002, 0.05, 0.3])
+)
 def test_two_concurrent_rewind_requests_both_return(strategy: str, between: float) -> None:
     """Both calls return.
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from interrupt import watched
-from thinned import one_in
+from thinned import in_turns, one_in
 from world import World, simulate
 
 from aiokclient import GroupMetadata, State, TopicPartition, TransactionOutcome
@@ -260,9 +260,7 @@ def run(level: int, work: Callable[[World], Any]) -> Any:
 
 
 @pytest.mark.fault(35)
-@pytest.mark.parametrize("second", CALLS)
-@pytest.mark.parametrize("first", CALLS)
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize(("state", "first", "second"), in_turns(2, STATES, CALLS, CALLS))
 def test_two_calls_at_once_end_as_calls_may_end(state: str, first: str, second: str) -> None:
     offset = list(CALLS).index(first) + list(CALLS).index(second)
     for n in one_in(4, range(1, 100), offset):
