@@ -47,6 +47,7 @@ myst_heading_anchors = 4
 nitpicky = True
 # Sphinx refers to these classes by their private modules, which Python's inventory does not list.
 nitpick_ignore = [
+    ("py:class", "_asyncio.Task"),
     ("py:class", "asyncio.events.AbstractEventLoop"),
     ("py:class", "concurrent.futures._base.Future"),
 ]

@@ -145,7 +145,7 @@ def typed_commands(page: Path) -> Iterator[list[str]]:
     lines = shell.replace("\\\n", " ").splitlines() + re.findall(r"`([^`\n]+)`", prose(page))
     for line in lines:
         match = re.match(r"(?:\$ )?aiokclient ([a-z].*)", line.strip())
-        if match and not re.search(r"[\[\]…]|\.\.\.", match[1]):
+        if match and not re.search(r"[\[\]…]|\.\.\.|\w\|\w", match[1]):
             words = shlex.split(re.split(r" [|><&] ?| #|;", match[1])[0])
             # Other programs have this name, too, such as a format of Spark.
             if words[0] in NOUNS and len(words) > 1:
@@ -158,9 +158,11 @@ def test_the_commands_of_the_command_line_in_pages_can_be_parsed() -> None:
     for name, words in [*commands, *(("causes", each) for each in typed_commands(CAUSES))]:
         try:
             typed = find_verb(find_noun(words), load_commands(words[0]))
-            for command in load_commands(words[0]):
-                if command.verb == (typed.verb or "") and "--help" not in words:
-                    parse_words(words[0], command, typed.others)
+            verbs = {command.verb: command for command in load_commands(words[0])}
+            if (typed.verb or "") not in verbs:
+                raise WrongUseError("There is no such verb.")
+            if "--help" not in words:
+                parse_words(words[0], verbs[typed.verb or ""], typed.others)
         except (WrongUseError, SystemExit) as error:
             # A page may name a command without its arguments, or a file of the reader.
             if not re.search(" needs | required|cannot be read", str(error)):

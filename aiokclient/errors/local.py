@@ -447,17 +447,22 @@ class LockLostError(InvalidRecordStateError):
         self.reason = reason
         self.confirmed = confirmed
         self.what, self.hint = _LOSSES[reason]
+        if confirmed:
+            self.hint = _HINTS_OF_FINISHED.get(reason, self.hint)
 
     def _describe_place(self) -> str:
         return _describe_offset(super()._describe_place(), self.record.offset)
 
 
+_EXPIRED: Final = (
+    "Process records faster, leave renew_locks=True, or raise max_processing_ms, or "
+    "share.record.lock.duration.ms of the group."
+)
 _MOVED: Final = "No action is needed: the record is delivered again, to any member of the group."
 _LOSSES: Final = {
     "expired": (
         "The lock of the record expired before the record was settled.",
-        "The record is delivered again. Process records faster, leave renew_locks=True, or raise "
-        "max_processing_ms, or share.record.lock.duration.ms of the group.",
+        f"The record is delivered again. {_EXPIRED}",
     ),
     "moved": (
         "The partition has moved to another leader, or its topic was deleted. This ended the lock.",
@@ -477,6 +482,11 @@ _LOSSES: Final = {
     ),
 }
 """A text of the event and a hint, for each reason of a `LockLostError`."""
+_HINTS_OF_FINISHED: Final = {
+    "expired": _EXPIRED,
+    **dict.fromkeys(("moved", "disconnected", "session", "refused"), "No action is needed."),
+}
+"""The hints where the broker has confirmed the settlement: the record is not delivered again."""
 
 
 class AcknowledgeError(KafkaError):

@@ -41,7 +41,8 @@ _BUFFER = "Records beyond buffer_memory wait in an overflow queue. See producer.
 _PREFETCH = "The consumer buffers two responses per broker, each of at most fetch_max_bytes."
 _OFFSETS = "Only the brokers store offsets."
 _USER = (
-    "Pass security=SaslScram(user, password) or SaslPlain(user, password), or use sasl_jaas_config."
+    "Pass security=SaslScram(user, password) or SaslPlain(user, password), with tls=Tls() for "
+    "SASL_SSL, or use sasl_jaas_config."
 )
 _TOKEN = "Pass security=SaslOAuthBearer(token_provider=...)."
 _TICKET = "Pass security=SaslGssapi(service_name=..., principal=..., keytab=...)."

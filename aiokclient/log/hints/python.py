@@ -13,7 +13,8 @@ RENAMED: Final = {
 
 _FILES = "Pass security=Tls(cafile=..., certfile=..., keyfile=..., password=...)."
 _USER = (
-    "Pass security=SaslScram(user, password) or SaslPlain(user, password), or use sasl_jaas_config."
+    "Pass security=SaslScram(user, password) or SaslPlain(user, password), with tls=Tls() for "
+    "SASL_SSL, or use sasl_jaas_config."
 )
 _TICKET = "Pass security=SaslGssapi(service_name=..., principal=..., keytab=...)."
 _CONTEXT = "Pass security=Tls(context=...) with an ssl.SSLContext that has this setting."

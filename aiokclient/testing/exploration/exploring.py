@@ -11,6 +11,7 @@ import gc
 import inspect
 import logging
 import random
+import sys
 import textwrap
 import warnings
 from collections import Counter
@@ -266,12 +267,33 @@ class _Exploration:
             arguments.append(f"recovery_s={self.recovery_s!r}")
         if self.patch_clocks:
             arguments.append("patch_clocks=True")
-        head = f"from aiokclient.testing import {', '.join(sorted(names))}\n"
+        imports += [f"from aiokclient.testing import {name}\n" for name in names]
         body = "".join(f"        {each},\n" for each in arguments)
         return (
-            f"{head}{''.join(imports)}\n\ndef test_seed_{seed}() -> None:\n"
+            f"{_sort_imports(imports)}\n\ndef test_seed_{seed}() -> None:\n"
             f"    explore(\n{body}    )\n"
         )
+
+
+def _sort_imports(imports: list[str]) -> str:
+    """Return imports and sources with the imports first, one line for each module."""
+    names: dict[str, list[str]] = {}
+    for line in sorted({each for each in imports if each.startswith("from ")}):
+        module, name = line.removeprefix("from ").strip().split(" import ")
+        names.setdefault(module, []).append(name)
+    modules = sorted(each for each in imports if each.startswith("import "))
+    modules += [f"from {module} import {', '.join(each)}\n" for module, each in names.items()]
+    return "".join(modules + [x for x in imports if not x.startswith(("import ", "from "))])
+
+
+def _write_import(module: str, name: str, value: Any) -> str:
+    """Return the import of a name from the outermost package that has it: the public one."""
+    parts = module.split(".")
+    for count in range(1, len(parts)):
+        package = sys.modules.get(".".join(parts[:count]))
+        if getattr(package, name, None) is value:
+            return f"from {'.'.join(parts[:count])} import {name}\n"
+    return f"from {module} import {name}\n"
 
 
 def _write_topic(topic: int | Feed, names: set[str], imports: list[str]) -> str:
@@ -295,7 +317,7 @@ def _write_function(function: Callable[..., Any], names: set[str], imports: list
         names.add(name.partition("(")[0])
         return name
     if name.isidentifier() and module != "__main__":
-        line = f"from {module} import {name}\n"
+        line = _write_import(module, name, function)
         if line not in imports:
             imports.insert(0, line)
         return name
@@ -329,7 +351,7 @@ def _write_global(name: str, value: Any, names: set[str], imports: list[str]) ->
         names.add(name)
         return
     elif module not in ("", "__main__") and getattr(value, "__qualname__", "") == name:
-        line = f"from {module} import {name}\n"
+        line = _write_import(module, name, value)
     elif inspect.isfunction(value):
         _write_function(value, names, imports)
         return

@@ -21,7 +21,7 @@ import anyio.to_thread
 import explored
 import pytest
 
-from aiokclient import ConsumerRecord, Producer
+from aiokclient import Consumer, ConsumerRecord, Producer
 from aiokclient.errors import IllegalStateError
 from aiokclient.testing import (
     ALL_FAULTS,
@@ -47,6 +47,7 @@ from aiokclient.testing import (
     nothing_lost,
     order_within_key,
 )
+from aiokclient.worker import Retry, lifespan
 
 ROOT = Path(__file__).resolve().parents[3]
 TOPICS = {"orders": Feed(20)}
@@ -155,6 +156,20 @@ def test_a_printed_test_of_a_local_service_has_its_source() -> None:
     assert (error.seed, error.invariant, error.args) == (3, "the service", ("too large",))
     with pytest.raises(CounterexampleError, match="too large"):
         run_printed(error.test)
+
+
+def test_a_printed_test_imports_names_from_their_public_packages() -> None:
+    async def fails(sim: Simulation) -> None:
+        await asyncio.sleep(1)
+        raise AssertionError(str([Consumer, Retry, lifespan]))
+
+    error = find_fault(fails, topics={}, faults=[], seeds=1)
+    assert error.test.partition("\n\n\n")[0].splitlines() == [
+        "import asyncio",
+        "from aiokclient import Consumer",
+        "from aiokclient.testing import Simulation, explore",
+        "from aiokclient.worker import Retry, lifespan",
+    ]
 
 
 def test_a_seed_is_the_same_run_in_every_process() -> None:

@@ -247,6 +247,7 @@ def test_a_lost_lock_says_why_and_what_became_of_the_settlement(reason: str) -> 
     assert isinstance(error, errors.InvalidRecordStateError)
     late = errors.LockLostError(record=RECORD, reason=reason, confirmed=True)
     assert "The broker has confirmed the settlement too late" in str(late)
+    assert "delivered again" not in str(late)
     unknown = errors.LockLostError(record=RECORD, reason=reason, confirmed=None)
     assert "The broker may have applied what was settled." in str(unknown)
     assert len({str(each) for each in (error, late, unknown)}) == 3
