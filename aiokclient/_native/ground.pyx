@@ -12,7 +12,9 @@ from cpython.object cimport PyObject, PyTypeObject
 __all__ = [
     "BufferPool",
     "ConsumerRecord",
+    "light_class",
     "lock_records",
+    "set_locks",
     "structs_are",
     "untrack",
     "untrack_whole",

@@ -20,12 +20,16 @@ RECORD_FIELDS = (
 
 
 cdef extern from "record_types.h":
-    AiokSpares aiok_spares
+    AiokSpares *aiok_spares
     int aiok_record_types(PyTypeObject *record, PyTypeObject *tracked) except -1
     Py_ssize_t aiok_slot_offset(PyObject *descriptor) except -1
     PyObject *aiok_locked_record(
         PyTypeObject *type, PyObject *record, Py_ssize_t slot, PyObject *lock
     ) except NULL
+    int aiok_light_class(PyTypeObject *type, Py_ssize_t first, Py_ssize_t second) except -1
+    int aiok_lock_record(
+        PyTypeObject *type, PyObject *record, Py_ssize_t slot, PyObject *lock
+    ) except -1
 
 
 cdef extern from "record_format.h":
@@ -226,6 +230,20 @@ cdef class Tracked(ConsumerRecord):
     """A record that the garbage collector tracks. The constructor creates this class."""
 
 
+def light_class(type kind):
+    """Make the records of a class cheap to create and to delete, and return the class.
+
+    It changes the first class only. That has the slots `_acquisition` and `_count`, and one for weak
+    references.
+    """
+    aiok_light_class(
+        <PyTypeObject *>kind,
+        aiok_slot_offset(<PyObject *>kind._acquisition),
+        aiok_slot_offset(<PyObject *>kind._count),
+    )
+    return kind
+
+
 def lock_records(list records, type kind, object lock):
     """Return the records as objects of `kind`, a subclass in Python, with their lock.
 
@@ -248,6 +266,15 @@ def lock_records(list records, type kind, object lock):
             (<Tracked>made)._sized = (<Tracked>record)._sized
         aiok_add(<PyObject *>locked, made)
     return locked
+
+
+def set_locks(list records, type kind, object lock):
+    """Give their lock to records that the decoder has created as objects of `kind`."""
+    cdef Py_ssize_t slot = aiok_slot_offset(<PyObject *>kind._acquisition)
+    if not issubclass(kind, Tracked):
+        raise TypeError("Records with locks are tracked by the garbage collector.")
+    for record in records:
+        aiok_lock_record(<PyTypeObject *>kind, <PyObject *>record, slot, <PyObject *>lock)
 
 
 cdef Py_ssize_t size_of(object part) except -2:
@@ -281,5 +308,5 @@ cdef extern from "Python.h":
     void _xdecref "Py_XDECREF"(PyObject *)
 
 
-record_spares = &aiok_spares
+record_spares = aiok_spares
 aiok_record_types(<PyTypeObject *>ConsumerRecord, <PyTypeObject *>Tracked)

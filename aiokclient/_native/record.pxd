@@ -85,6 +85,8 @@ ctypedef struct Head:
     int64_t expected
     bint appended
     int32_t count
+    # The class of the records, a borrowed reference.
+    PyTypeObject *kind
 
 
 cdef int begin(AiokCursor *cursor, const uint8_t *data, Py_ssize_t size, Head *head) except -1

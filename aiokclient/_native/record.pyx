@@ -16,6 +16,7 @@ from libc.string cimport memcpy, memset
 from aiokclient._native.ground cimport (
     ConsumerRecord,
     SharedFields,
+    Tracked,
     block_start,
     new_block,
     read_only_view,

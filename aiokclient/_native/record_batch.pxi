@@ -139,6 +139,7 @@ cdef class RecordBatch:
         bint copy=True,
         bint check_crcs=True,
         limit=UNLIMITED,
+        type kind=ConsumerRecord,
     ):
         """Return the records from `start_offset` on, including those of a control batch.
 
@@ -146,9 +147,13 @@ cdef class RecordBatch:
         whole response or the decompressed bytes in memory. Raises CorruptRecordError if the
         checksum is wrong (unless `check_crcs` is False), or if the records cannot be decoded or
         have more than `limit` bytes without compression.
+
+        `kind` is their class: ConsumerRecord, or a subclass with slots, whose slots stay empty.
         """
-        kind = RECORDS if copy else VIEWS
-        return read(self, kind, topic, partition, start_offset, check_crcs, limit)
+        if kind is not ConsumerRecord and (not issubclass(kind, Tracked) or kind.__dictoffset__):
+            raise TypeError(f"Records cannot be decoded as objects of {kind.__name__}.")
+        cdef Kind result = RECORDS if copy else VIEWS
+        return read(self, result, topic, partition, start_offset, check_crcs, limit, kind)
 
     def part_records(
         self, topic, partition, content, int32_t count, int64_t expected, start_offset, bint copy
@@ -254,12 +259,14 @@ cdef object read(
     object start_offset,
     bint check_crcs,
     object limit,
+    type record_kind=ConsumerRecord,
 ):
     if check_crcs and not batch.check_crc():
         raise corrupt(batch, "Its checksum is wrong.", named(topic, partition))
     cdef Head head
     cdef SharedFields shared = None
     fill(&head, batch, start_offset)
+    head.kind = <PyTypeObject *>record_kind
     if kind == RECORDS or kind == VIEWS:
         epoch = batch.leader_epoch if batch.leader_epoch >= 0 else None
         shared = shared_fields(topic, partition, APPEND if head.appended else CREATE, epoch)
@@ -309,6 +316,7 @@ cdef int fill(Head *head, RecordBatch batch, object start_offset) except -1:
     head.appended = (batch._attributes & LOG_APPEND_TIME) != 0
     head.count = batch.count
     head.expected = 0
+    head.kind = <PyTypeObject *>ConsumerRecord
     return 0
 
 

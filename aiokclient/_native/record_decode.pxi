@@ -79,7 +79,7 @@ cdef list decode_records(const uint8_t *data, Py_ssize_t size, Head *head, Share
             record_spares,
             &fields,
             &cursor,
-            <PyTypeObject *>ConsumerRecord,
+            head.kind,
             <PyObject *>shared,
             base_offset,
             <PyObject *>NO_HEADERS,
@@ -103,7 +103,7 @@ cdef list decode_views(const uint8_t *data, object view, Head *head, SharedField
         if head.base_offset + fields.offset_delta < head.start_offset:
             continue
         records.append(
-            ConsumerRecord(
+            (<object>head.kind)(
                 shared.topic,
                 shared.partition,
                 head.base_offset + fields.offset_delta,

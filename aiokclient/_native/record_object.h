@@ -15,6 +15,7 @@ tracks. */
 #include <Python.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef struct {
     PyObject_HEAD
@@ -37,20 +38,55 @@ sanitizers, which check every use of memory. */
 typedef struct {
     AiokRecord *first; /* A linked list: `shared` is the next one. */
     int count;
+    PyTypeObject *type; /* NULL if there is no such type yet. */
 } AiokSpares;
 
+/* Each of `ConsumerRecord`, and of the subclass in Python that `light_class` has changed. */
+enum { AIOK_PLAIN, AIOK_LIGHT, AIOK_SPARED };
+
 static inline AiokRecord *
-aiok_record_memory(AiokSpares *spares)
+aiok_take_spare(AiokSpares *spares)
 {
     AiokRecord *record = spares->first;
     if (record != NULL) {
         spares->first = (AiokRecord *)record->shared;
         spares->count--;
-        return record;
+        (void)PyObject_Init((PyObject *)record, spares->type);
     }
-    record = (AiokRecord *)PyObject_Malloc(sizeof(AiokRecord));
+    return record;
+}
+
+/* Returns whether the memory of a record is kept. */
+static inline int
+aiok_keep_spare(AiokSpares *spares, AiokRecord *record)
+{
+    if (spares->count >= AIOK_SPARES) {
+        return 0;
+    }
+    record->shared = (PyObject *)spares->first;
+    spares->first = record;
+    spares->count++;
+    return 1;
+}
+
+/* Returns a new record whose fields are not set, and which the garbage collector does not track. The
+slots that a subclass in Python adds are empty. Returns NULL with an exception if there is no memory. */
+static inline AiokRecord *
+aiok_record_object(AiokSpares *spares, PyTypeObject *type)
+{
+    AiokRecord *record = NULL;
+    if (type == spares[AIOK_PLAIN].type) {
+        record = aiok_take_spare(&spares[AIOK_PLAIN]);
+        return record != NULL ? record : PyObject_New(AiokRecord, type);
+    }
+    if (type == spares[AIOK_LIGHT].type) {
+        record = aiok_take_spare(&spares[AIOK_LIGHT]);
+    }
     if (record == NULL) {
-        PyErr_NoMemory();
+        record = PyObject_GC_New(AiokRecord, type);
+    }
+    if (record != NULL) {
+        memset(record + 1, 0, type->tp_basicsize - sizeof(AiokRecord));
     }
     return record;
 }
@@ -63,7 +99,7 @@ aiok_record_new(AiokSpares *spares, PyTypeObject *type, PyObject *shared, long l
 {
     AiokRecord *record = NULL;
     if (key != NULL && value != NULL && headers != NULL) {
-        record = aiok_record_memory(spares);
+        record = aiok_record_object(spares, type);
     }
     if (record == NULL) {
         Py_XDECREF(key);
@@ -71,7 +107,6 @@ aiok_record_new(AiokSpares *spares, PyTypeObject *type, PyObject *shared, long l
         Py_XDECREF(headers);
         return NULL;
     }
-    (void)PyObject_Init((PyObject *)record, type);
     Py_INCREF(shared);
     record->shared = shared;
     record->key = key;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from aiokclient.errors import CorruptRecordError, KafkaError
 from aiokclient.record._pure.decode import Head, Make, R, decode
@@ -182,6 +182,7 @@ class RecordBatch:
         copy: bool = True,
         check_crcs: bool = True,
         limit: int = DEFAULT_LIMIT,
+        kind: type[ConsumerRecord[Any, Any]] = ConsumerRecord,
     ) -> list[ConsumerRecord[bytes, bytes]]:
         """Return the records from `start_offset` on, including those of a control batch.
 
@@ -189,8 +190,10 @@ class RecordBatch:
         whole response or the decompressed bytes in memory. Raises CorruptRecordError if the
         checksum is wrong (unless `check_crcs` is False), or if the records cannot be decoded or
         have more than `limit` bytes without compression.
+
+        `kind` is their class: ConsumerRecord, or a subclass with slots, whose slots stay empty.
         """
-        return self._read(ConsumerRecord, topic, partition, start_offset, copy, check_crcs, limit)
+        return self._read(kind, topic, partition, start_offset, copy, check_crcs, limit)
 
     def part_records(
         self,

@@ -50,7 +50,7 @@ from aiokclient.share.delivery.parts import (
     Slice,
     TrackedExposure,
 )
-from aiokclient.share.delivery.record import ShareRecord, lock_records
+from aiokclient.share.delivery.record import ShareRecord, lock_records, set_locks
 from aiokclient.share.locks import (
     DELIVERED_WITHIN,
     LEFT_AT_DELIVERY,
@@ -60,7 +60,7 @@ from aiokclient.share.locks import (
     LockState,
     Run,
 )
-from aiokclient.types import REJECT, RELEASE
+from aiokclient.types import REJECT, RELEASE, ConsumerRecord
 
 if TYPE_CHECKING:
     from aiokclient.decoding.deserialize import Deserializers
@@ -97,6 +97,10 @@ class ShareReader:
         self._membership: ShareMembership = engine.membership
         self._deserializers = Anchor(deserializers)
         self._copies = not deserializers.views
+        is_final = not (deserializers or deserializers.views)
+        # They are not created twice, except those that a thread decodes.
+        self._kind: type[RawRecord] = ShareRecord if is_final else ConsumerRecord
+        """The class of the records that the event loop decodes."""
         self._is_raw = False
         """Whether records are delivered as they were fetched, for a worker."""
         self._pace = PreparationPace(Backoff.of(engine.config), engine.cluster.clock)
@@ -658,7 +662,9 @@ class ShareReader:
         if job is None and part.rest is None and is_light((batch,)):
             with contextlib.suppress(ContentLimitError):
                 most = min(CONTENT, limit)
-                records = batch.records(*tp, copy=self._copies, check_crcs=check, limit=most)
+                records = batch.records(
+                    *tp, copy=self._copies, check_crcs=check, limit=most, kind=self._kind
+                )
                 return Loaded(records, batch.content_size, None)
         if job is None:
             if part.rest is not None:
@@ -693,8 +699,12 @@ class ShareReader:
             found = records[start:stop]
             if len(found) < run.length:
                 self._settle_gaps(part, run, offsets[start:stop])
-            if found:
-                part.slices.append(Slice(run.acquisition, found))
+            if not found:
+                continue
+            is_ready = isinstance(found[0], ShareRecord)
+            if is_ready:
+                set_locks(cast("list[ShareRecord[Any, Any]]", found), ShareRecord, run.acquisition)
+            part.slices.append(Slice(run.acquisition, found, is_ready=is_ready))
 
     def _settle_gaps(self, part: FetchedPart, run: Run, offsets: Sequence[int]) -> None:
         present = set(offsets)

@@ -20,8 +20,16 @@ else:
 K = TypeVar("K")
 V = TypeVar("V")
 W = TypeVar("W")
+R = TypeVar("R")
 
 
+@twin("ground")
+def light_class(kind: type[R]) -> type[R]:
+    """Make the records of a class cheap to create and to delete, and return the class."""
+    return kind
+
+
+@light_class
 @public_in("aiokclient")
 class ShareRecord(TrackedRecord[K, V]):
     """A record that a `ShareConsumer` has acquired and delivered, with its lock (KIP-932).
@@ -131,3 +139,16 @@ def lock_records(
         made._acquisition = lock
         locked.append(made)
     return locked
+
+
+@twin("ground")
+def set_locks(
+    records: list[ShareRecord[Any, Any]],
+    kind: type[ShareRecord[Any, Any]],
+    lock: Acquisition,
+) -> None:
+    """Give their lock to records that the decoder has created as objects of `kind`."""
+    for record in records:
+        if type(record) is not kind:
+            raise TypeError("The record is of another class.")
+        record._acquisition = lock
