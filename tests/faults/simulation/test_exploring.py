@@ -12,6 +12,7 @@ import threading
 import time
 import warnings
 from contextlib import suppress
+from contextvars import copy_context
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -385,7 +386,7 @@ def test_no_coroutine_is_reported_as_never_awaited_when_a_new_task_is_cancelled(
 
         async def inject(self, run: Any) -> None:
             (instance,) = run.list_running()
-            context = instance.main.get_context()
+            context = run.sim.state["context"]
             new = context.run(asyncio.create_task, wait_for(asyncio.sleep(1000)))
             assert new in instance.tasks
             if self.kills:
@@ -396,6 +397,7 @@ def test_no_coroutine_is_reported_as_never_awaited_when_a_new_task_is_cancelled(
             assert new.cancelled()
 
     async def waits(sim: Simulation) -> None:
+        sim.state["context"] = copy_context()
         await sim.stopped()
 
     assert find_warnings(waits, EndNewTask(kills=True)) == []
