@@ -134,7 +134,7 @@ numbers = iter(range(1 << 30))
 
 @settings(
     deadline=None,
-    max_examples=60 if os.environ.get("AIOKCLIENT_EXPLORE") else 30,
+    max_examples=60 if os.environ.get("AIOKCLIENT_EXPLORE") else 20,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(calls=CALLS, choice=st.sampled_from(["", "ignore", "function", "serializer"]))

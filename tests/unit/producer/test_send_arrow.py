@@ -199,7 +199,7 @@ def with_topics(batch: Any, new: dict[str, str]) -> Any:
 @pytest.mark.skipif(not in_use(), reason="the native modules are not in use")
 @settings(
     deadline=None,
-    max_examples=80 if os.environ.get("AIOKCLIENT_EXPLORE") else 40,
+    max_examples=80 if os.environ.get("AIOKCLIENT_EXPLORE") else 25,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(

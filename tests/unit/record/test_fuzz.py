@@ -32,7 +32,7 @@ from aiokclient.record.crc import crc32c
 LIMIT = 1 << 20
 POOL = BufferPool(LIMIT)
 SECONDS = float(os.environ.get("AIOKCLIENT_FUZZ", "0"))
-ROUNDS = 2500 if IS_WHOLE else 1000
+ROUNDS = 2500 if IS_WHOLE else 600
 NAMES = ("offset", "key", "value")
 
 

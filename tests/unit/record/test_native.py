@@ -141,7 +141,7 @@ def mutated(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@settings(max_examples=400 if IS_WHOLE else 200)
+@settings(max_examples=400 if IS_WHOLE else 100)
 @given(mutated(), st.booleans())
 def test_native_and_pure_read_the_same_from_mutated_batches(data: bytes, twice: bool) -> None:
     marker = end_transaction_batch(True, 1, 2, 3) if twice else b""
@@ -193,7 +193,7 @@ PLAIN = CONTENT | st.binary(max_size=9).map(bytearray)
 VALUES = st.tuples(st.integers(0, 3), st.lists(PLAIN, max_size=12), st.integers(0, 13))
 
 
-@settings(max_examples=300)
+@settings(max_examples=300 if IS_WHOLE else 100)
 @given(
     st.lists(APPEND | VALUES, max_size=8),
     st.integers(0, 400),

@@ -294,7 +294,7 @@ ACTIONS = st.lists(
 
 
 @pytest.mark.fault(2, 3, 8)
-@settings(max_examples=600 if IS_WHOLE else 300, deadline=None)
+@settings(max_examples=600 if IS_WHOLE else 150, deadline=None)
 @given(ACTIONS, st.booleans())
 def test_nothing_acknowledged_is_lost_twice_or_out_of_order(
     actions: list[tuple[Any, ...]], straggle: bool
@@ -389,7 +389,7 @@ def test_a_batch_is_unknowable_when_its_request_named_a_recreated_topic(by_name:
 
 
 @pytest.mark.fault(9)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if IS_WHOLE else 100, deadline=None)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=8), st.integers(0, 8))
 def test_a_leader_that_forgets_the_producer(counts: list[int], when: int) -> None:
     model = Model()
