@@ -154,12 +154,26 @@ def check_options(
         drain_timeout,
         _as_signals(signals),
     )
-    if checked.is_transactional and isinstance(consumer, ShareConsumer):
+    if checked.is_transactional:
+        _check_transactional(consumer, retry)
+    return checked
+
+
+def _check_transactional(
+    consumer: Consumer[Any, Any] | ShareConsumer[Any, Any], retry: Retry
+) -> None:
+    """Refuse what cannot be exactly once."""
+    if isinstance(consumer, ShareConsumer):
         raise ArgumentValueError(
             "A producer with a transactional id cannot be that of a worker over a ShareConsumer, "
             "because settlements cannot be part of a transaction. Pass a producer without one."
         )
-    return checked
+    if retry.topic is not None and consumer._config.isolation_level != "read_committed":
+        raise ConfigError(
+            "A worker in transactions must not read the retry records of an aborted transaction, "
+            'because their originals are handled again. Set isolation_level="read_committed" for '
+            "its consumer, or retry in place, without Retry(topic=...)."
+        )
 
 
 def _check_share(order: Order, retry: Retry, batch: Batch | None) -> None:

@@ -83,7 +83,8 @@ class Worker:
     cancelled, and the loss is reported to `on_acknowledge_error`.
 
     Raises ValueError or TypeError for an argument that is not allowed, and ConfigError for a
-    backoff that the group would take for a program that hangs.
+    backoff that the group would take for a program that hangs, and for retry topics in transactions
+    with a consumer that is not `isolation_level="read_committed"`.
     """
 
     def __init__(

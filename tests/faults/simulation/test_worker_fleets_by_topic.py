@@ -61,7 +61,10 @@ class RetryFleet(WorkerFleet):
     def join(self) -> None:
         self.made += 1
         name = f"m{self.made}"
-        consumer = self.make_consumer(name, enable_auto_commit=not self.transactions)
+        options: dict[str, Any] = {"enable_auto_commit": not self.transactions}
+        if self.transactions:
+            options["isolation_level"] = "read_committed"
+        consumer = self.make_consumer(name, **options)
         producer: Producer[Any, Any] | None = None
         if self.transactions:
             producer = self.world.producer(

@@ -11,6 +11,7 @@ from world import World, simulate
 
 from aiokclient import ConsumerRecord, TopicPartition
 from aiokclient.errors import (
+    ConfigError,
     CoordinatorLoadInProgressError,
     IllegalStateError,
     NotCoordinatorError,
@@ -170,7 +171,8 @@ def test_retry_records_are_part_of_the_transaction_and_run_when_they_are_due() -
                 raise ValueError("not yet")
 
         retry = Retry(3, topic=[(5, "again")])
-        async with scene.consumer() as reader, scene.producer() as producer:
+        committed = scene.consumer(isolation_level="read_committed")
+        async with committed as reader, scene.producer() as producer:
             worker = Worker(reader, handle, producer=producer, retry=retry)
             await run_until(worker, lambda: scene.runs == {b"1": 3, b"2": 3})
         assert all(0 <= late <= 1000 for late in late_ms)
@@ -181,6 +183,20 @@ def test_retry_records_are_part_of_the_transaction_and_run_when_they_are_due() -
         assert await scene.read_committed() == [3, 3]
 
     simulate(scenario, topics=TOPICS)
+
+
+def test_retry_topics_in_transactions_need_a_consumer_that_reads_committed_records() -> None:
+    """Otherwise the retry record of an aborted transaction is handled, and its original again."""
+
+    async def scenario(world: World) -> None:
+        async def handle(record: Record) -> None: ...
+
+        scene = Scene(world)
+        retry = Retry(3, topic=[(5, "again")])
+        with pytest.raises(ConfigError, match="read_committed"):
+            Worker(scene.consumer(), handle, producer=scene.producer(), retry=retry)
+
+    simulate(scenario)
 
 
 def test_records_that_cannot_be_deserialized_are_given_up_without_an_abort() -> None:
