@@ -17,7 +17,7 @@ from typing import TypeVar
 import loops
 import pytest
 from garbage import excluded
-from hypothesis import is_hypothesis_test, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 from kafka_harness import (
     KAFKA,
     OLD,
@@ -39,7 +39,11 @@ explores = any(map(os.environ.get, ("AIOKCLIENT_EXPLORE", "AIOKCLIENT_FUZZ")))
 # `make test` draws fewer, and its steps that repeat tests on another Python or loop fewer still.
 examples = 100 if explores else 25 if os.environ.get("AIOKCLIENT_REPEATED") else 50
 settings.register_profile(
-    "any time", deadline=None, derandomize=not explores, max_examples=examples
+    "any time",
+    deadline=None,
+    derandomize=not explores,
+    max_examples=examples,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("any time")
 

@@ -46,7 +46,10 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 @given(records=RECORDS)
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=12,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 def test_a_copy_has_the_same_keys_values_headers_times_and_tombstones(
     cluster: EmbeddedCluster, run_on: Callable[[str], Any], records: list[ProducerRecord]
 ) -> None:

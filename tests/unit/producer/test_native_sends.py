@@ -135,7 +135,7 @@ numbers = iter(range(1 << 30))
 @settings(
     deadline=None,
     max_examples=60 if os.environ.get("AIOKCLIENT_EXPLORE") else 20,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(calls=CALLS, choice=st.sampled_from(["", "ignore", "function", "serializer"]))
 def test_both_send_alike(servers: EmbeddedCluster, calls: Any, choice: str) -> None:

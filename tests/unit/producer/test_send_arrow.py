@@ -200,7 +200,7 @@ def with_topics(batch: Any, new: dict[str, str]) -> Any:
 @settings(
     deadline=None,
     max_examples=80 if os.environ.get("AIOKCLIENT_EXPLORE") else 25,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     calls=st.lists(batches(), max_size=3),
@@ -217,7 +217,9 @@ def test_native_code_and_python_send_alike(servers: EmbeddedCluster, calls: Any,
 
 
 @settings(
-    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=30,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(call=batches())
 def test_rows_arrive_as_the_same_records_of_send_many(servers: EmbeddedCluster, call: Any) -> None:
