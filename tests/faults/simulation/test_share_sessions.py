@@ -257,6 +257,26 @@ def test_a_settlement_that_waits_for_a_silent_broker_is_lost_at_its_deadline() -
     play(scene, lock_ms=2000, request_timeout_ms=10_000)
 
 
+@pytest.mark.fault(13)
+@pytest.mark.parametrize(("code", "confirmed"), [("133", False), ("15", None)])
+def test_a_settlement_is_in_doubt_only_if_a_refused_request_may_have_been_applied(
+    code: str, confirmed: bool | None
+) -> None:
+    """A broker with too many sessions refuses a request before it looks at it."""
+
+    async def scene(stage: Stage) -> None:
+        await stage.stop()
+        fault = stage.fail("acknowledge", code, level="top", repeated=True)
+        stage.consumer.done(stage.records[0])
+        outcomes = await stage.consumer.commit(stage.records[0], 30.0, return_exceptions=True)
+        (error,) = outcomes.values()
+        assert len(fault.seen) > 1
+        assert isinstance(error, LockLostError)
+        assert (error.reason, error.confirmed) == ("expired", confirmed)
+
+    play(scene, lock_ms=2000)
+
+
 def test_a_renewal_does_not_wait_for_the_backoff_of_other_requests() -> None:
     async def scene(stage: Stage) -> None:
         reading = asyncio.create_task(stage.consumer.poll(20.0, tracked=True))
@@ -309,6 +329,27 @@ def test_records_of_a_leader_that_was_away_during_a_fetch_are_lost_as_moved() ->
         assert stage.consumer.done(found)
         assert not stage.consumer.done(stage.records)
         assert await stage.consumer.commit(found) == dict.fromkeys(found)
+        assert [error.reason for error in stage.errors] == ["moved"] * 3
+
+    play(scene)
+
+
+@pytest.mark.fault(3)
+def test_records_of_a_leader_that_was_away_before_any_metadata_are_lost_when_not_renewed() -> None:
+    """Though it refuses them with the code by which it says that the group allows no renewals."""
+
+    async def scene(stage: Stage) -> None:
+        stage.consumer.stop()
+        stage.states[:] = [FINISHED] * 3  # By another member.
+        stage.brokers.parts[0].epoch += 2
+        begun_at = stage.now
+        for record in stage.records:
+            await stage.consumer.lock_lost(record)
+            assert record.lock_lost
+        assert stage.now < begun_at + 1.0
+        assert stage.count("renewal") == 1
+        assert not stage.consumer.done(stage.records)
+        await asyncio.sleep(0.1)
         assert [error.reason for error in stage.errors] == ["moved"] * 3
 
     play(scene)
