@@ -172,7 +172,15 @@ def test_the_benchmark_of_schemas_prints_each_row(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()[2:]
-    rows = ("avro, two fields", "avro, an order", "json schema", "protobuf", "pydantic")
+    rows = (
+        "avro, two fields",
+        "avro, an order",
+        "avro, an event",
+        "avro, evolution",
+        "json schema",
+        "protobuf",
+        "pydantic",
+    )
     for line, (row, way) in zip(
         lines, [(row, way) for row in rows for way in ("write", "read")], strict=True
     ):
