@@ -101,10 +101,10 @@ class JsonSchemaSerializer(SchemaSerializer[V_contra]):
             try:
                 if to_dict is not None:
                     value = to_dict(value)
-                text = encode_json(value)
+                data = encode_json(value).encode()
                 if validate is not None:
                     validate(value)
-                return prefix + text.encode()
+                return prefix + data
             except Exception as error:
                 raise refuse(explain_error(error)) from error
 
