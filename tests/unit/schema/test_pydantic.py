@@ -79,7 +79,8 @@ async def test_models_are_validated_with_the_latest_schema() -> None:
     ("value", "why"),
     [
         ({"orderId": 1}, "dict, not Order"),
-        (ORDER.model_copy(update={"order_id": "x"}), "order_id"),
+        # Older versions of pydantic do not name the field.
+        (ORDER.model_copy(update={"order_id": "x"}), "order_id|Expected `int` but got `str`"),
     ],
 )
 async def test_wrong_model_is_refused(value: Any, why: str) -> None:
