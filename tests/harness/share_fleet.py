@@ -367,18 +367,20 @@ class ShareFleet:
         """Handle records that the next request accepts."""
         for record in records:
             self.begin(member, record)
-        for record in records:
-            place, kind = (record.partition, record.offset), self.decide(record)
-            await asyncio.sleep(self.draw_duration() / len(records))
-            self.asked[kind].add(place)
-            if kind is AcknowledgeType.RELEASE:
-                member.consumer.release(record)
+        try:
+            for record in records:
+                place, kind = (record.partition, record.offset), self.decide(record)
+                await asyncio.sleep(self.draw_duration() / len(records))
+                self.asked[kind].add(place)
+                if kind is AcknowledgeType.RELEASE:
+                    member.consumer.release(record)
+                    self.end(record)
+                elif kind is AcknowledgeType.REJECT:
+                    member.consumer.reject(record)
+                    self.end(record)
+        finally:  # The close of a member that is cancelled releases them.
+            for record in records:
                 self.end(record)
-            elif kind is AcknowledgeType.REJECT:
-                member.consumer.reject(record)
-                self.end(record)
-        for record in records:
-            self.end(record)
 
     def take(self) -> Member:
         return self.members.pop(self.rng.choice(list(self.members)))

@@ -33,7 +33,7 @@ SOME = [(index, b"key", b"value %d" % index, []) for index in range(50)]
 
 
 class Lock:
-    """What a record needs of the acquisition that it belongs to."""
+    """An acquisition, with as much as a record needs of it."""
 
     delivery_count = 3
 
