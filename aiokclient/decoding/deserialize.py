@@ -138,7 +138,7 @@ class Deserializers:
 
     def _refuse_part(self, part: str, raw: RawRecord, cause: BaseException | None) -> Any:
         """Return the value of `on_error` for a part. Without `on_error`, raise its RecordError."""
-        error = _record_error(part, raw)
+        error = _record_error(part, raw, cause)
         error.__cause__ = cause
         if self._on_error is None:
             raise error from cause
@@ -212,9 +212,11 @@ class Deserializers:
         return items
 
 
-def _record_error(part: str, raw: RawRecord) -> RecordError:
+def _record_error(part: str, raw: RawRecord, cause: BaseException | None) -> RecordError:
+    # Only the class of the exception: its text may have the data.
+    by = "" if cause is None else f", with {type(cause).__name__}"
     return RecordError(
-        f"The {part} was refused by its deserializer",
+        f"The {part} was refused by its deserializer{by}",
         topic_partition=TopicPartition(raw.topic, raw.partition),
         offset=raw.offset,
         raw_key=_bytes(raw.key),

@@ -57,6 +57,8 @@ class UnknownServerError(KafkaError, code=-1, name="UNKNOWN_SERVER_ERROR"):
 
 
 class OffsetOutOfRangeError(InvalidOffsetError, code=1, name="OFFSET_OUT_OF_RANGE"):
+    offset: int | None = None
+    """The position that the log does not contain, if a consumer raises it."""
     missing_start: int | None = None
     """The first offset of a range that the log does not contain, if `read_range` raises it."""
     missing_end: int | None = None

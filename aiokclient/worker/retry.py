@@ -306,6 +306,13 @@ def choose_outcome(
     return Verdict(Outcome.SKIP if skips else Outcome.STOP)
 
 
+def describe_end(place: str, attempts: int, error: BaseException, what: str) -> str:
+    """Return the log's text for a record that is given up, or is sent to a retry topic."""
+    if isinstance(error, RecordError):  # No handler was called.
+        return f"{place} could not be deserialized, and the record {what}: {error.brief}"
+    return f"The handler of {place} failed in run {attempts}, and the record {what}: {error!r}"
+
+
 def _may_retry(error: BaseException, retry: Retry) -> bool:
     if isinstance(error, (Reject, RecordError, *retry.never)):
         return False

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aiokclient.background import SLICE_S, WakeTimer, new_task
 from aiokclient.clock import get_loop_clock
 from aiokclient.consumer.delivery.intake import Intake, Taken
-from aiokclient.errors import HandlerStuckError, IllegalStateError, KafkaError
+from aiokclient.errors import HandlerStuckError, IllegalStateError, KafkaError, RecordError
 from aiokclient.log.client_log import ClientLog
 from aiokclient.log.limited_log import LimitedLog
 from aiokclient.types import ConsumerRecord
@@ -38,7 +38,14 @@ from aiokclient.worker.health import WorkerHealth, describe_health
 from aiokclient.worker.lanes import BatchLanes, FailingRuns, Run
 from aiokclient.worker.metrics import WorkerMetrics, name_handler
 from aiokclient.worker.options import Handler, WorkerOptions
-from aiokclient.worker.retry import BatchError, Failure, Outcome, Verdict, choose_outcome
+from aiokclient.worker.retry import (
+    BatchError,
+    Failure,
+    Outcome,
+    Verdict,
+    choose_outcome,
+    describe_end,
+)
 from aiokclient.worker.retry_topics import WorkerTopics, make_lanes
 
 if TYPE_CHECKING:
@@ -570,14 +577,11 @@ class WorkerRun(HandlerRun):
             Outcome.STOP: "ends the worker",
         }[verdict.outcome]
         number = self.count_attempts(run, record)
-        if verdict.outcome is Outcome.STOP:
+        if verdict.outcome is Outcome.STOP and not isinstance(error, RecordError):
             error.add_note(f"The handler of {place} failed in run {number}.")
         self._log.warning(
-            "The handler of %s failed in run %d, and the record %s: %r",
-            place,
-            number,
-            what,
-            error,
+            "%s",
+            describe_end(place, number, error, what),
             extra=event,
             exc_info=None if isinstance(error, KafkaError) else error,
         )

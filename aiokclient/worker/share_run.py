@@ -29,7 +29,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from aiokclient.background import new_task
-from aiokclient.errors import CorruptBatchError, IllegalStateError, KafkaError
+from aiokclient.errors import CorruptBatchError, IllegalStateError, KafkaError, RecordError
 from aiokclient.share.delivery.record import ShareRecord
 from aiokclient.share.locks import AcknowledgeType
 from aiokclient.types import ConsumerRecord
@@ -37,7 +37,7 @@ from aiokclient.worker.calls import NOT_YET, HandlerCalls
 from aiokclient.worker.dead_letters import dead_letter_of
 from aiokclient.worker.health import WorkerHealth, describe_share_health
 from aiokclient.worker.lanes import Run
-from aiokclient.worker.retry import Failure, Outcome, Reject, Verdict, choose_outcome
+from aiokclient.worker.retry import Failure, Outcome, Reject, Verdict, choose_outcome, describe_end
 from aiokclient.worker.run import HandlerRun
 
 if TYPE_CHECKING:
@@ -271,7 +271,8 @@ class ShareRun(HandlerRun):
             self._end_run(run, AcknowledgeType.REJECT)
         else:
             number = self.count_attempts(run, run.record)
-            error.add_note(f"The handler of {run.place} failed in run {number}.")
+            if not isinstance(error, RecordError):
+                error.add_note(f"The handler of {run.place} failed in run {number}.")
             self._log_end(run, error, "ends the worker")
             self.fail(error)
             self._end_run(run, AcknowledgeType.RELEASE)
@@ -302,11 +303,8 @@ class ShareRun(HandlerRun):
 
     def _log_end(self, run: Run, error: BaseException, what: str) -> None:
         self._log.warning(
-            "The handler of %s failed in run %d, and the record %s: %r",
-            run.place,
-            self.count_attempts(run, run.record),
-            what,
-            error,
+            "%s",
+            describe_end(run.place, self.count_attempts(run, run.record), error, what),
             extra={"event": "worker_record_failed", "topic": run.record.topic},
             exc_info=None if isinstance(error, KafkaError) else error,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
+from typing import Any, Final
 
 from aiokclient import errors as native
 from aiokclient.adapters.aiokafka import errors
@@ -50,6 +51,9 @@ RAISED: Mapping[type[BaseException], type[Exception]] = MappingProxyType(
 )
 """The classes for errors that aiokafka does not raise by the broker's code."""
 
+OF_MANY_TOPICS: Final = frozenset({"OffsetCommit", "AddPartitionsToTxn", "TxnOffsetCommit"})
+"""The requests for which aiokafka names all topics that the user may not use."""
+
 
 def find_class(kind: type[BaseException]) -> type[Exception]:
     """Return the class of aiokafka for a class of aiokclient."""
@@ -69,7 +73,8 @@ def translate(
 
     The failure of a serializer or deserializer becomes the program's own exception, as aiokafka
     raises it, and the error for a wrong argument a TypeError or ValueError. `when_closed` is the
-    class for a client that is closed.
+    class for a client that is closed. `args` are those of aiokafka for what `find_subject` finds,
+    and otherwise the text.
     """
     if isinstance(error, native.SerializationError) and error.__cause__ is not None:
         cause = error.__cause__
@@ -84,8 +89,34 @@ def translate(
     else:
         kind = find_class(type(error))
     translated = kind(str(error))
+    subject = find_subject(error)
+    if subject is not None and isinstance(translated, errors.KafkaError):
+        translated.args, translated._text = (subject,), str(error)
     translated.__cause__ = error
     return translated
+
+
+def find_subject(error: BaseException) -> Any:
+    """Return what aiokafka gives as the argument of an error instead of a text, or None.
+
+    Programs seek to where the partitions begin that `error.args[0]` names, as the documentation of
+    aiokafka recommends: a partition without an offset, and a dict from a partition to the offset
+    that it does not have. Of a topic that the user may not use, it is the name; of commits and
+    transactions, it is a set of names.
+    """
+    if not isinstance(error, native.KafkaError):
+        return None
+    partition = error.topic_partition
+    if isinstance(error, native.TopicAuthorizationError):
+        topic = error.resource if partition is None else partition.topic
+        return {topic} if topic is not None and error.api in OF_MANY_TOPICS else topic
+    if partition is None:
+        return None
+    if isinstance(error, native.NoOffsetError):
+        return partition
+    if isinstance(error, native.OffsetOutOfRangeError) and error.offset is not None:
+        return {partition: error.offset}
+    return None
 
 
 @contextmanager

@@ -28,10 +28,13 @@ class KafkaError(RuntimeError):
     """Whether the same call may succeed later."""
     invalid_metadata: bool = False
     """Whether the metadata are out of date."""
+    _text: str | None = None
+    """What the error says, if its arguments are the partition or the topic, as in aiokafka."""
 
     def __str__(self) -> str:
         name = type(self).__name__
-        return f"{name}: {super().__str__()}" if self.args else name
+        text = super().__str__() if self._text is None else self._text
+        return f"{name}: {text}" if self.args else name
 
 
 class IllegalStateError(KafkaError):

@@ -143,6 +143,7 @@ class PartitionResponses:
             error = OffsetOutOfRangeError(
                 f"The position is {offset}.", api="Fetch", broker=node_id, topic_partition=state.tp
             )
+            error.offset = offset
             state.fail(error)
         else:
             reason = f"broker {node_id} does not have the offset"

@@ -453,13 +453,22 @@ async def patterns(kafka: ModuleType, stage: Stage) -> list[Any]:
 async def missing_offsets(kafka: ModuleType, stage: Stage) -> list[Any]:
     stage.fill(3, 0)
     seen: list[Any] = []
+
     consumer = stage.consumer(group_id=stage.group, auto_offset_reset="none")
     consumer.assign([stage.tp(0)])
+    errors: Any = import_module(f"{kafka.__name__}.errors")
     async with consumer:
-        seen.append(await error_of(consumer.getone()))
-        consumer.seek(stage.tp(0), 99)
-        seen.append(await error_of(consumer.getone()))
-        consumer.seek(stage.tp(0), 2)
+        # Programs seek where the errors say, as aiokafka's documentation recommends.
+        with pytest.raises(errors.NoOffsetForPartitionError) as absent:
+            await consumer.getone()
+        (partition,) = absent.value.args
+        seen.append(partition.partition)
+        consumer.seek(partition, 99)
+        with pytest.raises(errors.OffsetOutOfRangeError) as beyond:
+            await consumer.getone()
+        (offsets,) = beyond.value.args
+        seen.append([(tp.partition, offset) for tp, offset in offsets.items()])
+        await consumer.seek_to_beginning(*offsets)
         seen.append((await consumer.getone()).offset)
     return seen
 

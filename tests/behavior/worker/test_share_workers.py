@@ -115,7 +115,9 @@ async def test_records_are_done_retried_rejected_or_dead_by_what_their_handlers_
     assert (dead[b"reject"].attempts, dead[b"reject"].origin_group) == (1, jobs.group)
 
 
-async def test_what_cannot_be_deserialized_is_a_dead_letter_of_its_bytes(jobs: Jobs) -> None:
+async def test_what_cannot_be_deserialized_is_a_dead_letter_of_its_bytes(
+    jobs: Jobs, caplog: pytest.LogCaptureFixture
+) -> None:
     await jobs.fill(b"1", b"two", b"3")
     seen: list[Any] = []
 
@@ -130,6 +132,7 @@ async def test_what_cannot_be_deserialized_is_a_dead_letter_of_its_bytes(jobs: J
             assert await consumer.lag() == {TopicPartition(jobs.topic, 0): 0}
         assert seen == [(1, 1, False), (3, 1, False)]
         assert [record.value for record in await jobs.read(jobs.dead)] == [b"two"]
+    assert "offset 1 could not be deserialized, and the record is sent to the dead" in caplog.text
 
 
 async def test_on_record_error_decides_as_it_does_for_the_consumer(jobs: Jobs) -> None:

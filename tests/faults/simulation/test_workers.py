@@ -536,7 +536,9 @@ def test_a_worker_waits_for_a_registry_and_writes_no_dead_letter() -> None:
     simulate(scenario, topics={"t": 1, "dead": 1})
 
 
-def test_records_of_a_batch_that_cannot_be_deserialized_are_given_up_alone() -> None:
+def test_records_of_a_batch_that_cannot_be_deserialized_are_given_up_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def scenario(world: World) -> None:
         world.cluster.produce("t", [b"0", b"x", b"2", b"y", b"4"])
         lists: list[list[int]] = []
@@ -554,6 +556,11 @@ def test_records_of_a_batch_that_cannot_be_deserialized_are_given_up_alone() -> 
         assert lists == [[0, 2, 4], [0, 2, 4]]
         assert [record.value for record in world.cluster.records("dead")] == [b"x", b"y"]
         assert await committed(world) == [5]
+        assert [text.split(": ", 1)[1] for text in caplog.messages if "dead letters" in text] == [
+            f"t-0 offset {offset} could not be deserialized, and the record is sent to the dead "
+            "letters: RecordError: The value was refused by its deserializer, with ValueError."
+            for offset in (1, 3)
+        ]
 
     simulate(scenario, topics={"t": 1, "dead": 1})
 

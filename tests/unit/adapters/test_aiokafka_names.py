@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import subprocess
 import sys
 from importlib import import_module
@@ -20,6 +21,7 @@ from aiokafka_table import (
     write_page,
 )
 
+from aiokclient import TopicPartition
 from aiokclient import errors as native
 from aiokclient.adapters.aiokafka import client, error_mapping, errors, private_names
 
@@ -241,3 +243,20 @@ def test_install_raises_after_an_import_of_aiokafka() -> None:
     code = "import aiokafka\nfrom aiokclient.adapters.aiokafka import install\ninstall()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "RuntimeError: aiokafka was imported before install()" in done.stderr
+
+
+def test_errors_name_the_topic_or_the_partition_as_in_aiokafka() -> None:
+    reading = native.TopicAuthorizationError(resource="orders")
+    assert errors_of_topics(reading) == ("orders", True)
+    committing = native.TopicAuthorizationError(
+        api="OffsetCommit", topic_partition=TopicPartition("orders", 0)
+    )
+    assert errors_of_topics(committing) == ({"orders"}, True)
+    without = error_mapping.translate(native.OffsetOutOfRangeError(api="ListOffsets"))
+    assert without.args == (str(without.__cause__),)
+
+
+def errors_of_topics(error: native.KafkaError) -> tuple[Any, bool]:
+    """Return the argument of the error of aiokafka, and whether its text is that of `error`."""
+    translated = pickle.loads(pickle.dumps(error_mapping.translate(error)))
+    return *translated.args, str(translated).endswith(str(error))
