@@ -370,7 +370,8 @@ class Consumer(Lifecycle, Generic[K, V]):
         """Deliver no records of these partitions until `resume`. Synchronous.
 
         Records that are already fetched are kept up to a limit of memory; records beyond it are
-        fetched again later.
+        fetched again later. A partition that cannot be read, for example because it has no offset
+        and `auto_offset_reset` is "none", raises its error again after `resume`.
         """
         self._check_known()
         self._subscription.pause(tps, True)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aiokclient import TopicPartition
+from aiokclient import Consumer, TopicPartition
 from aiokclient.adapters.aiokafka.structs import BrokerMetadata
+from aiokclient.errors import KafkaError
 from aiokclient.protocol import messages
 
 
 class ClusterMetadata:
     """The brokers and topics of the last responses to requests for metadata.
 
-    It knows the topics that were asked for through the client which has it.
+    It knows the topics that were asked for through the client which has it, and those that the
+    consumer of this client reads.
     """
 
     def __init__(self, **configs: Any) -> None:
@@ -23,6 +25,11 @@ class ClusterMetadata:
         self.internal_topics: set[str] = set()
         self._brokers: dict[int, BrokerMetadata] = {}
         self._leaders: dict[str, dict[int, int]] = {}
+        self._consumer: Consumer[Any, Any] | None = None
+
+    def follow(self, consumer: Consumer[Any, Any]) -> None:
+        """Know the topics of this native consumer, too."""
+        self._consumer = consumer
 
     def update(self, response: messages.MetadataResponse) -> None:
         """Take over the brokers, and the topics that have no error."""
@@ -83,5 +90,16 @@ class ClusterMetadata:
 
     def topics(self, exclude_internal_topics: bool = True) -> set[str]:
         """Return the known topics."""
-        topics = set(self._leaders)
+        topics = set(self._leaders) | self._list_consumed()
         return topics - self.internal_topics if exclude_internal_topics else topics
+
+    def _list_consumed(self) -> set[str]:
+        """Return the topics of the consumer whose metadata it knows."""
+        consumer = self._consumer
+        if consumer is None:
+            return set()
+        try:
+            topics = consumer.subscription()
+            return {each for each in topics if consumer.partitions_for_topic(each) is not None}
+        except KafkaError:
+            return set()  # It is closed or has failed.

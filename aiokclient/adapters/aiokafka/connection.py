@@ -74,12 +74,13 @@ class ConnectionOptions(NamedTuple):
     def _choose_security(self) -> Security:
         if self.security_protocol not in PROTOCOLS:
             raise ValueError(
-                f"security_protocol={self.security_protocol!r} must be one of {PROTOCOLS}."
+                f"security_protocol={self.security_protocol!r} is unknown: `security_protocol` "
+                "should be SSL or PLAINTEXT, for a login with the prefix SASL_."
             )
         encrypted = "SSL" in self.security_protocol
         if encrypted and self.ssl_context is None:
             raise ValueError(
-                f"security_protocol={self.security_protocol!r} needs ssl_context. "
+                f"`ssl_context` is mandatory if security_protocol=={self.security_protocol!r}. "
                 "create_ssl_context() makes one."
             )
         tls = Tls(context=self.ssl_context) if encrypted else None
@@ -100,7 +101,8 @@ class ConnectionOptions(NamedTuple):
             return SaslOAuthBearer(token_function(provider), tls=tls)
         if self.sasl_plain_username is None or self.sasl_plain_password is None:
             raise ValueError(
-                f"{self.sasl_mechanism} needs sasl_plain_username and sasl_plain_password."
+                "The arguments sasl_plain_username and sasl_plain_password required for "
+                f"{self.sasl_mechanism} sasl are missing."
             )
         if self.sasl_mechanism == "PLAIN":
             return SaslPlain(self.sasl_plain_username, self.sasl_plain_password, tls=tls)

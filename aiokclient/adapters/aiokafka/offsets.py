@@ -20,7 +20,7 @@ def require_offsets(given: Any) -> Mapping[TopicPartition, OffsetAndMetadata]:
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
     for tp, value in given.items():
         if not isinstance(tp, TopicPartition):
-            raise TypeError(f"{tp!r} is not a TopicPartition.")
+            raise TypeError(f"Key should be TopicPartition instance, and {tp!r} is none.")
         if isinstance(value, int):
             offset, metadata = value, ""
         else:
@@ -29,6 +29,6 @@ def require_offsets(given: Any) -> Mapping[TopicPartition, OffsetAndMetadata]:
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{value!r} is neither an offset nor a pair.") from error
             if not isinstance(metadata, str):
-                raise TypeError(f"The metadata {metadata!r} are no text.")
+                raise TypeError(f"Metadata should be a string, and {metadata!r} is none.")
         offsets[tp] = OffsetAndMetadata(offset, metadata)
     return offsets

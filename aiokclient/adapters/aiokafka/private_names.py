@@ -1,4 +1,4 @@
-"""The private names of aiokafka that frameworks read, which the adapter has, too.
+"""The private names of aiokafka that other programs read, which the adapter has, too.
 
 `READ_BY` lists them. Private names that are not listed are absent.
 """
@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiokclient import TopicPartition
+from aiokclient.adapters.aiokafka.errors import IllegalStateError
 from aiokclient.adapters.aiokafka.structs import ConsumerRecord
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 FASTSTREAM: Final = "FastStream"
 OPENTELEMETRY: Final = "OpenTelemetry's instrumentation"
 FAUST: Final = "faust-streaming"
+SUITE: Final = "aiokafka's own tests"
 
 READ_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -26,22 +28,23 @@ READ_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "AIOKafkaProducer._key_serializer": (OPENTELEMETRY,),
         "AIOKafkaProducer._value_serializer": (OPENTELEMETRY,),
         "AIOKafkaProducer._partition": (OPENTELEMETRY, FAUST),
-        "AIOKafkaClient._wait_on_metadata": (OPENTELEMETRY,),
+        "AIOKafkaClient._wait_on_metadata": (OPENTELEMETRY, SUITE),
         "AIOKafkaClient._bootstrap_servers": (OPENTELEMETRY,),
         "AIOKafkaClient._client_id": (OPENTELEMETRY,),
-        "AIOKafkaConsumer._client": (OPENTELEMETRY, FAUST),
+        "AIOKafkaConsumer._client": (OPENTELEMETRY, FAUST, SUITE),
         "AIOKafkaConsumer._closed": (FAUST,),
         "AIOKafkaConsumer._fetcher": (FAUST,),
         "AIOKafkaConsumer._max_poll_records": (FAUST,),
         "AIOKafkaConsumer._group_id": (OPENTELEMETRY,),
-        "AIOKafkaConsumer._subscription": (FASTSTREAM,),
+        "AIOKafkaConsumer._group_instance_id": (SUITE,),
+        "AIOKafkaConsumer._subscription": (FASTSTREAM, SUITE),
         "AIOKafkaConsumer._coordinator": (FASTSTREAM, FAUST),
         "aiokafka.conn.AbstractTokenProvider": (FAUST,),
         "aiokafka.consumer.group_coordinator.OffsetCommitRequest": (FAUST,),
         "aiokafka.producer.producer._missing": (FASTSTREAM,),
     }
 )
-"""The names, and the frameworks that read them."""
+"""The names, and the programs that read them."""
 
 
 class PrivateProducerNames:
@@ -87,6 +90,16 @@ class SubscriptionState:
         """Return the partitions of the consumer."""
         partitions: set[TopicPartition] = self._consumer.assignment()
         return partitions
+
+    async def wait_for_assignment(self) -> None:
+        """Wait for the next assignment by the group, even if there is one now.
+
+        Raises IllegalStateError without a subscription, and the error of a consumer that fails.
+        """
+        rebalances = self._consumer._rebalances
+        if not rebalances.is_subscribed:
+            raise IllegalStateError("No topics are subscribed.")
+        await self._consumer._wait_for_assignment(rebalances.next_assigned)
 
 
 class PartitionState(NamedTuple):

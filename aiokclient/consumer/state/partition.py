@@ -13,6 +13,7 @@ possible transitions:
                 (KIP-320)
     FETCHING    records are fetched and delivered        FETCHING  RESETTING  VALIDATING  -
     FAILED      an error is raised at every request      FETCHING  RESETTING  -           -
+                while the partition is not paused
 
 FAIL leads from every phase to FAILED, which only the application can end, by a seek or a reset.
 AWAIT leads from every phase to AWAITING.
@@ -699,8 +700,10 @@ class PartitionState:
 
     @property
     def must_raise(self) -> bool:
-        """Whether a request for records must raise `error`."""
-        return self.phase is Phase.FAILED or (self.error is not None and self.is_readable)
+        """Whether a request for records must raise `error`, which a pause defers."""
+        if self.phase is Phase.FAILED:
+            return not self.paused
+        return self.error is not None and self.is_readable
 
     def rewind(self) -> None:
         """Drop all fetched records, and fetch from the position again."""

@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 from adapted_clients import Stage, call, error_of
 
-from aiokclient import Consumer, Producer
+from aiokclient import AnyBroker, Consumer, Producer
 from aiokclient.adapters import aiokafka as adapter
-from aiokclient.errors import ClosedError
+from aiokclient.errors import (
+    ClosedError,
+    CoordinatorLoadInProgressError,
+    TransactionalIdAuthorizationError,
+)
+from aiokclient.protocol import ApiKey
+from aiokclient.protocol.messages import MetadataRequest
 from aiokclient.testing import EmbeddedCluster
 
 
@@ -117,3 +123,119 @@ async def test_other_thread_reads_the_state_of_a_consumer(cluster: EmbeddedClust
         assert (await consumer.getone()).offset == 1
         with pytest.raises(adapter.errors.IllegalStateError):
             await asyncio.to_thread(consumer.seek, stage.tp(9), 0)
+
+
+async def test_error_of_a_partition_is_raised_in_the_task_that_reads_it(
+    cluster: EmbeddedCluster,
+) -> None:
+    stage = Stage(cluster, adapter)
+    consumer = stage.consumer(group_id=stage.group, auto_offset_reset="none")
+    consumer.assign([stage.tp(0), stage.tp(1), stage.tp(2)])
+    async with consumer:
+        consumer.seek(stage.tp(0), 0)
+        reading = asyncio.create_task(consumer.getone(stage.tp(0)))
+        await asyncio.sleep(0)  # It has the turn, and waits.
+        for _ in range(2):
+            assert await error_of(consumer.getone(stage.tp(1))) == "NoOffsetForPartitionError"
+        failing = asyncio.create_task(error_of(consumer.getmany(stage.tp(2), timeout_ms=60_000)))
+        assert await failing == "NoOffsetForPartitionError"
+        stage.fill(1, 0)
+        assert (await reading).offset == 0
+        # Without a partition, a read wants them all.
+        assert await error_of(consumer.getone()) == "NoOffsetForPartitionError"
+
+
+async def test_listener_of_a_new_subscription_is_told_of_the_partitions_of_the_former(
+    cluster: EmbeddedCluster,
+) -> None:
+    # aiokafka does the same, unless its fetcher fails because of the new subscription.
+    stage = Stage(cluster, adapter)
+    heard: list[Any] = []
+
+    class Listener(adapter.ConsumerRebalanceListener):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            heard.append((self.name, "revoked", stage.partitions(revoked)))
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            heard.append((self.name, "assigned", stage.partitions(assigned)))
+
+    consumer = stage.consumer(group_id=stage.group)
+    with pytest.raises(adapter.errors.IllegalStateError):
+        await consumer._subscription.wait_for_assignment()
+    consumer.subscribe([stage.topic], listener=Listener("first"))
+    async with consumer:
+        assert await consumer.position(stage.tp(0)) == 0
+        for name in ("second", "third"):
+            if name == "second":
+                consumer.unsubscribe()
+                async with asyncio.timeout(60):
+                    while True:
+                        if not consumer.native.group_metadata().member_id:
+                            break  # It has left the group, and its partitions were revoked.
+                        await asyncio.sleep(0.01)
+            consumer.subscribe([stage.topic], listener=Listener(name))
+            await consumer._subscription.wait_for_assignment()
+    every = [0, 1, 2]
+    assert heard == [
+        ("first", "revoked", []),
+        ("first", "assigned", every),
+        ("second", "revoked", every),
+        ("second", "assigned", every),
+        ("third", "revoked", every),
+        ("third", "assigned", every),
+    ]
+
+
+async def test_position_waits_for_the_partition_that_a_new_subscription_has_again(
+    cluster: EmbeddedCluster,
+) -> None:
+    stage = Stage(cluster, adapter)
+    other = Stage(cluster, adapter)
+    stage.fill(1, 0)
+    async with stage.consumer(stage.topic, group_id=stage.group) as consumer:
+        for subscribe in (True, False):
+            with cluster.fail(ApiKey.OFFSET_FETCH, CoordinatorLoadInProgressError):
+                consumer.subscribe([stage.topic, other.topic])
+                await consumer._subscription.wait_for_assignment()
+                asking = asyncio.create_task(consumer.position(stage.tp(0)))
+                await asyncio.sleep(0)
+                if subscribe:
+                    consumer.subscribe([stage.topic])
+                else:
+                    consumer.unsubscribe()
+            if subscribe:
+                assert await asking == 0
+            else:
+                assert await error_of(asking) == "IllegalStateError"
+
+
+async def test_client_of_a_consumer_knows_the_topics_that_it_reads(
+    cluster: EmbeddedCluster,
+) -> None:
+    stage = Stage(cluster, adapter)
+    async with stage.consumer(group_id=stage.group) as consumer:
+        known = consumer._client.cluster
+        assert stage.topic in known.topics()  # As the start has read all of them.
+        late = Stage(cluster, adapter)
+        consumer.subscribe(pattern=late.topic)
+        await consumer._subscription.wait_for_assignment()
+        assert late.topic in known.topics()
+    assert late.topic not in known.topics()
+
+
+async def test_producer_stops_though_its_transaction_cannot_be_aborted(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = Stage(cluster, adapter)
+    producer = stage.producer(transactional_id=stage.group)
+    await producer.start()
+    await producer.begin_transaction()
+    await producer.send_and_wait(stage.topic, b"a", partition=0)
+    with cluster.fail(ApiKey.END_TXN, TransactionalIdAuthorizationError):
+        await producer.stop()
+    assert "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in caplog.text
+    with pytest.raises(ClosedError):
+        await producer.client.native.request(MetadataRequest(), to=AnyBroker())

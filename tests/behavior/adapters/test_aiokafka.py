@@ -474,6 +474,22 @@ async def missing_offsets(kafka: ModuleType, stage: Stage) -> list[Any]:
 
 
 @program
+async def missing_offset_of_one_partition(kafka: ModuleType, stage: Stage) -> list[Any]:
+    stage.fill(3, 0)
+    consumer = stage.consumer(group_id=stage.group, auto_offset_reset="none")
+    consumer.assign([stage.tp(0), stage.tp(1)])
+    async with consumer:
+        seen: list[Any] = [await error_of(consumer.getone(stage.tp(1)))]
+        consumer.seek(stage.tp(0), 1)
+        seen.append((await consumer.getone(stage.tp(0))).offset)
+        consumer.seek(stage.tp(1), 99)
+        seen.append(await error_of(consumer.getone(stage.tp(1))))
+        (records,) = (await consumer.getmany(stage.tp(0), timeout_ms=9_000)).values()
+        seen.append([each.offset for each in records])
+    return seen
+
+
+@program
 async def failing_deserializer(kafka: ModuleType, stage: Stage) -> list[Any]:
     stage.fill(2, 0)
 

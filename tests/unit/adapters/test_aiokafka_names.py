@@ -12,6 +12,7 @@ from typing import Any
 import aiokafka
 import aiokafka.errors
 import pytest
+from aiokafka_suite import APART
 from aiokafka_table import (
     ADAPTER,
     PAGE,
@@ -210,6 +211,37 @@ async def test_private_names_that_frameworks_read_exist() -> None:
         assert hasattr(clients.get(owner) or import_module(f"aiokclient.adapters.{owner}"), name)
         if owner not in clients:
             assert hasattr(import_module(owner), name)
+
+
+def test_page_has_each_test_of_aiokafka_that_is_not_run_and_the_reason() -> None:
+    rows: dict[str, list[str]] = {}
+    for name, reason in sorted(APART.items()):
+        rows.setdefault(reason, []).append(f"`{name}`")
+    page = (PAGE.parent / "aiokafka.md").read_text()
+    for reason, names in rows.items():
+        assert f"| {reason} | {', '.join(names)} |" in page
+    assert f"The other {len(APART)} " in page
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"security_protocol": "SOME"}, ("`security_protocol`", "SSL", "PLAINTEXT")),
+        ({"security_protocol": "SSL"}, ("`ssl_context`", "security_protocol=='SSL'")),
+        (
+            {"security_protocol": "SASL_PLAINTEXT"},
+            ("sasl_plain_username and sasl_plain_password required for PLAIN",),
+        ),
+        ({"isolation_level": "READ_CCC"}, ("isolation level READ_CCC",)),
+    ],
+)
+def test_error_of_a_wrong_option_names_the_arguments(
+    options: dict[str, Any], named: tuple[str, ...]
+) -> None:
+    with pytest.raises(ValueError) as caught:
+        find(ADAPTER, "AIOKafkaConsumer")(**options)
+    for each in named:
+        assert each in str(caught.value)
 
 
 INSTALLED = """

@@ -304,6 +304,23 @@ def test_a_missing_position_raises_without_a_reset() -> None:
     simulate(scenario)
 
 
+def test_a_partition_without_a_position_raises_after_its_pause_only() -> None:
+    async def scenario(world: World) -> None:
+        fill(world, 3)
+        async with world.consumer(auto_offset_reset="none") as consumer:
+            consumer.assign([T0, T1])
+            consumer.seek(T0, 0)
+            with pytest.raises(NoOffsetError, match="t-1"):
+                await consumer.poll(timeout=10.0)
+            consumer.pause([T1])
+            assert await offsets(consumer, 3) == [0, 1, 2]
+            consumer.resume([T1])
+            with pytest.raises(NoOffsetError, match="t-1"):
+                await consumer.poll(timeout=10.0)
+
+    simulate(scenario, topics=TWO)
+
+
 @pytest.mark.fault(22)
 def test_out_of_range_is_told_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(world: World) -> None:

@@ -47,6 +47,7 @@ from aiokclient.errors import ClosedError, RecordError, UnknownTopicOrPartitionE
 from aiokclient.errors import KafkaError as NativeError
 
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+ISOLATION_LEVELS: Final = ("read_uncommitted", "read_committed")
 
 UNCHANGED: Final = (
     *("key_deserializer", "value_deserializer", "fetch_max_wait_ms", "fetch_max_bytes"),
@@ -118,15 +119,19 @@ class AIOKafkaConsumer:
         refuse_deprecated(loop, api_version)
         if max_poll_records is not None:
             require_count("max_poll_records", max_poll_records)
+        if isolation_level not in ISOLATION_LEVELS:
+            raise ValueError(
+                f"Incorrect isolation level {isolation_level}: Use one of {ISOLATION_LEVELS}."
+            )
         self._closed = False
         self._group_id = group_id
+        self._group_instance_id = group_instance_id
         self._max_poll_records = max_poll_records
         self._request_timeout_ms = request_timeout_ms
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._assigned_by_hand = False
         self._by_pattern = False
-        self._rebalances: Rebalances | None = None
         self._at_stop: tuple[frozenset[TopicPartition], frozenset[str]] | None = None
         """The assignment and the subscription when the consumer was stopped."""
         self._client = AIOKafkaClient.of(ConnectionOptions.of(given))
@@ -138,7 +143,9 @@ class AIOKafkaConsumer:
         self.native: Consumer[Any, Any] = Consumer(
             client=self._client.native, deserialize_none=True, new_partitions="reset", **options
         )
+        self._client.cluster.follow(self.native)
         self._turns = Turns(self.native)
+        self._rebalances = Rebalances(self._turns)
         self._subscription = SubscriptionState(self)
         self._coordinator = GroupCoordinator(self)
         self._fetcher = Fetcher(self)
@@ -161,17 +168,17 @@ class AIOKafkaConsumer:
             await self._client._wait_on_metadata(topic)
         with translated_errors(ConsumerStoppedError):
             await self.native.start()
-        if self._group_id is not None and self._rebalances is not None:
-            await self._wait_for_assignment(self._rebalances)
+        if self._group_id is not None and self._rebalances.is_subscribed:
+            await self._wait_for_assignment(self._rebalances.assigned)
 
-    async def _wait_for_assignment(self, rebalances: Rebalances) -> None:
+    async def _wait_for_assignment(self, assigned: asyncio.Event) -> None:
         """Wait until the group has assigned partitions, or the consumer has failed."""
-        while not rebalances.assigned.is_set():
+        while not assigned.is_set():
             with translated_errors(ConsumerStoppedError):
                 self.native.assignment()  # Raises the error with which the consumer has failed.
             try:
                 async with asyncio.timeout(0.2):
-                    await rebalances.assigned.wait()
+                    await assigned.wait()
             except TimeoutError:
                 continue
 
@@ -185,8 +192,11 @@ class AIOKafkaConsumer:
             pass  # The native consumer has failed, and knows neither any more.
         self._closed = True
         self._turns.close()
-        await self.native.close()
-        await self._client.close()
+        try:
+            with translated_errors(ConsumerStoppedError):
+                await self.native.close()
+        finally:
+            await self._client.close()
 
     # -- what to read
 
@@ -217,7 +227,7 @@ class AIOKafkaConsumer:
     ) -> None:
         if self._assigned_by_hand:
             raise IllegalStateError("Partitions are assigned by hand. Call unsubscribe() first.")
-        subscribed_before = self._rebalances is not None
+        subscribed_before = self._rebalances.is_subscribed
         by_pattern = isinstance(topics, re.Pattern)
         if subscribed_before and by_pattern != self._by_pattern:
             raise IllegalStateError(
@@ -225,7 +235,7 @@ class AIOKafkaConsumer:
             )
         # Without a group, aiokafka calls no listener.
         heard = None if self._group_id is None else listener
-        self._rebalances = Rebalances(self._turns, heard)
+        self._rebalances.begin_subscription(heard)
         with translated_errors(ConsumerStoppedError):
             if subscribed_before:
                 # Without it, a subscription to the same topics would cause no rebalance, and the
@@ -248,7 +258,7 @@ class AIOKafkaConsumer:
     def unsubscribe(self) -> None:
         """Leave the group, and read nothing any more."""
         self._assigned_by_hand = False
-        self._rebalances = None
+        self._rebalances.end_subscription()
         with translated_errors(ConsumerStoppedError):
             self.native.unsubscribe()
 
@@ -258,7 +268,7 @@ class AIOKafkaConsumer:
         Partitions that were assigned before get their initial positions, too. Raises
         IllegalStateError after `subscribe`.
         """
-        if self._rebalances is not None:
+        if self._rebalances.is_subscribed:
             raise IllegalStateError("Topics are subscribed. Call unsubscribe() first.")
         self._assigned_by_hand = True
         with translated_errors(ConsumerStoppedError):
@@ -385,9 +395,9 @@ class AIOKafkaConsumer:
         self._require_group()
         with translated_errors(ConsumerStoppedError):
             assigned = self.native.assignment()
-            if self._rebalances is None and not self._assigned_by_hand:
+            if not self._rebalances.is_subscribed and not self._assigned_by_hand:
                 raise IllegalStateError("Not subscribed to any topics")
-            if self._rebalances is not None and not self._rebalances.assigned.is_set():
+            if self._rebalances.is_subscribed and not self._rebalances.assigned.is_set():
                 raise IllegalStateError("No partitions assigned")
             if offsets is None:
                 wanted = {
@@ -410,10 +420,20 @@ class AIOKafkaConsumer:
         return None if found is None else found.offset
 
     async def position(self, partition: TopicPartition) -> int:
-        """Return the offset of the next record. Raises IllegalStateError if it is not assigned."""
-        self._require_assigned([partition])
-        with translated_errors(ConsumerStoppedError):
-            return await self.native.position(partition)
+        """Return the offset of the next record. Raises IllegalStateError if it is not assigned.
+
+        If the partition is revoked during the call, it waits for the next assignment, unless the
+        subscription has ended.
+        """
+        while True:
+            self._require_assigned([partition])
+            try:
+                with translated_errors(ConsumerStoppedError):
+                    return await self.native.position(partition)
+            except IllegalStateError:
+                if not self._rebalances.is_subscribed or self._group_id is None:
+                    raise
+                await self._wait_for_assignment(self._rebalances.assigned)
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """Return the end offset of a partition at its last fetch, or None."""

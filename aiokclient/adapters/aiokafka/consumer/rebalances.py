@@ -16,43 +16,76 @@ log = logging.getLogger(__name__)
 
 
 class Rebalances:
-    """The native listener of one subscription, which calls the program's, if it has one.
+    """The native listener of a consumer, which calls that of the present subscription.
 
     aiokafka calls `on_partitions_revoked` at the begin of each rebalance, with no partitions at the
-    first one, and not when the consumer is stopped. It logs what a listener raises.
+    first one, and not when the consumer is stopped. At the end of a subscription it calls no
+    listener: the one of the next subscription is told of the partitions. It logs what a listener
+    raises.
     """
 
-    def __init__(self, turns: Turns, listener: ConsumerRebalanceListener | None) -> None:
+    def __init__(self, turns: Turns) -> None:
         self._turns = turns
-        self._listener = listener
+        self._listener: ConsumerRebalanceListener | None = None
+        self._previous: set[TopicPartition] = set()
+        """The partitions of an earlier subscription whose revocation no listener was told of."""
         self._revoked = False
+        """Whether the listener was told of a revocation since the last assignment."""
+        self.is_subscribed = False
         self.assigned = asyncio.Event()
-        """Set once the group has assigned partitions, which may be none."""
+        """Set once the group has assigned partitions of the subscription, which may be none."""
+        self.next_assigned = asyncio.Event()
+        """Set at the next assignment, which replaces it by another one."""
+
+    def begin_subscription(self, listener: ConsumerRebalanceListener | None) -> None:
+        """Call this listener, if there is one, from now on."""
+        self.is_subscribed, self._listener, self._revoked = True, listener, False
+        self.assigned = asyncio.Event()
+
+    def end_subscription(self) -> None:
+        """Call no listener until the next subscription."""
+        self.is_subscribed, self._listener = False, None
+        self.assigned = asyncio.Event()
 
     async def on_assigned(self, tps: Collection[TopicPartition]) -> None:
         """Call the listener of the program with the new partitions."""
         self._turns.on_assigned()
-        if self._listener is not None:
-            if not self._revoked:
-                await self._call(self._listener.on_partitions_revoked, set())
-            self._revoked = False
-            await self._call(self._listener.on_partitions_assigned, set(tps))
-        self.assigned.set()
+        listener, assigned = self._listener, self.assigned
+        if not self._revoked:
+            previous, self._previous = self._previous, set()
+            await self._tell_revoked(listener, previous)
+        self._revoked = False
+        if listener is not None:
+            await self._call(listener, listener.on_partitions_assigned, set(tps))
+        assigned.set()
+        next_assigned, self.next_assigned = self.next_assigned, asyncio.Event()
+        next_assigned.set()
 
     async def on_revoked(self, tps: Collection[TopicPartition]) -> None:
         """Call the listener of the program before the partitions go to other members."""
+        if not self.is_subscribed:
+            self._previous.update(tps)
+            return
         self._revoked = True
-        if self._listener is not None and not self._turns.is_closed:
-            await self._call(self._listener.on_partitions_revoked, set(tps))
+        previous, self._previous = self._previous, set()
+        await self._tell_revoked(self._listener, previous.union(tps))
 
     async def on_lost(self, tps: Collection[TopicPartition]) -> None:
         """Call the listener of the program after the partitions went to other members."""
         await self.on_revoked(tps)
 
-    async def _call(self, function: Any, tps: set[TopicPartition]) -> None:
+    async def _tell_revoked(
+        self, listener: ConsumerRebalanceListener | None, tps: set[TopicPartition]
+    ) -> None:
+        if listener is not None and not self._turns.is_closed:
+            await self._call(listener, listener.on_partitions_revoked, tps)
+
+    async def _call(
+        self, listener: ConsumerRebalanceListener, function: Any, tps: set[TopicPartition]
+    ) -> None:
         try:
             result = function(tps)
             if inspect.isawaitable(result):
                 await result
         except Exception:
-            log.exception("The listener %r has failed for %s.", self._listener, sorted(tps))
+            log.exception("The listener %r has failed for %s.", listener, sorted(tps))

@@ -2,8 +2,9 @@
 
 One task reads; the others wait. Each of them may want certain partitions only. Then all other
 partitions are paused in the native consumer, as long as no waiting task wants them. The task that
-reads passes on the records that a waiting task wants. What it has read beyond the limit of that
-task is put back by a seek, which the native consumer serves from its buffer.
+reads passes on the records and the errors of partitions that a waiting task wants. What it has read
+beyond the limit of that task is put back by a seek, which the native consumer serves from its
+buffer. A partition that cannot be read raises its error again at each read that wants it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from aiokclient import Consumer, ConsumerRecord, TopicPartition
-from aiokclient.errors import KafkaError
+from aiokclient.errors import KafkaError, RecordError
 
 UNLIMITED = 2**31 - 1
 PROCESSED_S = 0.1
@@ -27,7 +28,7 @@ costs less than a call for each."""
 class Read:
     """One task's request for records."""
 
-    __slots__ = ("given", "limit", "partitions", "wake")
+    __slots__ = ("error", "given", "limit", "partitions", "wake")
 
     def __init__(self, partitions: Collection[TopicPartition], limit: int) -> None:
         self.partitions = frozenset(partitions)
@@ -35,6 +36,8 @@ class Read:
         self.limit = limit
         self.given: list[ConsumerRecord[Any, Any]] = []
         """The records that another task has read for this one."""
+        self.error: KafkaError | None = None
+        """The error of one of the partitions, which another task has met."""
         self.wake: asyncio.Future[None] | None = None
 
     def wants(self, record: ConsumerRecord[Any, Any]) -> bool:
@@ -42,6 +45,10 @@ class Read:
         if len(self.given) >= self.limit:
             return False
         return not self.partitions or (record.topic, record.partition) in self.partitions
+
+    def covers(self, partition: tuple[str, int]) -> bool:
+        """Return whether this partition is wanted."""
+        return not self.partitions or partition in self.partitions
 
     def wake_up(self) -> None:
         """Let the task continue."""
@@ -92,7 +99,8 @@ class Turns:
     ) -> Sequence[ConsumerRecord[Any, Any]]:
         """Return up to `limit` records as soon as there is one; none after `timeout_s`.
 
-        None is returned, too, if the consumer was stopped. A cancellation loses no record.
+        None is returned, too, if the consumer was stopped. A cancellation loses no record. Raises
+        the errors of these partitions, and of the consumer.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
@@ -111,6 +119,8 @@ class Turns:
             if not await self._wait_for_turn(read, deadline) or read.given:
                 records = read.given
                 break
+            if read.error is not None:
+                raise read.error.with_traceback(None)
         if records and self._timer is None:
             self._start_timer()
         return records
@@ -151,7 +161,13 @@ class Turns:
         self._hold_unwanted()
         while True:
             remaining_s = deadline - loop.time()
-            records = await self._native.poll(max(remaining_s, 0.0), max_records=read.limit)
+            try:
+                records = await self._native.poll(max(remaining_s, 0.0), max_records=read.limit)
+            except KafkaError as error:
+                if not self._pass_error(read, error):
+                    raise
+                await asyncio.sleep(0)  # The other task takes the error, and wants no more.
+                continue
             if not records:
                 return []
             if not read.partitions and not self._waiting:
@@ -185,6 +201,26 @@ class Turns:
                 each.wake_up()
         self._put_back(rest)
         return own
+
+    def _pass_error(self, read: Read, error: KafkaError) -> bool:
+        """Return whether an error concerns none of the partitions that a read wants.
+
+        It is then raised in the first waiting task that wants its partition. Without such a task it
+        is dropped: a partition that cannot be read raises its error again once it is wanted.
+        """
+        tp = error.topic_partition
+        if tp is None or read.covers(tp):
+            return False
+        if isinstance(error, RecordError):
+            # The native consumer has moved past the record, at which aiokafka's stays.
+            self.read_again(tp, error.offset)
+        taker = next((each for each in self._waiting if each.covers(tp)), None)
+        if taker is not None:
+            taker.error = error
+            taker.wake_up()
+        self._held.discard(tp)  # Its pause has ended, or it would raise nothing.
+        self._hold_unwanted()
+        return True
 
     def _put_back(self, records: Sequence[ConsumerRecord[Any, Any]]) -> None:
         """Deliver these records again, if their partitions are still assigned."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import ssl
 import warnings
@@ -40,6 +41,7 @@ from aiokclient.errors import ApplicationRecoverableError
 from aiokclient.errors import IllegalStateError as NativeStateError
 from aiokclient.errors import KafkaError as NativeError
 
+log = logging.getLogger(__name__)
 _missing: Final = object()
 _DEFAULT_PARTITIONER: Final = DefaultPartitioner()
 _numbers = count(1)
@@ -150,12 +152,20 @@ class AIOKafkaProducer(PrivateProducerNames):
             await self.native.flush()
 
     async def stop(self) -> None:
-        """Wait until all records have their outcome, and close the connections."""
+        """Wait until all records have their outcome, and close the connections.
+
+        An open transaction is aborted. If that fails, or the producer has failed before, a warning
+        is logged.
+        """
         if self._closed:
             return
         self._closed = True
-        await self.native.close()
-        await self.client.close()
+        try:
+            await self.native.close()
+        except NativeError as error:
+            log.warning("The producer was closed with an error: %s", error)
+        finally:
+            await self.client.close()
 
     async def partitions_for(self, topic: str) -> set[int]:
         """Return the partitions of a topic. Raises UnknownTopicOrPartitionError."""
