@@ -371,7 +371,8 @@ class Acquisition:
             return byte == LockState.LOST
         if now is None:
             now = self.partition.clock.monotonic()
-        return now >= self.find_deadline(offset)
+        deadlines = self._deadlines
+        return now >= (deadlines.get(offset, self.deadline) if deadlines else self.deadline)
 
     # -- deadlines
 

@@ -144,21 +144,26 @@ class ShareMeters:
 
     # -- settlements
 
-    def on_settled(
-        self, kind: AcknowledgeType, count: int, remaining_s: float | None = None
-    ) -> None:
-        """Count settlements of the application, with the time that was left of their locks."""
+    def on_settled(self, kind: AcknowledgeType, count: int) -> None:
+        """Count settlements of the application."""
         counter = self._acknowledged.get(kind)
         if counter is None:
             counter = self.own_metrics.counter("acknowledgements", type=kind.name.lower())
             self._acknowledged[kind] = counter
         counter.value += count
         self._sent.value += count
-        if remaining_s is not None:
-            uncounted = self._remaining.uncounted
-            uncounted.append(remaining_s)
-            if len(uncounted) >= UNCOUNTED:
-                self._remaining.count_latest()
+
+    def on_record_settled(self, kind: AcknowledgeType, remaining_s: float) -> None:
+        """Count the settlement of one record, with the time that was left of its lock."""
+        try:
+            self._acknowledged[kind].value += 1
+            self._sent.value += 1
+        except KeyError:
+            self.on_settled(kind, 1)
+        uncounted = self._remaining.uncounted
+        uncounted.append(remaining_s)
+        if len(uncounted) >= UNCOUNTED:
+            self._remaining.count_latest()
 
     def on_renewed(self, count: int) -> None:
         """Count locks that were renewed."""

@@ -21,13 +21,11 @@ from aiokclient.errors import (
     KafkaError,
     LockLostError,
 )
-from aiokclient.share.delivery.processing import Processing
 from aiokclient.share.delivery.record import ShareRecord
 from aiokclient.share.locks import AcknowledgeType, Acquisition, LockEvent, LockState, Reason, Run
 from aiokclient.share.partition import split_by_deadline
 
 if TYPE_CHECKING:
-    from aiokclient.share.delivery.processing import OnLost
     from aiokclient.share.engine import ShareEngine
     from aiokclient.share.meters import ShareMeters
 
@@ -116,10 +114,11 @@ class Settlements:
         left_s = acquisition.settle_record(record, kind, self.get_time())
         if not left_s:
             return False
-        self._meters.on_settled(kind, 1, left_s)
-        self._engine.wake_leaders()
+        engine = self._engine
+        self._meters.on_record_settled(kind, left_s)
+        engine.wake_leaders()
         # Most settlements follow another one, after which nothing has waited yet.
-        room, lost = self._engine.reader.room, self.lost
+        room, lost = engine.reader.room, self.lost
         if not room.is_set:
             room.set()
         if not lost.is_set:
@@ -378,10 +377,6 @@ class Settlements:
         self._changed.set()
 
     # -- bodies of `processing`
-
-    def begin_processing(self, record: ShareRecord[Any, Any], on_lost: OnLost) -> Processing:
-        """Return the scope of a handler."""
-        return Processing(self, record, on_lost)
 
     def add_scope(self, record: ShareRecord[Any, Any], scope: Any) -> None:
         """Tell this scope when the lock of the record is lost."""

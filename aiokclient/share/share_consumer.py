@@ -19,6 +19,7 @@ from aiokclient.decoding.deserialize import Deserializers
 from aiokclient.errors import ClosedError, IllegalStateError, KafkaError
 from aiokclient.errors.local import refuse_loop
 from aiokclient.log.foreign_names import with_foreign_names
+from aiokclient.share.delivery.processing import Processing
 from aiokclient.share.delivery.record import ShareRecord
 from aiokclient.share.locks import AcknowledgeType
 from aiokclient.types import State, TopicPartition, public_in, seconds
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     from aiokclient.share.delivery.iterators import ShareBatches, ShareIterator, TrackedShareRecords
-    from aiokclient.share.delivery.processing import OnLost, Processing
+    from aiokclient.share.delivery.processing import OnLost
     from aiokclient.share.delivery.record import ShareHandle
     from aiokclient.share.engine import ShareEngine
     from aiokclient.worker import Worker
@@ -394,7 +395,10 @@ class ShareConsumer(Lifecycle, Generic[K, V]):
             raise IllegalStateError(
                 f'on_lost must be "raise", "return", or "ignore", not {on_lost!r}.'
             )
-        return self._running.settlements.begin_processing(record, on_lost)
+        self._require_usable()
+        engine = self._engine
+        assert engine is not None
+        return Processing(engine.settlements, record, on_lost)
 
     async def lock_lost(self, record: ShareRecord[Any, Any]) -> None:
         """Return when the lock of a record is lost, or when the record is settled."""

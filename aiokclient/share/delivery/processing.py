@@ -39,23 +39,23 @@ class Processing:
         self._record = record
         self._on_lost = on_lost
         self._reason: Reason | None = None
+        """Why the lock was lost, None if it was not."""
         self._is_cancelled = False
         """Whether the body was cancelled because of a loss."""
-        self._task: asyncio.Task[Any] | None = None
-        self._cancelling = 0
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.current_task()
-        assert self._task is not None
-        self._cancelling = self._task.cancelling()
+        task: asyncio.Task[Any] | None = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._cancelling = task.cancelling()
         record = self._record
-        acquisition = record._acquisition
+        acquisition, offset = record._acquisition, record.offset
         if acquisition is None:
             self.on_lost("expired")
             return self
-        acquisition.scopes[record.offset] = self
-        if acquisition.is_lost(record.offset, self._settlements.get_time()):
-            self.on_lost(acquisition.find_reason(record.offset))
+        acquisition.scopes[offset] = self
+        if acquisition.is_lost(offset, self._settlements.get_time()):
+            self.on_lost(acquisition.find_reason(offset))
         return self
 
     def on_lost(self, reason: Reason) -> None:
@@ -63,7 +63,7 @@ class Processing:
         if self._reason is not None:
             return
         self._reason = reason
-        if self._on_lost != "ignore" and self._task is not None:
+        if self._on_lost != "ignore":
             self._is_cancelled = True
             self._task.cancel()
 
@@ -73,23 +73,23 @@ class Processing:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        assert self._task is not None
-        acquisition = self._record._acquisition
+        record = self._record
+        acquisition = record._acquisition
         if acquisition is not None:
-            acquisition.scopes.pop(self._record.offset, None)
-        is_own = False
-        if self._is_cancelled:
-            is_own = self._task.uncancel() <= self._cancelling
+            acquisition.scopes.pop(record.offset, None)
         if self._reason is not None:
-            return self._end_lost(error, is_own)
+            return self._end_lost(error, self._reason)
+        settlements = self._settlements
         kind_of = AcknowledgeType.ACCEPT if error is None else AcknowledgeType.RELEASE
-        self._settlements.end_handling(self._record, kind_of)
+        # Most records are held at the end, which saves a call.
+        if not settlements.settle_held(record, kind_of):
+            settlements.end_handling(record, kind_of)
         return False
 
-    def _end_lost(self, error: BaseException | None, is_own: bool) -> bool:
+    def _end_lost(self, error: BaseException | None, reason: Reason) -> bool:
         """End a body whose lock was lost. Return whether its error ends here."""
-        assert self._reason is not None
-        lost = self._settlements.take_lost_error(self._record, self._reason)
+        is_own = self._is_cancelled and self._task.uncancel() <= self._cancelling
+        lost = self._settlements.take_lost_error(self._record, reason)
         by_loss = is_own and (error is None or isinstance(error, asyncio.CancelledError))
         if self._on_lost == "raise" and by_loss:
             raise lost from None

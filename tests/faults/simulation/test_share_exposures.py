@@ -1,6 +1,7 @@
 """Records that an iteration over a share consumer takes without asking whether they are locked."""
 
 import asyncio
+import sys
 from typing import Any
 
 import pytest
@@ -104,5 +105,32 @@ def test_no_more_tracked_records_are_held_than_allowed(limit: int) -> None:
                 if done == 30 - limit + 1:
                     break
             assert len(held) == limit - 1
+
+    simulate(scenario)
+
+
+def test_a_handler_of_a_record_takes_few_calls() -> None:
+    """Each record of a worker costs these calls, beside those of its task."""
+
+    async def scenario(world: World) -> None:
+        work = await begin(world, 5)
+        calls: list[str] = []
+
+        def on_event(frame: Any, event: str, argument: object) -> None:
+            if event == "call" and "/aiokclient/share/" in frame.f_code.co_filename:
+                calls.append(frame.f_code.co_name)
+
+        async with work.new_consumer() as consumer:
+            async for record in consumer.tracked(5):
+                calls.clear()
+                sys.setprofile(on_event)
+                try:
+                    async with consumer.processing(record):
+                        pass
+                finally:
+                    sys.setprofile(None)
+                if record.offset == 4:
+                    break
+        assert 0 < len(calls) <= 9, calls
 
     simulate(scenario)

@@ -3,6 +3,7 @@
 import gc
 import sys
 import weakref
+from collections.abc import Iterator
 from itertools import repeat
 from typing import Any, cast
 
@@ -92,6 +93,16 @@ def test_only_classes_with_slots_are_decoded() -> None:
             found.records("jobs", 1, kind=cast("Any", int))
 
 
+@pytest.fixture
+def no_garbage() -> Iterator[None]:
+    """Collect the records of earlier tests now, which refer to their class, and not in the test."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_garbage")
 @pytest.mark.parametrize("make", [lambda data, lock: decode(batch, data, lock), lock_decoded])
 def test_dropped_records_give_back_their_locks_and_their_memory(make: Any) -> None:
     data, lock = seal(SOME), Lock()
