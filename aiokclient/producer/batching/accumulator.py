@@ -301,6 +301,8 @@ class Accumulator:
         """The batches whose linger time has not passed, in the order of their first records. Those
         that were sent before stay in it until then."""
         self._linger_timer: asyncio.TimerHandle | None = None
+        self._is_resuming = False
+        """Whether tasks that waited for batches run now, within the handling of a read."""
         self._overflowing: tuple[dict[PartitionQueue, None], dict[PartitionQueue, None]] = ({}, {})
         """Partitions with batches in the overflow queue, by whether they are unsendable."""
         self._room: dict[asyncio.Future[None], None] = {}
@@ -554,7 +556,7 @@ class Accumulator:
         if len(lingering) > 2 * len(self.pending) + 64:
             lingering = self._lingering = deque(each for each in lingering if not each.done)
         lingering.append(batch)
-        if self._linger_timer is None:
+        if self._linger_timer is None and not self._is_resuming:
             self._set_linger_timer(batch)
 
     def _grow_reserve(self, batch: ProducerBatch, need: int) -> bool:
@@ -684,6 +686,23 @@ class Accumulator:
                 batch.queue.notify_sender()
         if lingering:
             self._set_linger_timer(lingering[0])
+
+    def resume_collected(self) -> None:
+        """Resume the tasks that the present read has woken, then set the timer of their batches.
+
+        A task that awaits each of its sends needs no timer: its batch is sent within its `await`.
+        So the timer is not set before all of these tasks have run.
+        """
+        self._is_resuming = True
+        try:
+            self.wakes.resume_collected()
+        finally:
+            self._is_resuming = False
+            lingering = self._lingering
+            while lingering and lingering[0].size:  # It was closed, and does not linger.
+                lingering.popleft()
+            if lingering and self._linger_timer is None:
+                self._set_linger_timer(lingering[0])
 
     def _set_linger_timer(self, batch: ProducerBatch) -> None:
         when = batch.created + self._linger_s

@@ -415,8 +415,8 @@ class Sender:
         self._timeout_s = config.request_timeout_ms / 1000
         self._requests = ProduceRequests(config, engine.transactions)
         self._sent = accumulator.meters.requests
-        wakes = accumulator.wakes
-        self._resume_collected = wakes.resume_collected if wakes.can_collect else None
+        can_collect = accumulator.wakes.can_collect
+        self._resume_collected = accumulator.resume_collected if can_collect else None
         self._connection = ProduceConnection(node_id, config, engine, self)
         self._ready: dict[PartitionQueue, None] = {}
         self._awaited: dict[PartitionQueue, None] = {}
