@@ -291,12 +291,11 @@ cdef QueueState choose(
     SendPath self, TopicState target, Part *key, object partition, Py_ssize_t size
 ):
     """Return the queue for a record of a known topic, or None if Python must choose it."""
-    cdef QueueState queue
     cdef Py_ssize_t count, number
     if target.sticky is not None and partition is None and self._chooses:
         if key.size < 0 or not self._hashes:
             if target.sticky_left <= 0 or target.sticky.unsendable:
-                self._partitioner.choose_sticky_queue(target)
+                return self._partitioner.choose_sticky_queue(target, size)
             target.sticky_left -= size
             return target.sticky
     count = len(target.queues)
@@ -307,9 +306,7 @@ cdef QueueState choose(
         return target.queues[number]
     if key.size >= 0 and self._hashes:
         return target.queues[(aiok_murmur2(key.at, key.size) & 0x7FFFFFFF) % count]
-    queue = self._partitioner.choose_sticky_queue(target)
-    target.sticky_left -= size
-    return queue
+    return self._partitioner.choose_sticky_queue(target, size)
 
 
 cdef DeliveryRuns send_items(SendPath self, TopicState target, tuple items):

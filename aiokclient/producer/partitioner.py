@@ -2,7 +2,8 @@
 
 The partition of a record with a key is computed from the murmur2 hash of the key, as in Kafka's
 Java client, so that all clients choose the same partition. Records without a key go to one
-partition until they fill about one batch, and then to another partition (KIP-480). The next
+partition until its batch is full, and then to another partition (KIP-480): if they left it earlier,
+each partition would keep a batch that is nearly full and waits for its linger time. The next
 partition is chosen at random, with weights: the longer the queue of a partition, the lower its
 weight, so that slow brokers receive fewer records (KIP-794). Partitions to which nothing can be
 sent now are skipped as long as there are others. If a topic has very many partitions, only a random
@@ -24,6 +25,7 @@ from aiokclient.types import to_integer
 if TYPE_CHECKING:
     from aiokclient.cluster.lifecycle.ownership import Anchor
     from aiokclient.config.producer import ProducerConfig
+    from aiokclient.producer.batching.accumulator import Accumulator
     from aiokclient.producer.batching.queue import PartitionQueue, Topic
     from aiokclient.producer.producer import Producer
 
@@ -50,6 +52,7 @@ class Partitioner:
         config: ProducerConfig,
         rng: random.Random,
         producer: Anchor[Producer[Any, Any]],
+        accumulator: Accumulator,
     ) -> None:
         self._producer = producer
         """The producer, whose options have the application's function."""
@@ -60,6 +63,7 @@ class Partitioner:
         self._availability_s = config.partitioner_availability_timeout_ms / 1000
         self._sticky_bytes = max(config.batch_size, 1)
         self._rng = rng
+        self._accumulator = accumulator
         self._available: dict[Topic, list[int]] = {}
 
     def on_leaders_changed(self, topic: Topic) -> None:
@@ -79,13 +83,24 @@ class Partitioner:
         return topic.take_sticky(size) or self.choose_sticky_queue(topic, size)
 
     def choose_sticky_queue(self, topic: Topic, size: int = 0) -> PartitionQueue:
-        """Choose another partition for the records without a key, and return its queue.
+        """Choose the partition for the next records without a key, and return its queue.
 
-        `size` is the number of bytes of the record that goes there first.
+        `size` is the number of bytes of the record that goes there first. The partition stays the
+        same while the record fits into its open batch. Otherwise, that batch is full and leaves.
         """
+        former = topic.sticky
+        if size and former is not None and former.open is not None and not former.unsendable:
+            builder = former.open.builder
+            room = topic.status.batch_limit.size - builder.size
+            # `size` is an upper bound, so that more records fit than the sum of the bounds says.
+            fitting = max(room * builder.count // builder.size, 1)
+            if room < size:
+                self._accumulator.close_batch(former)
+            elif topic.stick_for_longer(fitting * size, size):
+                return former
         queues = self._find_candidates(topic.queues)
         queue = queues[0] if len(queues) == 1 else self._draw_queue(queues)
-        topic.stick_to_queue(queue, self._sticky_bytes - size)
+        topic.stick_to_queue(queue, self._sticky_bytes, size)
         return queue
 
     def _find_candidates(self, queues: Sequence[PartitionQueue]) -> Sequence[PartitionQueue]:

@@ -558,7 +558,7 @@ class PartitionQueue(QueueState):
 class Topic(TopicState[PartitionQueue]):
     """The queues of a topic. While `known` is false all records wait in `undesignated`."""
 
-    __slots__ = ("absent", "leaving", "status", "undesignated", "unseen")
+    __slots__ = ("absent", "leaving", "status", "sticky_more", "undesignated", "unseen")
 
     def __init__(self, name: str, batch_limit: int) -> None:
         super().__init__(name)
@@ -568,6 +568,8 @@ class Topic(TopicState[PartitionQueue]):
         """The queues of partitions that the metadata does not list, or no longer."""
         self.leaving: deque[ProducerBatch] = deque()
         """Batches of absent partitions whose records are being moved to others."""
+        self.sticky_more = 0
+        """Number of bytes by which the sticky queue may be kept to fill its batch."""
         self.unseen: set[int] = set()
         """Those of them that it has never listed."""
 
@@ -647,10 +649,22 @@ class Topic(TopicState[PartitionQueue]):
         self.sticky_left -= size
         return queue
 
-    def stick_to_queue(self, queue: PartitionQueue, size: int) -> None:
-        """Let the records without a key go to this queue for the next `size` bytes."""
+    def stick_to_queue(self, queue: PartitionQueue, size: int, first: int) -> None:
+        """Let records without a key go to this queue for `size` bytes, which include `first`."""
         self.sticky = queue
-        self.sticky_left = size
+        self.sticky_left = size - first
+        self.sticky_more = size
+
+    def stick_for_longer(self, size: int, first: int) -> bool:
+        """Keep the sticky queue for `size` more bytes, which include `first`.
+
+        Return False, and change nothing, once it was kept for as many bytes as at first.
+        """
+        if self.sticky_more <= 0:
+            return False
+        self.sticky_left = size - first
+        self.sticky_more -= size
+        return True
 
     def leave_sticky(self) -> None:
         """Let the next record without a key go to another partition."""

@@ -52,7 +52,7 @@ class Leaders:
     def __init__(self, config: ProducerConfig, engine: Engine) -> None:
         clock = engine.cluster.clock
         self.topics: dict[str, Topic] = {}
-        self.partitioner = Partitioner(config, clock.rng, engine.producer)
+        self.partitioner = Partitioner(config, clock.rng, engine.producer, engine.accumulator)
         self._config = config
         self._clock = clock
         self._accumulator = engine.accumulator

@@ -237,3 +237,19 @@ class TestFlush:
             cluster.resume(1)
             await producer.flush()
             assert delivery.done()
+
+
+async def test_full_batches_leave_when_records_without_keys_fill_one_after_another(
+    make: Make, wide: str
+) -> None:
+    async with make(**LONG, batch_size=2_000) as producer:
+        await producer.send(wide, b"first")
+        # A record takes fewer bytes than its batch reserves for it, so that a partition could be
+        # left while there is room in its batch, which would wait for its linger time.
+        deliveries = [producer.send(wide, b"x" * 50) for _ in range(1_000)]
+        done: asyncio.Queue[Any] = asyncio.Queue()
+        for delivery in deliveries:
+            delivery.add_done_callback(done.put_nowait)
+        # One batch with fewer than 40 records may be open.
+        partitions = {(await done.get()).partition for _ in range(1_000 - 2_000 // 50)}
+        assert len(partitions) > 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +16,10 @@ from aiokclient import murmur2
 from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.config.producer import ProducerConfig
 from aiokclient.errors import SerializationError
+from aiokclient.producer.batching.batch import ProducerBatch
 from aiokclient.producer.batching.queue import PartitionQueue, Topic
 from aiokclient.producer.partitioner import SAMPLE, Partitioner, weights
+from aiokclient.record.batch import RecordBatchBuilder
 
 
 def topic(partitions: int) -> Topic:
@@ -25,10 +28,20 @@ def topic(partitions: int) -> Topic:
     return made
 
 
-def partitioner(**options: Any) -> Partitioner:
+def partitioner(closed: list[PartitionQueue] | None = None, **options: Any) -> Partitioner:
     config = ProducerConfig.build({"bootstrap_servers": "h:1", "batch_size": 1000, **options})
     owner: Any = SimpleNamespace(_options=config)
-    return Partitioner(config, random.Random(1), Anchor(owner))
+    accumulator: Any = SimpleNamespace(close_batch=(closed if closed is not None else []).append)
+    return Partitioner(config, random.Random(1), Anchor(owner), accumulator)
+
+
+def open_batch(queue: PartitionQueue, count: int) -> None:
+    """Open a batch with records that take 91 bytes, and for which `record_size` says 120."""
+    hooks: Any = SimpleNamespace(loop=None, thread=0)
+    builder = RecordBatchBuilder(limit=10_000)
+    for _ in range(count):
+        builder.append(0, None, b"x" * 83)
+    queue.open = ProducerBatch("t", queue, hooks, builder, 0.0)
 
 
 # These are the values of
@@ -54,6 +67,34 @@ def test_without_a_key_one_partition_for_a_batch_then_another() -> None:
     runs = [chosen[i : i + 10] for i in range(0, 100, 10)]
     assert all(len(set(run)) == 1 for run in runs)
     assert len({run[0] for run in runs}) > 3
+
+
+def test_a_partition_is_kept_until_its_batch_is_full() -> None:
+    there, closed = Topic("t", 1000), list[PartitionQueue]()
+    there.queues = topic(10).queues
+    choose = partitioner(closed).choose_queue
+    (queue,) = {choose(there, None, 120) for _ in range(9)}
+    open_batch(queue, 8)
+    # After 8 records, there is room for two more, by their average size.
+    assert {choose(there, None, 120) for _ in range(2)} == {queue}
+    assert not closed
+    open_batch(queue, 10)
+    after = [choose(there, None, 120) for _ in range(9)]
+    assert closed == [queue], "the full batch leaves at once"
+    assert len(set(after)) == 1
+
+
+def test_a_partition_is_kept_for_about_two_batches_at_most() -> None:
+    there, closed = Topic("t", 1000), list[PartitionQueue]()
+    there.queues = topic(10).queues
+    choose = partitioner(closed).choose_queue
+    chosen = []
+    for _ in range(200):
+        chosen.append(choose(there, None, 120))
+        open_batch(chosen[-1], 1)  # The linger time is so short that batches leave early.
+    first = len(list(next(groupby(chosen))[1]))
+    assert 9 < first < 30
+    assert not closed
 
 
 def test_keys_can_be_ignored() -> None:
