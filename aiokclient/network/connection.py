@@ -549,20 +549,23 @@ class BrokerConnection(asyncio.BufferedProtocol):
         else:
             self._one_way = True
             sent.on_written()
-        size = len(segments[0]) if len(segments) == 1 else sum(map(len, segments))
+        if len(segments) == 1:  # As in `write_segments`, without a function call.
+            size = len(segments[0])
+            transport.write(segments[0])
+        else:
+            size = sum(map(len, segments))
+            if size <= JOINED:
+                transport.write(b"".join(segments))
+            else:
+                write_segments(transport, segments, size)
+        # This comes after the write: it takes no time from the response, for which a task may wait.
         meter = self._meter
         sizes = meter.request_sizes.uncounted
         sizes.append(size)
         if len(sizes) >= UNCOUNTED:
-            meter.request_sizes.count_latest()
+            meter.count_latest()
         if meter.known_levels.get(DEBUG, True) and meter.is_logged(DEBUG):
             meter.traffic.log_request(self.broker, sent.api, sent.version, size)
-        if len(segments) == 1:  # As in `write_segments`, without a function call.
-            transport.write(segments[0])
-        elif size <= JOINED:
-            transport.write(b"".join(segments))
-        else:
-            write_segments(transport, segments, size)
 
     def _write_held(self, now: float) -> None:
         while not self.closed and (sent := self._held.take_next(now)) is not None:

@@ -16,7 +16,6 @@ from aiokclient.errors import ERRORS_BY_CODE
 from aiokclient.log.client_log import ClientLog
 from aiokclient.metrics import (
     EMPTY,
-    UNCOUNTED,
     Histogram,
     Metrics,
     Reading,
@@ -155,10 +154,7 @@ class Meter:
         if latency is None:
             latency = self._add_latency(sent)
         seconds = now - sent.since
-        uncounted = latency.uncounted
-        uncounted.append(seconds)
-        if len(uncounted) >= UNCOUNTED:
-            latency.count_latest()
+        latency.uncounted.append(seconds)  # See `count_latest`.
         self._received.value += size
         if throttle_ms > 0:
             self._throttle.observe(throttle_ms / 1000)
@@ -168,6 +164,16 @@ class Meter:
         if self.known_levels.get(DEBUG, True) and self.is_logged(DEBUG):
             version = sent.version or 0
             self.traffic.log_response(broker, sent.api, version, size, seconds, response)
+
+    def count_latest(self) -> None:
+        """Count the latest requests and responses, after a request was written.
+
+        Counting takes as long as sending. So it is never done when a response has arrived, because
+        tasks wait for that, but while the broker works.
+        """
+        self.request_sizes.count_latest()
+        for latency in self._by_api.values():
+            latency.count_latest()
 
     def _add_latency(self, sent: PendingRequest) -> Histogram:
         made = self._latencies[type(sent.message)] = self._metrics.histogram(

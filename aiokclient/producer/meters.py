@@ -102,9 +102,17 @@ class ProducerMeters:
         noted, count = self._noted, batch.count
         queued = batch.first_sent - batch.created
         noted.append((batch.queue.topic.name, count, batch.size, queued, batch.plain_size))
-        if len(noted) >= NOTED:
-            self._count_batches()
         return count
+
+    def on_request_sent(self) -> None:
+        """Count a request, and the latest batches if there are many.
+
+        Counting batches takes as long as sending one. So it is never done when a response has
+        arrived, because tasks wait for that, but while the broker works.
+        """
+        self.requests.value += 1
+        if len(self._noted) >= NOTED:
+            self._count_batches()
 
     def _count_batches(self) -> None:
         if not self._noted:

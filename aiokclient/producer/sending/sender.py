@@ -414,7 +414,7 @@ class Sender:
         self._max_request = config.max_request_size
         self._timeout_s = config.request_timeout_ms / 1000
         self._requests = ProduceRequests(config, engine.transactions)
-        self._sent = accumulator.meters.requests
+        self._meters = accumulator.meters
         can_collect = accumulator.wakes.can_collect
         self._resume_collected = accumulator.resume_collected if can_collect else None
         self._connection = ProduceConnection(node_id, config, engine, self)
@@ -606,10 +606,10 @@ class Sender:
         request = self._requests.make_request(batches, own.version, now)
         version, expect = request.templates[0].version, self._expects_response
         self.in_flight += 1
-        self._sent.value += 1
         connection.start_request(
             PendingProduce(self, request, version, now, self._timeout_s, expect), now
         )
+        self._meters.on_request_sent()
         if own.watch is None:
             own.begin_watch()
 

@@ -12,7 +12,7 @@ import pytest
 from aiokclient.clock import SystemClock
 from aiokclient.errors import DisconnectedError
 from aiokclient.events import Throttled
-from aiokclient.metrics import Metrics, Reading
+from aiokclient.metrics import UNCOUNTED, Metrics, Reading
 from aiokclient.network.connection import ConnectedBroker, PendingRequest
 from aiokclient.network.event_hub import EventHub
 from aiokclient.network.traffic import DROPPED, NAMED, STRUCTS, Meter, Traffic
@@ -352,3 +352,17 @@ def test_the_wire_log_searches_a_limited_part_of_a_large_response(
     codes[at] = 9001
     exchange(traffic.get_meter(1), response=of_topics(*codes))
     assert wire.records[-1].__dict__["error"] == ("9001" if found else None)
+
+
+def test_responses_are_counted_after_a_request_not_while_a_task_waits_for_one(
+    metrics: Metrics, traffic: Traffic
+) -> None:
+    meter = traffic.get_meter(1)
+    for _ in range(3 * UNCOUNTED):
+        exchange(meter)
+    latency = metrics.histogram("client.request.seconds", unit="s", api="ListGroups", broker="1")
+    assert len(latency.uncounted) == 3 * UNCOUNTED
+    meter.count_latest()
+    assert not latency.uncounted
+    assert not meter.request_sizes.uncounted
+    assert counts(traffic, "requests") == (3 * UNCOUNTED, 300 * UNCOUNTED)

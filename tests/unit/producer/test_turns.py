@@ -6,6 +6,7 @@ continues in the next iteration, because it waits for a future of asyncio.
 
 import asyncio
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from loop_time import held_times
 
 from aiokclient import Producer
 from aiokclient._native import in_use
+from aiokclient.metrics import Metrics, OwnMetrics
+from aiokclient.producer.meters import NOTED, ProducerMeters
 
 SENDS = 100
 
@@ -66,3 +69,24 @@ async def test_send_after_an_awaited_one_leaves_after_its_linger_time(
             # A callback does not end the linger time, as an `await` does.
             producer.send(kafka_topic, b"v").add_done_callback(lambda _, event=written: event.set())
             await asyncio.wait_for(written.wait(), 60)
+
+
+def test_batches_are_counted_after_a_request_not_while_a_task_waits_for_a_response() -> None:
+    metrics = Metrics()
+    meters = ProducerMeters(OwnMetrics(metrics))
+    topic = SimpleNamespace(name="t")
+    batch: Any = SimpleNamespace(
+        queue=SimpleNamespace(topic=topic),
+        count=2,
+        size=50,
+        plain_size=60,
+        created=1.0,
+        first_sent=1.5,
+    )
+    sizes = metrics.histogram("producer.batch.bytes", unit="By")
+    for _ in range(3 * NOTED):
+        meters.count_written(batch)
+    assert sizes._count == 0
+    meters.on_request_sent()
+    assert sizes._count == 3 * NOTED
+    assert meters.requests.value == 1
