@@ -26,7 +26,8 @@ to as many lanes as there are concurrent handlers, and a retry holds back its la
 the records that failed together.
 
 The room for further records of a partition bounds the lanes: by partition, two handlers' worth of
-records; otherwise the records that can run at once, twice. `max_ahead` is not counted here.
+records, once the lane is empty, because to deliver two records costs little more than to deliver
+one; otherwise the records that can run at once, twice. `max_ahead` is not counted here.
 """
 
 from __future__ import annotations
@@ -164,14 +165,16 @@ class Lanes:
         """The number of runs that were taken and are neither finished nor held."""
         self.held = 0
         """The number of records that wait for a retry."""
+        self._freed: dict[Any, None] | None = {} if order == "partition" else None
+        """The partitions that have got room since `take_freed`. None if any record that ends makes
+        room for records of all partitions."""
 
     # -- records
 
     def count_room(self, partition: Any) -> int:
         """Return how many more records of a partition can be added."""
         if self._order == "partition":
-            in_hand = self._in_hand.get(partition)
-            return AHEAD - (len(in_hand) if in_hand else 0)
+            return 0 if partition in self._in_hand else AHEAD
         return self._most_ready - len(self._ready)
 
     def add_records(self, partition: Any, records: Iterable[Any], now: float) -> None:
@@ -213,6 +216,13 @@ class Lanes:
                 return run
         return None
 
+    def take_freed(self) -> dict[Any, None] | None:
+        """Return the partitions that have got room since the last call; None if all may have."""
+        freed = self._freed
+        if freed:
+            self._freed = {}
+        return freed
+
     def is_full(self) -> bool:
         """Return whether no partition has room."""
         return self._order != "partition" and len(self._ready) >= self._most_ready
@@ -230,6 +240,8 @@ class Lanes:
             in_hand.pop(run, None)
             if not in_hand:
                 del self._in_hand[run.partition]
+                if self._freed is not None:
+                    self._freed[run.partition] = None
         if run.lane is not None:
             self._advance_lane(run)
 
@@ -301,6 +313,8 @@ class Lanes:
                 self._advance_lane(run)
         if not in_hand:
             del self._in_hand[partition]
+            if self._freed is not None:
+                self._freed[partition] = None
         return [run.record for run in dropped]
 
     def count_waiting(self) -> int:
@@ -330,6 +344,7 @@ class BatchLanes(Lanes):
 
     def __init__(self, order: Order, concurrency: int, max_records: int, max_wait_s: float) -> None:
         super().__init__(order, concurrency)
+        self._freed = None
         self._max_records = max_records
         self._max_wait_s = max_wait_s
         self._lanes: dict[Hashable, _BatchLane] = {}

@@ -343,8 +343,10 @@ class WorkerRun(HandlerRun):
             while self._begin_ready(now, until):
                 if self.is_draining or lanes.running >= self._options.concurrency:
                     break
-                taken = self.intake.collect_records()
+                taken = self.intake.collect_records(lanes.take_freed())
                 if not taken:
+                    if self.intake.was_cut_short():
+                        self._plan_dispatch()
                     break
                 self._accept_records(taken)
                 now = self._time()

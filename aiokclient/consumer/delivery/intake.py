@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import math
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
@@ -98,8 +99,11 @@ class Intake:
         self._runs = runs
         self._max_ahead = max_ahead
         self._time = asyncio.get_running_loop().time
-        self._blocked: dict[PartitionState, None] = {}
-        """The partitions without room, as of the last `collect_records` that took nothing."""
+        self._blocked: dict[PartitionState, Chunk] = {}
+        """The partitions without room, as of the last `collect_records`, and their first chunks."""
+        self._searched: deque[Chunk] | None = None
+        """The chunks of `Reader`, if there was room for no record of them, nor of the buffer. The
+        reading task searches again when records have arrived."""
         self._full: dict[PartitionState, None] = {}
         """The partitions that are withheld."""
         self._starved_since: float | None = None
@@ -150,12 +154,16 @@ class Intake:
         """Make the waiting request look for records again. Synchronous."""
         self._engine.arrived.set()
 
-    def collect_records(self) -> Taken:
+    def collect_records(self, freed: Mapping[PartitionState, Any] | None = None) -> Taken:
         """Return the buffered records that have room. Synchronous.
+
+        `freed` has the partitions that have got room since the last call by this caller; None if
+        all may have. With many partitions, to look at all of them costs more than a run.
 
         If unpacking takes too long, it sets `Reader._cut_short` and returns early.
         """
         reader = self._reader
+        reader._cut_short = False
         if self._full:
             self._admit_partitions()
         self._subscription.apply_changes()
@@ -163,8 +171,11 @@ class Intake:
             reader._raise_failure()
         began = self._time()
         taken: Taken = []
+        was_searched = self._searched is reader._chunks and not self._full
+        if was_searched and freed is not None and self._take_from_freed(freed, taken, began):
+            return taken
         while True:
-            blocked: dict[PartitionState, None] = {}
+            blocked: dict[PartitionState, Chunk] = {}
             for chunk in list(reader._chunks):
                 if chunk.state not in blocked:
                     self._take_from(chunk, taken, blocked, began)
@@ -181,16 +192,43 @@ class Intake:
             if self._time() - began >= COLLECT_S:
                 reader._cut_short = True
                 break
-        if taken or not self._blocked:
+        self._searched = None if taken or reader._cut_short else reader._chunks
+        if taken:
+            self._on_taken()
+        elif not self._blocked:
             self._starved_since = None
-            if taken:
-                reader.waiting_since = None
         elif self._starved_since is None:
             self._starved_since = self._time()
         return taken
 
+    def was_cut_short(self) -> bool:
+        """Return whether the last `collect_records` returned early."""
+        return self._reader._cut_short
+
+    def _take_from_freed(self, freed: Iterable[PartitionState], taken: Taken, now: float) -> bool:
+        """Take the next records of these partitions; return whether all is taken that has room.
+
+        If not, a chunk of one of them must be searched for.
+        """
+        if not freed:
+            return True
+        blocked = self._blocked
+        chunks = [blocked.pop(state, None) for state in freed]
+        found = [chunk for chunk in chunks if chunk is not None]
+        if len(found) < len(chunks):
+            return False
+        for chunk in found:
+            self._take_from(chunk, taken, blocked, now)
+        if taken:
+            self._on_taken()
+        return bool(taken)
+
+    def _on_taken(self) -> None:
+        self._starved_since = None
+        self._reader.waiting_since = None
+
     def _take_from(
-        self, chunk: Chunk, taken: Taken, blocked: dict[PartitionState, None], now: float
+        self, chunk: Chunk, taken: Taken, blocked: dict[PartitionState, Chunk], now: float
     ) -> None:
         """Take the records of a chunk that have room; remove the chunk when none is left."""
         reader, state = self._reader, chunk.state
@@ -204,14 +242,16 @@ class Intake:
                     taken.append((state, records))
                     left -= len(records)
             if left:
-                blocked[state] = None
+                blocked[state] = chunk
                 return
         reader._remove_chunk(chunk)
 
     def _bound_records(self, state: PartitionState, chunk: Chunk, room: int) -> Sequence[RawRecord]:
         """Return the next records of a chunk: at most `room`, within `max_ahead` offsets."""
         records = chunk.records[chunk.delivered : chunk.delivered + room]
-        end = state.consumed + self._max_ahead
+        # The log of a compacted partition has gaps that are larger than any `max_ahead`.
+        lowest = state.consumed if state.outstanding else records[0].offset
+        end = lowest + self._max_ahead
         if records[-1].offset >= end:
             return records[: bisect_left(records, end, key=attrgetter("offset"))]
         return records

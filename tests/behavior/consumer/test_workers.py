@@ -13,6 +13,7 @@ import pytest
 
 from aiokclient import Client, Consumer, ConsumerRecord, Producer, TopicPartition
 from aiokclient.errors import IllegalStateError, RecordError
+from aiokclient.testing import EmbeddedCluster
 from aiokclient.worker import Retry, Worker
 
 Record = ConsumerRecord[Any, Any]
@@ -172,6 +173,32 @@ async def test_a_batch_of_views_and_a_worker_that_runs_twice(stage: Any) -> None
         stage.fill(3)
         await run_until(worker, finished)
     assert kinds == [memoryview] * 3
+
+
+@pytest.mark.parametrize("order", ["partition", "key", None])
+async def test_a_gap_of_a_compacted_log_may_be_larger_than_max_ahead(order: Any) -> None:
+    offsets: list[int] = []
+    finished = asyncio.Event()
+
+    async def handle(record: Record) -> None:
+        offsets.append(record.offset)
+        if record.value == b"newer":
+            finished.set()
+
+    async with EmbeddedCluster(brokers=1) as cluster:
+        cluster.create_topic("compacted", 1, configs={"cleanup.policy": "compact"})
+        for _ in range(5):
+            cluster.produce("compacted", [(b"a", b"old")] * 20)
+        cluster.produce("compacted", [(b"b", b"new"), (b"c", b"newer")])
+        cluster.compact("compacted")
+        servers = cluster.bootstrap_servers
+        async with Consumer(
+            "compacted", bootstrap_servers=servers, auto_offset_reset="earliest"
+        ) as consumer:
+            worker = Worker(consumer, handle, order=order, concurrency=1, max_ahead=10)
+            async with asyncio.timeout(60):
+                await run_until(worker, finished)
+    assert offsets == [99, 100, 101]
 
 
 @pytest.mark.parametrize(

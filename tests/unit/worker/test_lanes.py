@@ -186,6 +186,21 @@ def test_two_records_of_a_partition_are_taken_at_a_time() -> None:
     assert lanes.take_next(5.0) is first
 
 
+def test_a_lane_gets_its_next_records_when_it_is_empty() -> None:
+    partition, lanes = FakePartition(0), Lanes("partition", 50)
+    lanes.add_records(partition, [FakeRecord(0, None), FakeRecord(1, None)], 0.0)
+    for room, freed in ((0, []), (2, [partition])):
+        run = lanes.take_next(0.0)
+        assert run is not None
+        lanes.finish_run(run)
+        assert lanes.count_room(partition) == room
+        assert list(lanes.take_freed() or ()) == freed
+    assert lanes.take_freed() == {}
+    lanes.add_records(partition, [FakeRecord(2, None)], 0.0)
+    lanes.drop_partition(partition)
+    assert list(lanes.take_freed() or ()) == [partition]
+
+
 def test_a_retry_holds_back_its_key_alone() -> None:
     partition, lanes = FakePartition(0), Lanes("key", 4)
     keys = [b"a", b"a", b"b", None]
