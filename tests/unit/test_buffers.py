@@ -52,6 +52,19 @@ def test_memory_is_of_the_size_asked_for(kind: Any) -> None:
 
 
 @native
+def test_the_memory_that_was_released_last_is_used_first() -> None:
+    pool = BufferPool(MIB)
+    views = [pool.take(100 * KIB) for _ in range(3)]
+    for mark in range(3):
+        views[mark][0] = mark
+    for mark in (1, 2, 0):
+        views[mark] = memoryview(b"")
+    assert [pool.take(100 * KIB)[0] for _ in range(2)] == [0, 0]
+    held = [pool.take(100 * KIB) for _ in range(3)]
+    assert [view[0] for view in held] == [0, 2, 1]
+
+
+@native
 def test_what_nobody_holds_is_used_again() -> None:
     pool = BufferPool(MIB)
     view = pool.take(100 * KIB)
