@@ -83,6 +83,9 @@ def test_share_groups_are_reset_and_lose_the_offsets_of_whole_topics(
     assert "nothing: The group has no offsets of this topic." in done.err
     assert run(*delete, "--all-topics").out == f"topic\n{topic}\n"
     assert run(*delete, topic).code == 3
+    # A group without offsets has the columns of its type, too.
+    described = run("groups", "describe", share_group)
+    assert (described.code, described.out) == (0, "group_id\ttopic\tpartition\tstart_offset\tlag\n")
     assert run("groups", "delete", share_group, "-y").code == 0
 
 

@@ -116,11 +116,12 @@ class DescribeGroups(AdminCommand):
             progress = await add_commit_details(admin, progress, types)
         shared = [row for group in progress if types[group] == "share" for row in progress[group]]
         others = [row for group in progress if types[group] != "share" for row in progress[group]]
+        only_share = bool(progress) and all(types[group] == "share" for group in progress)
         tables = []
-        if others or not shared:
+        if others or not (shared or only_share):
             columns = ("group_id", *LAG, *(WIDE if given.wide else ()))
             tables.append(Table(columns, others))
-        if shared:
+        if shared or only_share:
             columns = ("group_id", *SHARE_LAG, *(WIDE[:1] if given.wide else ()))
             tables.append(Table(columns, shared))
         data = [row for rows in progress.values() for row in rows]
