@@ -55,6 +55,9 @@ if TYPE_CHECKING:
 LEADERS_S: Final = 0.5
 """The seconds between two updates of the metadata of a topic of which records are held."""
 
+SELDOM_S: Final = 5.0
+"""The seconds between two updates where fetches follow each other, and tell of most moves."""
+
 LOOK_S: Final = 0.25
 """The seconds between two looks at the topics whose metadata is to be updated."""
 
@@ -214,9 +217,9 @@ class LeaderWatch:
     broker, for each such member.
 
     The metadata also shows a topic that was deleted, and a leader that has moved away and back; see
-    `leader_partitions`. Two moves during one fetch, after which fetches go on, are not seen. Then
-    the locks are lost when this member acquires the records again, when their renewal is refused,
-    or at their deadlines.
+    `leader_partitions`. Fetches do not show two moves during one of them, unless this member is the
+    one that acquires the records again. So the metadata is updated while they go on, too, but
+    seldom.
     """
 
     def __init__(self, engine: ShareEngine) -> None:
@@ -246,9 +249,10 @@ class LeaderWatch:
             topic = acquisition.partition.tp.topic
             due_at = self._updated_at.get(topic, -math.inf) + LEADERS_S
             # An answer may be on its way.
-            if now >= due_at and not (
+            is_told = (
                 now - LOOK_S < leader.find_answer_time(acquisition.partition) <= now + LEADERS_S
-            ):
+            )
+            if now >= due_at + (SELDOM_S if is_told else 0.0):
                 found[topic] = None
         return list(found)
 

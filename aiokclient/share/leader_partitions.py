@@ -366,7 +366,8 @@ class LeaderPartitions:
             elif outcome is PartitionOutcome.INVALID:
                 # All locks of the partition may have ended, because its leader was away.
                 self._updater.request_update([partition.tp.topic])
-                if not self._lose_doubted(partition, error):
+                # A group that refused renewals before refuses those of its own locks, too.
+                if renewals.are_refused or not self._lose_doubted(partition, error):
                     renewals.on_invalid(partition, runs, error, is_allowed=is_allowed)
             elif outcome is PartitionOutcome.AGAIN:
                 self._renew_later(partition, error)

@@ -119,6 +119,11 @@ class Renewals:
         """Whether brokers and group allow renewals, as far as is known."""
         return self._forbidden_until <= self._clock.monotonic()
 
+    @property
+    def are_refused(self) -> bool:
+        """Whether locks could not be renewed the last time."""
+        return self._refusal is not None
+
     # -- when
 
     def check_held(self, leader: ShareLeader, acquisition: Acquisition, now: float) -> float:
@@ -335,7 +340,8 @@ class Renewals:
             self._refusal = why
             group, extra = self._engine.group_id, {"event": "share_renewal_impossible"}
             if self._config.renew_locks:
-                self._engine.log.warning(NOT_RENEWED, group, why, lock_s, extra=extra)
+                text = why.removesuffix(".")
+                self._engine.log.warning(NOT_RENEWED, group, text, lock_s, extra=extra)
             self._engine.watch.changed.set()
 
     def _allow(self) -> None:

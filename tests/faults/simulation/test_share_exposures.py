@@ -110,7 +110,7 @@ def test_no_more_tracked_records_are_held_than_allowed(limit: int) -> None:
 
 
 def test_a_handler_of_a_record_takes_few_calls() -> None:
-    """Each record of a worker costs these calls, beside those of its task."""
+    """Each record costs these calls, beside those of its task."""
 
     async def scenario(world: World) -> None:
         work = await begin(world, 5)

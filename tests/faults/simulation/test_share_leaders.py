@@ -147,3 +147,61 @@ def test_two_moves_are_told_by_metadata_alone_if_brokers_renew_no_locks() -> Non
             assert record.lock_lost
 
     simulate(scenario, brokers=2)
+
+
+@pytest.mark.fault(3)
+def test_two_moves_during_one_fetch_are_told_though_another_member_has_the_record() -> None:
+    async def scenario(world: World) -> None:
+        work = await begin(world)
+        leader = world.cluster.leader("t", 0)
+        async with work.new_consumer() as consumer, work.new_consumer() as other:
+            (record,) = await consumer.poll(10.0, tracked=True)
+            # It goes on to fetch, so that it does not look at metadata twice a second.
+            reading = asyncio.create_task(consumer.poll(60.0, tracked=True))
+            await asyncio.sleep(6.2)
+            for node in (leader % 2 + 1, leader):
+                world.cluster.move_leader("t", 0, node)
+            taken = await other.poll(5.0, tracked=True)
+            assert [each.offset for each in taken] == [0]
+            await asyncio.wait_for(consumer.lock_lost(record), 7.0)
+            assert record.lock_lost
+            assert not taken[0].lock_lost
+            consumer.stop()
+            assert await reading == []
+
+    simulate(scenario, brokers=2)
+
+
+@pytest.mark.fault(3)
+def test_locks_stay_after_two_moves_before_them_though_the_group_renews_none(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(world: World) -> None:
+        work = await begin(world, share_renew_acknowledge_enable="false")
+        leader = world.cluster.leader("t", 0)
+        async with work.new_consumer() as consumer:
+            (record,) = await consumer.poll(10.0, tracked=True)
+            await asyncio.sleep(20.0)
+            assert world.requests(ApiKey.SHARE_ACKNOWLEDGE)  # Its renewal was refused.
+            (warning,) = [text for text in caplog.messages if "cannot be renewed" in text]
+            assert "not enabled for the group" in warning
+            assert ".." not in warning
+            assert consumer.done(record)
+            assert await consumer.commit() == {record: None}
+            await asyncio.sleep(35.0)  # Renewals are tried again.
+            for node in (leader % 2 + 1, leader):
+                world.cluster.move_leader("t", 0, node)
+            reading = asyncio.create_task(consumer.get(10.0))
+            await asyncio.sleep(1.0)
+            world.cluster.produce("t", [b"1"])
+            record = await reading  # type: ignore[assignment]
+            consumer.stop()
+            since = world.now
+            await asyncio.sleep(5.0)
+            assert len(world.requests(ApiKey.SHARE_ACKNOWLEDGE, since)) == 1
+            assert not record.lock_lost
+            assert consumer.done(record)
+            assert await consumer.commit() == {record: None}
+            assert work.errors == []
+
+    simulate(scenario, brokers=2)
