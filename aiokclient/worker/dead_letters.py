@@ -378,7 +378,9 @@ def traceback_text(error: BaseException, limit: int) -> bytes:
     if not limit:
         return b""
     try:
-        parts = traceback.format_exception(error)
+        described = traceback.TracebackException.from_exception(error)
+        _drop_columns(described)
+        parts = list(described.format())
     except Exception:  # The class of the error, or of one of its causes, has no text.
         parts = ["Traceback (most recent call last):\n", *traceback.format_tb(error.__traceback__)]
         parts.append(f"{type_name(error)}: {message_of(error)}\n")
@@ -393,6 +395,18 @@ def traceback_text(error: BaseException, limit: int) -> bytes:
     if room >= 0:
         kept.append(b"(%d earlier lines are left out)\n" % sum(c.count(b"\n") for c in contents))
     return b"".join(reversed(kept))
+
+
+def _drop_columns(described: traceback.TracebackException) -> None:
+    """Drop the columns of all frames: lines of carets take room, and a parser for each frame."""
+    pending: list[traceback.TracebackException | None] = [described]
+    while pending:
+        each = pending.pop()
+        if each is None:
+            continue
+        for frame in each.stack:
+            frame.colno = None
+        pending += [each.__cause__, each.__context__, *(each.exceptions or ())]
 
 
 def shortened_text(text: str, limit: int) -> bytes:
