@@ -57,6 +57,8 @@ DURATION_S = 3.0
 """Seconds after which `perf produce` commits a transaction."""
 IDLE_S = "10s"
 """The time without a record after which `perf consume` ends."""
+SHORTEST_S = 0.1
+"""Seconds from the first records to the last ones from which `perf consume` prints rates."""
 ARRIVAL_S = 60.0
 """Seconds in which `perf latency` must read each record that it has sent."""
 
@@ -89,7 +91,12 @@ class MeasureProduce(Command):
     arguments = (TOPIC,)
     options = (
         Option(("-n", "--records"), "How many records to send.", "N", type=Count),
-        Option(("--size",), "The size of each value in bytes.", "BYTES", type=Size),
+        Option(
+            ("--size",),
+            "The size of each value in bytes. No default: give it, or one of the next two.",
+            "BYTES",
+            type=Size,
+        ),
         Option(("--payload-file",), "Send random records of this file.", "FILE", completes="files"),
         Option(("--payload-delimiter",), "What ends a record of the file.", "D", type=Delimiter),
         Option(("--payload-monotonic",), "The values are numbers that increase."),
@@ -132,6 +139,7 @@ class MeasureConsume(Command):
     """Read records as fast as possible, and print rates.
 
     Without -g, it reads all partitions of the topics. With --share-group, it accepts the records.
+    There are no rates if less than 0.1 s passed from the first records to the last ones.
     The exit code is 1 if it ended before N records, because none came for the time of --idle.
     """
 
@@ -165,7 +173,9 @@ class MeasureConsume(Command):
         import asyncio
 
         code, row = asyncio.run(measure_consume(self, given))
-        return write_result(rows_result(["records", *RATES, "join_seconds"], [row]), given) or code
+        notes = remove_rates(row)
+        columns = ["records", *RATES, "join_seconds"]
+        return write_result(rows_result(columns, [row], notes=notes), given) or code
 
 
 class MeasureLatency(Command):
@@ -451,6 +461,22 @@ class CountingLayout(Layout):
         self.figures.ended_s = time.perf_counter()
         self._progress.write_line()
         return Formatted(b"", len(records))
+
+
+def remove_rates(row: Row) -> list[str]:
+    """Remove the rates of a row whose time is too short for them; return notes that say so.
+
+    What one response has brought is read in no time, whatever the cluster can do.
+    """
+    if row["seconds"] >= SHORTEST_S:
+        return []
+    row["records_per_second"] = row["megabytes_per_second"] = None
+    if not row["records"]:
+        return []
+    return [
+        f"There are no rates: all records were read within {SHORTEST_S:g} s of the first ones. "
+        "Read more of them with a larger -n."
+    ]
 
 
 def fill_options(given: Namespace) -> None:

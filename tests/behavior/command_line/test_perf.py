@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from aiokclient.cli.records.perf import remove_rates
+
 Run = Callable[..., Any]
 
 
@@ -37,8 +39,11 @@ def new_topic(run: Run) -> str:
 
 def rows(run: Run, *words: str) -> list[dict[str, Any]]:
     ended = run("perf", *words, "--json")
-    assert (ended.code, ended.err) == (0, "")
     found: list[dict[str, Any]] = json.loads(ended.out)
+    has_rates = all(row.get("records_per_second", 1) is not None for row in found)
+    assert ended.code == 0
+    assert ("There are no rates: " in ended.err) is not has_rates
+    assert ended.err.count("\n") == (0 if has_rates else 1)
     return found
 
 
@@ -73,6 +78,20 @@ def test_a_share_group_accepts_what_is_measured(run: Run, group: str) -> None:
     ended = run("perf", "consume", topic, "-n", "1", "--share-group", group, "-g", group)
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert "--share-group does not go with -g" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("seconds", "records", "rate"), [(0.0, 1, None), (0.099, 50, None), (0.1, 50, 500.0)]
+)
+def test_a_time_that_is_too_short_has_no_rates(
+    seconds: float, records: int, rate: float | None
+) -> None:
+    row = {"records": records, "seconds": seconds}
+    row |= {"records_per_second": 500.0, "megabytes_per_second": 1.0}
+    notes = remove_rates(row)
+    assert row["records_per_second"] == rate
+    assert (row["megabytes_per_second"] is None) is (rate is None)
+    assert ["larger -n" in note for note in notes] == [True] * (rate is None)
 
 
 def test_payloads_and_keys_are_those_asked_for(run: Run, tmp_path: Path) -> None:
