@@ -1,7 +1,7 @@
 """Cancel scopes and task groups: those of anyio, or simpler ones in a program without anyio.
 
 A task inside of a cancel scope of anyio is cancelled again at each await, and a shield against that
-must be one of anyio's. So in a program that uses anyio, this module returns anyio's own classes.
+must be one of anyio's. So in a program that uses anyio, this module returns anyio's scopes.
 Their import takes as long as that of asyncio. A program that has not imported anyio has no such
 tasks, and gets scopes that need asyncio alone. Producers and consumers use anyio themselves. A
 program that only lists topics, for example, needs neither anyio, nor its sockets and its TLS.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import anyio
     import anyio.abc
 
-    CancelScope: TypeAlias = "anyio.CancelScope | AsyncioScope"
+    CancelScope: TypeAlias = "AnyioScope | anyio.CancelScope | AsyncioScope"
     TaskGroup: TypeAlias = "anyio.abc.TaskGroup | AsyncioGroup"
 
 _innermost: dict[asyncio.Task[Any], AsyncioScope] = {}
@@ -43,9 +43,7 @@ def new_scope(*, deadline: float = math.inf, shield: bool = False) -> CancelScop
     body, but not that of the task.
     """
     if _needs_anyio():
-        import anyio
-
-        return anyio.CancelScope(deadline=deadline, shield=shield)
+        return AnyioScope(deadline, shield)
     return AsyncioScope(deadline, shield)
 
 
@@ -77,6 +75,55 @@ def is_cancelled() -> bool:
 
 def _needs_anyio() -> bool:
     return asyncio.current_task() not in _innermost and is_anyio_used()
+
+
+class AnyioScope:
+    """A cancel scope of anyio that does not lose the cancellation of its task.
+
+    Up to anyio 4.13, the end of a cancelled scope swallows the CancelledError even if the task
+    itself was cancelled in the same iteration of the loop, and the task goes on. A count of
+    cancellations that has grown shows that. Scopes before anyio 4.7, which do not take back their
+    own cancellations, are not supported.
+    """
+
+    __slots__ = ("_cancellations_before", "_scope")
+
+    def __init__(self, deadline: float = math.inf, shield: bool = False) -> None:
+        import anyio
+
+        self._scope = anyio.CancelScope(deadline=deadline, shield=shield)
+        self._cancellations_before = 0
+
+    @property
+    def deadline(self) -> float:
+        """The time on the loop's clock at which the scope is cancelled."""
+        return self._scope.deadline
+
+    @deadline.setter
+    def deadline(self, deadline: float) -> None:
+        self._scope.deadline = deadline
+
+    def cancel(self) -> None:
+        """Cancel the body, now or as soon as it begins. Synchronous, idempotent."""
+        self._scope.cancel()
+
+    def __enter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None
+        self._cancellations_before = task.cancelling()
+        self._scope.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        is_own = bool(self._scope.__exit__(kind, error, traceback))
+        task = asyncio.current_task()
+        assert task is not None
+        return is_own and task.cancelling() <= self._cancellations_before
 
 
 class AsyncioScope:

@@ -2,11 +2,17 @@
 
 import asyncio
 
-import anyio
 import pytest
 
 from aiokclient import scopes
-from aiokclient.scopes import AsyncioGroup, AsyncioScope, new_group, new_scope, new_scope_of
+from aiokclient.scopes import (
+    AnyioScope,
+    AsyncioGroup,
+    AsyncioScope,
+    new_group,
+    new_scope,
+    new_scope_of,
+)
 
 
 @pytest.fixture(params=["anyio", "asyncio"], autouse=True)
@@ -299,4 +305,4 @@ async def test_the_scopes_of_a_task_stay_of_one_kind(
     with outer:
         monkeypatch.setattr(scopes, "is_anyio_used", lambda: True)
         assert isinstance(new_scope(), AsyncioScope) is (kind == "asyncio")
-    assert isinstance(new_scope(), anyio.CancelScope)
+    assert isinstance(new_scope(), AnyioScope)
