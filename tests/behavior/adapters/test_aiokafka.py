@@ -352,6 +352,28 @@ async def seek_amid_a_read(kafka: ModuleType, stage: Stage) -> list[Any]:
 
 
 @program
+async def seek_back_after_each_record(kafka: ModuleType, stage: Stage) -> list[Any]:
+    stage.fill(2)
+    first = stage.tp(0)
+    seen: list[Any] = []
+    async with stage.consumer(stage.topic) as consumer:
+        for _ in range(5):
+            record = await consumer.getone()
+            consumer.seek(first, record.offset)
+            again = asyncio.create_task(consumer.getone())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            # Other tasks run before the record is there again.
+            seen += [again.done(), (await again).offset == record.offset]
+            consumer.seek(first, record.offset)
+        consumer.pause(first)
+        seen.append(await consumer.getmany(timeout_ms=100))
+        consumer.resume(first)
+        seen.append((await consumer.getone()).offset)
+    return seen
+
+
+@program
 async def stop_amid_sends(kafka: ModuleType, stage: Stage) -> list[Any]:
     producer = stage.producer(linger_ms=50)
     await producer.start()

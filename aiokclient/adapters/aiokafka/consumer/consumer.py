@@ -459,7 +459,7 @@ class AIOKafkaConsumer:
             raise ValueError(f"The offset {offset!r} must be an integer of at least 0.")
         self._require_assigned([partition])
         with translated_errors(ConsumerStoppedError):
-            self.native.seek(partition, int(offset))
+            self._turns.seek(partition, int(offset))
         return None
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:

@@ -5,6 +5,9 @@ partitions are paused in the native consumer, as long as no waiting task wants t
 reads passes on the records and the errors of partitions that a waiting task wants. What it has read
 beyond the limit of that task is put back by a seek, which the native consumer serves from its
 buffer. A partition that cannot be read raises its error again at each read that wants it.
+
+aiokafka drops its buffer at a seek of the program, and fetches again. Here, the partition rests for
+about that time, or else a handler that seeks back after each failure would keep the loop busy.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ PROCESSED_S = 0.1
 """The time after which a delivered record counts as processed: a native consumer would delay a
 rebalance until the program asks for the next one, which aiokafka does not. A timer for many records
 costs less than a call for each."""
+REST_S = 0.005
+"""The time for which a partition rests after a seek of the program."""
 
 
 class Read:
@@ -68,6 +73,8 @@ class Turns:
         self._cursor: Any = None
         self._held: set[TopicPartition] = set()
         """The partitions that are paused because no task wants them."""
+        self._resting: set[TopicPartition] = set()
+        """The partitions that are paused because the program has just sought in them."""
         self._timer: asyncio.TimerHandle | None = None
         self.is_closed = False
         self.paused: set[TopicPartition] = set()
@@ -275,7 +282,7 @@ class Turns:
         else:
             wanted = frozenset[TopicPartition]().union(*(each.partitions for each in reads))
             unwanted = assigned - wanted
-        if to_resume := (self._held - unwanted - self.paused) & assigned:
+        if to_resume := (self._held - unwanted - self.paused - self._resting) & assigned:
             self._native.resume(to_resume)
         if to_pause := unwanted - self._held - self.paused:
             self._native.pause(to_pause)
@@ -283,9 +290,9 @@ class Turns:
 
     def on_assigned(self) -> None:
         """End the pauses of the program, as aiokafka does, and pause what no task wants."""
-        if stay := (self.paused | self._held) & self._native.assignment():
+        if stay := (self.paused | self._held | self._resting) & self._native.assignment():
             self._native.resume(stay)
-        self.paused, self._held = set(), set()
+        self.paused, self._held, self._resting = set(), set(), set()
         self._hold_unwanted()
 
     def pause(self, tps: Collection[TopicPartition]) -> None:
@@ -296,8 +303,23 @@ class Turns:
     def resume(self, tps: Collection[TopicPartition]) -> None:
         """Resume partitions that the program has paused."""
         self.paused.difference_update(tps)
-        self._native.resume(set(tps) - self._held)
+        self._native.resume(set(tps) - self._held - self._resting)
         self._hold_unwanted()
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Continue at this offset for the program, after a rest."""
+        self._native.seek(tp, offset)
+        self._native.pause((tp,))
+        if not self._resting:
+            asyncio.get_running_loop().call_later(REST_S, self._end_rest)
+        self._resting.add(tp)
+
+    def _end_rest(self) -> None:
+        rested, self._resting = self._resting - self.paused - self._held, set()
+        try:
+            self._native.resume(rested & self._native.assignment())
+        except KafkaError:
+            pass  # The consumer is closed or has failed, so that nothing is read any more.
 
     # -- processed records
 
