@@ -27,9 +27,7 @@ from typing import TYPE_CHECKING, Any
 from aiokclient.clock import get_loop_clock
 from aiokclient.cluster.requests.attempts import LastAnswer
 from aiokclient.config.codecs import SLOW_BYTES, Compression
-from aiokclient.errors import (
-    KafkaError,
-)
+from aiokclient.errors import KafkaError
 from aiokclient.memory import BufferPool
 from aiokclient.policy import Scope
 from aiokclient.producer.batching.batch import FIRST_RESERVE, RECORD_OVERHEAD, ProducerBatch
@@ -316,9 +314,7 @@ class Accumulator:
         self._wake_waiters()
         self._blocks.clear()
         self.stop_expiry()
-        if self._linger_timer is not None:
-            self._linger_timer.cancel()
-            self._linger_timer = None
+        self._cancel_linger_timer()
 
     # -- deadlines
 
@@ -376,10 +372,7 @@ class Accumulator:
 
     def skip_all_lingers(self) -> None:
         """Send all batches without lingering. A single batch is sent in this call, if possible."""
-        if self._linger_timer is not None:  # No batch lingers after this call.
-            self._linger_timer.cancel()
-            self._linger_timer = None
-            self._lingering.clear()
+        self._cancel_linger_timer()
         pending = list(self.pending)
         for batch in pending:
             batch.end_linger()
@@ -523,15 +516,9 @@ class Accumulator:
             likely=size,
             memory=self._blocks,
         )
+        now = self._now()
         batch = ProducerBatch(
-            queue.topic.name,
-            queue,
-            self,
-            builder,
-            self._now(),
-            size,
-            in_overflow,
-            self._linger_s <= 0,
+            queue.topic.name, queue, self, builder, now, size, in_overflow, self._linger_s <= 0
         )
         memory.take_bytes(queue, size, in_overflow, unsendable)
         queue.set_open_batch(batch)
@@ -557,7 +544,7 @@ class Accumulator:
             lingering = self._lingering = deque(each for each in lingering if not each.done)
         lingering.append(batch)
         if self._linger_timer is None and not self._is_resuming:
-            self._set_linger_timer(batch)
+            self._start_linger_timer()
 
     def _grow_reserve(self, batch: ProducerBatch, need: int) -> bool:
         """Reserve more memory for an open batch. Return False if its pool has no room."""
@@ -610,10 +597,8 @@ class Accumulator:
 
     def _make_no_room_error(self, size: int, are_rows: bool) -> KafkaError:
         subject, advice = ROWS if are_rows else MANY
-        return self.errors.exhausted(
-            f"{subject} take about {size} bytes, more than there is room for. Nothing was sent. "
-            f"{advice}"
-        )
+        why = f"{subject} take about {size} bytes, more than there is room for. Nothing was sent."
+        return self.errors.exhausted(f"{why} {advice}")
 
     # -- closing
 
@@ -684,8 +669,7 @@ class Accumulator:
             # A batch that is in flight is sent again, if necessary, after its response.
             if not (batch.done or batch.requests or batch.in_overflow):
                 batch.queue.notify_sender()
-        if lingering:
-            self._set_linger_timer(lingering[0])
+        self._start_linger_timer()
 
     def resume_collected(self) -> None:
         """Resume the tasks that the present read has woken, then set the timer of their batches.
@@ -698,15 +682,23 @@ class Accumulator:
             self.wakes.resume_collected()
         finally:
             self._is_resuming = False
-            lingering = self._lingering
-            while lingering and lingering[0].size:  # It was closed, and does not linger.
-                lingering.popleft()
-            if lingering and self._linger_timer is None:
-                self._set_linger_timer(lingering[0])
+            self._start_linger_timer()
 
-    def _set_linger_timer(self, batch: ProducerBatch) -> None:
-        when = batch.created + self._linger_s
-        self._linger_timer = self.callbacks.call_at(when, self._on_linger_timer)
+    def _start_linger_timer(self) -> None:
+        """Set the timer for the first batch that lingers, unless it is set."""
+        lingering = self._lingering
+        while lingering and lingering[0].size:  # It was closed, and does not linger.
+            lingering.popleft()
+        if lingering and self._linger_timer is None:
+            when = lingering[0].created + self._linger_s
+            self._linger_timer = self.callbacks.call_at(when, self._on_linger_timer)
+
+    def _cancel_linger_timer(self) -> None:
+        """Let no batch linger any longer."""
+        self._lingering.clear()
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
+            self._linger_timer = None
 
     # -- outcomes
 
