@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import anyio.abc
 
     CancelScope: TypeAlias = "AnyioScope | anyio.CancelScope | AsyncioScope"
-    TaskGroup: TypeAlias = "anyio.abc.TaskGroup | AsyncioGroup"
+    TaskGroup: TypeAlias = "AnyioGroup | AsyncioGroup"
 
 _innermost: dict[asyncio.Task[Any], AsyncioScope] = {}
 """The innermost scope of each task that is inside of an `AsyncioScope`."""
@@ -57,11 +57,7 @@ def new_group() -> TaskGroup:
 
     Errors of its tasks cancel the others, and are raised as an ExceptionGroup.
     """
-    if _needs_anyio():
-        import anyio
-
-        return anyio.create_task_group()
-    return AsyncioGroup()
+    return AnyioGroup() if _needs_anyio() else AsyncioGroup()
 
 
 def is_cancelled() -> bool:
@@ -124,6 +120,45 @@ class AnyioScope:
         task = asyncio.current_task()
         assert task is not None
         return is_own and task.cancelling() <= self._cancellations_before
+
+
+class AnyioGroup:
+    """A task group of anyio that does not lose the cancellation of its task; see `AnyioScope`."""
+
+    __slots__ = ("_cancellations_before", "_tasks", "cancel_scope")
+
+    def __init__(self) -> None:
+        import anyio
+
+        self._tasks = anyio.create_task_group()
+        self.cancel_scope = self._tasks.cancel_scope
+        self._cancellations_before = 0
+
+    def start_soon(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> None:
+        """Start `function(*args)` in a task of the group. Synchronous."""
+        self._tasks.start_soon(function, *args)
+
+    async def __aenter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None
+        self._cancellations_before = task.cancelling()
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        is_own = bool(await self._tasks.__aexit__(kind, error, traceback))
+        task = asyncio.current_task()
+        assert task is not None
+        if is_own and task.cancelling() > self._cancellations_before:
+            if error is None:  # It came while the tasks were awaited.
+                raise asyncio.CancelledError
+            return False
+        return is_own
 
 
 class AsyncioScope:

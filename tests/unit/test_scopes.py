@@ -235,6 +235,39 @@ async def test_the_error_of_a_task_ends_the_others_and_is_raised_in_a_group() ->
 
 
 @pytest.mark.parametrize("is_host_waiting", [False, True])
+@pytest.mark.parametrize("is_also_own", [False, True])
+async def test_a_cancellation_of_the_task_leaves_a_group(
+    is_host_waiting: bool, is_also_own: bool
+) -> None:
+    ended = []
+
+    async def run() -> None:
+        try:
+            await wait_forever()
+        finally:
+            ended.append("run")
+
+    async def host() -> None:
+        with new_scope_of(60):
+            async with new_group() as group:
+                group.start_soon(run)
+                task = asyncio.current_task()
+                assert task is not None
+                loop = asyncio.get_running_loop()
+                for call in [group.cancel_scope.cancel] * is_also_own + [task.cancel]:
+                    # After the first step of the other task.
+                    loop.call_later(0.01, call)
+                if is_host_waiting:
+                    await wait_forever()
+        pytest.fail("The cancellation of the task was swallowed.")
+
+    task = asyncio.create_task(host())
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert ended == ["run"]
+
+
+@pytest.mark.parametrize("is_host_waiting", [False, True])
 async def test_a_task_that_cancels_the_scope_of_its_group_ends_the_others(
     is_host_waiting: bool,
 ) -> None:
