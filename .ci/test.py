@@ -43,7 +43,6 @@ PURE = [
     "tests/unit/consumer",
     "tests/behavior/producer",
     "tests/behavior/consumer",
-    "tests/behavior/transactions",
 ]
 # Tests that run on Python 3.11 in native mode, because `await` works differently before 3.12.
 AWAITING = [

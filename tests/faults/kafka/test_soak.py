@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-MINUTES = float(os.environ.get("AIOKCLIENT_SOAK_MINUTES") or 1)
+MINUTES = float(os.environ.get("AIOKCLIENT_SOAK_MINUTES") or 0.5)
 SEED = os.environ.get("AIOKCLIENT_SOAK_SEED", "1")
 # glibc must return large blocks as soon as they are free, and must not have an arena for each
 # thread. Otherwise, the process would hold memory that it does not use.
