@@ -26,7 +26,9 @@ def _cluster() -> Iterator[None]:
     if os.environ.get("AIOKCLIENT_SUITE_KAFKA") == "real":
         from kafka_harness import KAFKA, KafkaCluster
 
-        with KafkaCluster(KAFKA, properties={"auto.create.topics.enable": "true"}, port=PORT):
+        # Some tests expect their records in partition 0.
+        properties = {"auto.create.topics.enable": "true", "num.partitions": 1}
+        with KafkaCluster(KAFKA, properties=properties, port=PORT):
             yield
         return
     from aiokclient.testing import EmbeddedCluster
