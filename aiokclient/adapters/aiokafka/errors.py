@@ -29,7 +29,7 @@ class KafkaError(RuntimeError):
     invalid_metadata: bool = False
     """Whether the metadata are out of date."""
     _text: str | None = None
-    """What the error says, if its arguments are the partition or the topic, as in aiokafka."""
+    """The text of the error, if its arguments are the partition or the topic, as in aiokafka."""
 
     def __str__(self) -> str:
         name = type(self).__name__

@@ -39,7 +39,7 @@ class Processing:
         self._record = record
         self._on_lost = on_lost
         self._reason: Reason | None = None
-        """Why the lock was lost, None if it was not."""
+        """The reason for the loss of the lock, None if it is not lost."""
         self._is_cancelled = False
         """Whether the body was cancelled because of a loss."""
 
