@@ -69,6 +69,13 @@ def is_cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
+def _count_cancellations() -> int:
+    """Return the number of cancellations of the current task that were not taken back."""
+    task = asyncio.current_task()
+    assert task is not None
+    return task.cancelling()
+
+
 def _needs_anyio() -> bool:
     return asyncio.current_task() not in _innermost and is_anyio_used()
 
@@ -104,9 +111,7 @@ class AnyioScope:
         self._scope.cancel()
 
     def __enter__(self) -> Self:
-        task = asyncio.current_task()
-        assert task is not None
-        self._cancellations_before = task.cancelling()
+        self._cancellations_before = _count_cancellations()
         self._scope.__enter__()
         return self
 
@@ -117,9 +122,7 @@ class AnyioScope:
         traceback: TracebackType | None,
     ) -> bool:
         is_own = bool(self._scope.__exit__(kind, error, traceback))
-        task = asyncio.current_task()
-        assert task is not None
-        return is_own and task.cancelling() <= self._cancellations_before
+        return is_own and _count_cancellations() <= self._cancellations_before
 
 
 class AnyioGroup:
@@ -139,9 +142,7 @@ class AnyioGroup:
         self._tasks.start_soon(function, *args)
 
     async def __aenter__(self) -> Self:
-        task = asyncio.current_task()
-        assert task is not None
-        self._cancellations_before = task.cancelling()
+        self._cancellations_before = _count_cancellations()
         await self._tasks.__aenter__()
         return self
 
@@ -152,9 +153,7 @@ class AnyioGroup:
         traceback: TracebackType | None,
     ) -> bool:
         is_own = bool(await self._tasks.__aexit__(kind, error, traceback))
-        task = asyncio.current_task()
-        assert task is not None
-        if is_own and task.cancelling() > self._cancellations_before:
+        if is_own and _count_cancellations() > self._cancellations_before:
             if error is None:  # It came while the tasks were awaited.
                 raise asyncio.CancelledError
             return False
