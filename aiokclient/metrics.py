@@ -46,12 +46,8 @@ BYTES = tuple(float(1 << shift) for shift in range(8, 25, 2))
 """Upper bounds of a histogram's buckets: sizes in bytes, from 256 to 16 Mi."""
 QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 
-UNCOUNTED = 256
-"""Number of observations that a spread or a histogram collects before it counts them.
-
-With 256, fewer than one of a hundred sends that are awaited one by one takes the time to count, so
-that their p99 does not contain it.
-"""
+UNCOUNTED = 64
+"""Number of observations that a spread or a histogram collects before it counts them."""
 
 SERIES = 1000
 """Largest number of topics that have their own series in a metric by topic."""

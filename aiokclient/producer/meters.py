@@ -18,11 +18,8 @@ if TYPE_CHECKING:
     from aiokclient.producer.batching.batch import ProducerBatch
     from aiokclient.producer.delivery.delivery import DeliveryBatch
 
-NOTED = 256
-"""Number of collected batches at which they are counted even if the metrics are not read.
-
-See `UNCOUNTED`: counting takes about as long as sending a batch.
-"""
+NOTED = 64
+"""Number of collected batches at which they are counted even if the metrics are not read."""
 
 
 class _TopicMeters(NamedTuple):

@@ -14,7 +14,7 @@ from loop_time import held_times
 
 from aiokclient import Producer
 from aiokclient._native import in_use
-from aiokclient.metrics import UNCOUNTED, Metrics, OwnMetrics
+from aiokclient.metrics import Metrics, OwnMetrics
 from aiokclient.producer.meters import NOTED, ProducerMeters
 
 SENDS = 100
@@ -90,8 +90,3 @@ def test_batches_are_counted_after_a_request_not_while_a_task_waits_for_a_respon
     meters.on_request_sent()
     assert sizes._count == 3 * NOTED
     assert meters.requests.value == 1
-
-
-def test_fewer_than_one_of_a_hundred_awaited_sends_counts_metrics() -> None:
-    """Each send is a request and a batch, so that the p99 of sends does not contain counting."""
-    assert 1 / NOTED + 1 / UNCOUNTED < 0.01
