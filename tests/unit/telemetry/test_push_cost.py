@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from loop_time import held_times
+from loop_time import check_held, held_times
 
 from aiokclient import Admin, Consumer, Producer, TopicPartition
 from aiokclient.admin import ConfigResource
@@ -81,7 +81,7 @@ async def test_metrics_of_a_hundred_topics_of_a_consumer_are_taken_quickly(clust
             costs.append(seconds)
             collector.begin_span()
         points = await asyncio.to_thread(taken.compute_points)
-    assert min(costs) < LIMIT_S
+    check_held([min(costs)], LIMIT_S, "taking the metrics")
     lags = sum(point.name == LAG for point in points)
     assert lags == (len(tps) if len(tps) < 5_000 else 0)
     read = {
@@ -103,7 +103,7 @@ async def test_metrics_of_a_hundred_topics_of_a_producer_are_taken_quickly(clust
             costs.append(seconds)
             collector.begin_span()
         points = await asyncio.to_thread(taken.compute_points)
-    assert min(costs) < LIMIT_S
+    check_held([min(costs)], LIMIT_S, "taking the metrics")
     sums = [p.value for p in points if p.name == f"{P}producer.topic.record.send.total"]
     assert sums == [3 * len(tps) / 100] * 100
 
@@ -131,7 +131,7 @@ async def test_pushes_of_a_hundred_topics_hold_the_loop_only_briefly() -> None:
                     longest.append(max(times))
         records = brokers.records("client-metrics", 0)
     assert max(len(record.value) for record in records) > 10_000
-    assert min(longest) < LIMIT_S
+    check_held([min(longest)], LIMIT_S, "a push")
 
 
 async def pushed(client: Any, count: int) -> None:
