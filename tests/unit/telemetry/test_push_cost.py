@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from loop_time import check_held, held_times
+from loop_time import check_held, held_times, measured
 
 from aiokclient import Admin, Consumer, Producer, TopicPartition
 from aiokclient.admin import ConfigResource
@@ -62,6 +62,7 @@ async def cluster(request: pytest.FixtureRequest) -> Any:
         )
 
 
+@measured
 async def test_metrics_of_a_hundred_topics_of_a_consumer_are_taken_quickly(cluster: Any) -> None:
     brokers, tps = cluster
     for tp in tps:
@@ -90,6 +91,7 @@ async def test_metrics_of_a_hundred_topics_of_a_consumer_are_taken_quickly(clust
     assert read == {float(len(tps)), float(len(tps) / 100)}
 
 
+@measured
 async def test_metrics_of_a_hundred_topics_of_a_producer_are_taken_quickly(cluster: Any) -> None:
     brokers, tps = cluster
     options = {"linger_ms": 100, "enable_metrics_push": False}
@@ -108,6 +110,7 @@ async def test_metrics_of_a_hundred_topics_of_a_producer_are_taken_quickly(clust
     assert sums == [3 * len(tps) / 100] * 100
 
 
+@measured
 async def test_pushes_of_a_hundred_topics_hold_the_loop_only_briefly() -> None:
     """The measured time includes everything from collecting the metrics to the response."""
     topics = {f"topic-{number}": 100 for number in range(100)}
