@@ -3,8 +3,9 @@
 A task inside of a cancel scope of anyio is cancelled again at each await, and a shield against that
 must be one of anyio's. So in a program that uses anyio, this module returns anyio's scopes.
 Their import takes as long as that of asyncio. A program that has not imported anyio has no such
-tasks, and gets scopes that need asyncio alone. Producers and consumers use anyio themselves. A
-program that only lists topics, for example, needs neither anyio, nor its sockets and its TLS.
+tasks, and gets scopes that need asyncio alone. A program that only lists topics, for example, needs
+neither anyio, nor its sockets and its TLS. Producers and consumers import anyio, because code of
+applications runs in their scopes, and some HTTP libraries import anyio there.
 
 The scopes of one task are all of one kind, that of its outermost scope. A program may import anyio
 while a task is inside of a scope.
@@ -89,13 +90,15 @@ class AnyioScope:
     own cancellations, are not supported.
     """
 
-    __slots__ = ("_cancellations_before", "_scope")
+    __slots__ = ("_cancellations_before", "_scope", "cancelled_caught")
 
     def __init__(self, deadline: float = math.inf, shield: bool = False) -> None:
         import anyio
 
         self._scope = anyio.CancelScope(deadline=deadline, shield=shield)
         self._cancellations_before = 0
+        self.cancelled_caught = False
+        """Whether the scope has ended its body, and the end of the scope the cancellation."""
 
     @property
     def deadline(self) -> float:
@@ -122,7 +125,8 @@ class AnyioScope:
         traceback: TracebackType | None,
     ) -> bool:
         is_own = bool(self._scope.__exit__(kind, error, traceback))
-        return is_own and _count_cancellations() <= self._cancellations_before
+        self.cancelled_caught = is_own and _count_cancellations() <= self._cancellations_before
+        return self.cancelled_caught
 
 
 class AnyioGroup:
@@ -177,6 +181,7 @@ class AsyncioScope:
         "_outer",
         "_task",
         "_timer",
+        "cancelled_caught",
     )
 
     def __init__(self, deadline: float = math.inf, shield: bool = False) -> None:
@@ -189,6 +194,8 @@ class AsyncioScope:
         self._cancellations = 0
         """The cancellations of the task by this scope."""
         self._cancellations_before = 0
+        self.cancelled_caught = False
+        """Whether the scope has ended its body, and the end of the scope the cancellation."""
 
     @property
     def deadline(self) -> float:
@@ -246,7 +253,8 @@ class AsyncioScope:
             task.uncancel()
         # Otherwise the task itself was cancelled, possibly in the same iteration of the loop.
         is_own = task.cancelling() <= self._cancellations_before
-        return is_own and isinstance(error, asyncio.CancelledError)
+        self.cancelled_caught = is_own and isinstance(error, asyncio.CancelledError)
+        return self.cancelled_caught
 
     def _is_reached(self) -> bool:
         """Return whether this scope is cancelled, or one around it without a shield in between."""

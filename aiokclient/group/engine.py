@@ -38,6 +38,7 @@ from aiokclient.group.states import CODES, TABLE, MemberEffect, MemberEvent, Mem
 from aiokclient.metrics import Labels, OwnMetrics
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Attempts, Backoff, Decision, Scope, classify
+from aiokclient.scopes import new_scope, new_scope_of
 from aiokclient.types import GroupMetadata
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from aiokclient.cluster.lifecycle.supervisor import Supervisor
     from aiokclient.cluster.metadata.snapshot import ClusterMetadata
     from aiokclient.network.event_hub import EventSource
+    from aiokclient.scopes import CancelScope
 
 ID_S = 5.0
 """Seconds for which a member that is about to leave waits for the member id that it has requested.
@@ -279,7 +281,7 @@ class GroupEngine:
         self._leave_is_over = False
         self._renews = False
         self._posted: list[tuple[GroupMetadata | None, MemberEvent]] = []
-        self._step: anyio.CancelScope | None = None
+        self._step: CancelScope | None = None
         self._task: asyncio.Task[Any] | None = None
         self._idle = asyncio.Event()
         """An event that is set while `run` is not running."""
@@ -388,7 +390,7 @@ class GroupEngine:
         self._is_closed = True
         self.leave_until_resume(reason)
         try:
-            with anyio.move_on_after(timeout):
+            with new_scope_of(timeout):
                 await self._idle.wait()
                 if self._cut_off is not None:
                     await self._leave_group(self._cut_off, reason)
@@ -417,7 +419,7 @@ class GroupEngine:
             # The handler has failed, and the client fails with it. The group must not wait for it.
             member = self._member
             self._group_join.reset_generation()
-            with anyio.move_on_after(LEAVING_S):
+            with new_scope_of(LEAVING_S):
                 await self._leave_group(member, "the member has failed")
             raise
         finally:
@@ -447,7 +449,7 @@ class GroupEngine:
 
     async def _execute_step(self, step: Coroutine[Any, Any, MemberEvent]) -> MemberEvent | None:
         """Execute a step and return its event, or None if a queued event has ended it early."""
-        with anyio.CancelScope() as self._step:
+        with new_scope() as self._step:
             try:
                 return await step
             finally:

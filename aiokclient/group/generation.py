@@ -10,14 +10,16 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self
-
-import anyio
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.errors import ClosedError, IllegalStateError
 from aiokclient.group.handler import Generation, MemberInfo
+from aiokclient.scopes import new_scope
 from aiokclient.types import public_in
+
+if TYPE_CHECKING:
+    from aiokclient.scopes import CancelScope
 
 
 class GroupGeneration:
@@ -35,7 +37,7 @@ class GroupGeneration:
 
     def __init__(self, generation: Generation) -> None:
         self._generation = generation
-        self._scope: anyio.CancelScope | None = None
+        self._scope: CancelScope | None = None
         self._left = asyncio.Event()
         self._task: asyncio.Task[Any] | None = None
         self._ended = False
@@ -96,7 +98,7 @@ class GroupGeneration:
             raise IllegalStateError(
                 "A generation can be entered only once. Take the next one from generations()."
             )
-        self._scope = anyio.CancelScope()
+        self._scope = new_scope()
         self._scope.__enter__()
         self._task = asyncio.current_task()
         if self._ended:

@@ -11,8 +11,6 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self, Unpack
 
-import anyio
-
 from aiokclient.cluster.lifecycle.lifecycle import Lifecycle, config_of
 from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.cluster.lifecycle.parent import Parent
@@ -30,6 +28,7 @@ from aiokclient.group.states import MemberState
 from aiokclient.log.foreign_names import with_foreign_names
 from aiokclient.metrics import OwnMetrics
 from aiokclient.protocol.api import ApiKey
+from aiokclient.scopes import new_scope_of
 from aiokclient.types import GroupMetadata, State, public_in, shortened, text_problem
 
 JOINING = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
@@ -118,7 +117,7 @@ class MemberLifecycle(Lifecycle):
             self._own_metrics.keep_attributes()
         clock = self._cluster.clock
         deadline = clock.monotonic() + timeout
-        with anyio.move_on_after(max(timeout - LEAVING_S, timeout / 2)):
+        with new_scope_of(max(timeout - LEAVING_S, timeout / 2)):
             await self._handler.end_work()
         await self._engine.leave("the member is closed", max(deadline - clock.monotonic(), 0.0))
 

@@ -9,8 +9,6 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Unpack, cast
 
-import anyio
-
 from aiokclient.client import Client
 from aiokclient.cluster.lifecycle.parent import Parent
 from aiokclient.config.client import ClientConfig
@@ -20,6 +18,7 @@ from aiokclient.group.handler import Generation, MemberInfo
 from aiokclient.group.member import MemberLifecycle
 from aiokclient.group.options import GroupMemberConfig, GroupMemberOptions
 from aiokclient.producer import Producer
+from aiokclient.scopes import new_scope, new_scope_of
 from aiokclient.types.named_tuple import NamedTuple
 
 PROTOCOL_TYPE = "aiokclient-single-writer"
@@ -79,7 +78,7 @@ class WriterBody:
 
     def __init__(self) -> None:
         self._task = asyncio.current_task()
-        self._scope = anyio.CancelScope()
+        self._scope = new_scope()
         self._scope.__enter__()
 
     def cancel(self) -> None:
@@ -255,7 +254,7 @@ class Candidate(MemberLifecycle):
         """
         since = self._cluster.clock.monotonic()
         while not self.candidacy.over and self._find_last_answer_time() < since:
-            with anyio.move_on_after(CONFIRM_S):
+            with new_scope_of(CONFIRM_S):
                 await self.candidacy.stopped.wait()
         if self.candidacy.over:
             raise self.not_writer_error()

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import anyio
+# Applications' code runs in scopes of the producer, and a shield of anyio in it must be one there.
+import anyio  # noqa: F401
 
 from aiokclient.errors import ApiTimeoutError, KafkaError
 from aiokclient.metrics import OwnMetrics
@@ -20,6 +21,7 @@ from aiokclient.producer.sending.expiry import Expiry
 from aiokclient.producer.sending.leaders import Leaders
 from aiokclient.producer.sending.responses import Responses
 from aiokclient.producer.sending.sender import BatchIds, Sender, TransactionalSender
+from aiokclient.scopes import new_scope
 
 if TYPE_CHECKING:
     from aiokclient.cluster.client import ClusterClient
@@ -171,7 +173,7 @@ class Engine:
     async def wait_while_open(self, work: Awaitable[object]) -> None:
         """Await `work`. If the producer ends first, stop waiting and raise the reason."""
         reasons: list[KafkaError] = []
-        with anyio.CancelScope() as scope:
+        with new_scope() as scope:
 
             def look(end: KafkaError | None) -> None:
                 if end is not None:

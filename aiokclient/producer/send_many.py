@@ -13,8 +13,6 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
-import anyio
-
 from aiokclient.errors import BufferExhaustedError, KafkaError
 from aiokclient.producer.batching.accumulator import BATCH_OVERHEAD, Accumulator
 from aiokclient.producer.batching.batch import RECORD_OVERHEAD
@@ -24,6 +22,7 @@ from aiokclient.producer.delivery.delivery import Delivery, settled
 from aiokclient.producer.delivery.failures import Failures
 from aiokclient.producer.partitioner import Partitioner
 from aiokclient.record.batch import RecordBatchBuilder
+from aiokclient.scopes import new_scope
 from aiokclient.types import Headers, ProducerRecord, shortened, to_integer
 from aiokclient.types.named_tuple import NamedTuple
 
@@ -293,7 +292,7 @@ class SendAll:
 
     async def _send_stream(self, items: AsyncIterable[Any]) -> None:
         """Send each item as it arrives, until a record fails or the producer ends."""
-        with anyio.CancelScope() as scope:
+        with new_scope() as scope:
 
             def look(end: KafkaError | None) -> None:
                 self._end = self._end or end or self._find_failure()

@@ -339,3 +339,31 @@ async def test_the_scopes_of_a_task_stay_of_one_kind(
         monkeypatch.setattr(scopes, "is_anyio_used", lambda: True)
         assert isinstance(new_scope(), AsyncioScope) is (kind == "asyncio")
     assert isinstance(new_scope(), AnyioScope)
+
+
+async def test_a_scope_knows_whether_its_end_caught_the_cancellation() -> None:
+    loop = asyncio.get_running_loop()
+    with new_scope() as cancelled:
+        loop.call_soon(cancelled.cancel)
+        await wait_forever()
+    assert cancelled.cancelled_caught
+    with new_scope() as late:
+        late.cancel()
+    assert not late.cancelled_caught
+    with pytest.raises(ValueError), new_scope() as failed:  # noqa: PT012
+        failed.cancel()
+        raise ValueError
+    assert not failed.cancelled_caught
+
+    async def host() -> None:
+        with both:
+            await wait_forever()
+
+    both = new_scope()
+    task = asyncio.create_task(host())
+    await asyncio.sleep(0)
+    both.cancel()
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert not both.cancelled_caught

@@ -22,8 +22,6 @@ from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import anyio
-
 from aiokclient.clock import get_loop_clock
 from aiokclient.consumer.arguments import MAX_BYTES
 from aiokclient.consumer.delivery.read_lock import Cursor
@@ -36,10 +34,12 @@ from aiokclient.consumer.state.partition import PartitionState, Phase
 from aiokclient.consumer.state.subscription import SubscriptionState
 from aiokclient.decoding.batches import Damage
 from aiokclient.decoding.deserialize import RawRecord
+from aiokclient.scopes import new_scope
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.consumer.engine import ConsumerEngine, Lookups
+    from aiokclient.scopes import CancelScope
 
 TOGETHER = 16
 """The factor that decides when partitions at their ends are withheld.
@@ -72,7 +72,7 @@ class EndOffsets:
         self._cursor: weakref.ref[Any] | None = None
         self.are_set = False
         """Whether an iteration has end offsets, whose iterator may be garbage by now."""
-        self._lookup = anyio.CancelScope()
+        self._lookup: CancelScope | None = None
         self._replacements = 0
         """The number of times that logs of partitions were replaced by others."""
         self._valid_after = 0
@@ -88,7 +88,7 @@ class EndOffsets:
         """
         while True:
             before, found = self._replacements, None
-            with anyio.CancelScope() as self._lookup:
+            with new_scope() as self._lookup:
                 found = await lookups.find_final_offsets()
             if found is None:
                 return None
@@ -110,7 +110,8 @@ class EndOffsets:
 
     def end_lookup(self) -> None:
         """End the lookup that is in progress, if there is one."""
-        self._lookup.cancel()
+        if self._lookup is not None:
+            self._lookup.cancel()
 
     def begin_iteration(
         self, cursor: Cursor, ends: Mapping[TopicPartition, int]

@@ -24,8 +24,6 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import anyio
-
 from aiokclient.background import Wakeup
 from aiokclient.cluster.targets import Coordinator
 from aiokclient.consumer.membership.classic import ClassicMembership
@@ -41,6 +39,7 @@ from aiokclient.consumer.membership.rewind.requests import plain
 from aiokclient.consumer.membership.rewind.rewind import GroupRewinder
 from aiokclient.consumer.topics import SubscribedTopics
 from aiokclient.errors import IllegalStateError, KafkaError, UnsupportedVersionError
+from aiokclient.scopes import new_scope
 from aiokclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -406,7 +405,7 @@ class ConsumerCoordinator:
         in_progress = self.in_progress
         try:
             await self._wait_until_processed(wait_until, closers)
-            with anyio.CancelScope(deadline=leave_by):
+            with new_scope(deadline=leave_by):
                 busy = partial(in_progress.may_be_busy, asks=self._can_request_more(closers))
                 await self.rebalancer.close(leave_by, busy)
         finally:

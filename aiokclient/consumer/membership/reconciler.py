@@ -23,8 +23,6 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-import anyio
-
 from aiokclient.cluster.lifecycle.ownership import Weakly
 from aiokclient.consumer.membership.health import SHOWN_S, named
 from aiokclient.consumer.membership.listener import tell
@@ -32,6 +30,7 @@ from aiokclient.consumer.state.partition import PartitionState, Withheld
 from aiokclient.errors import KafkaError
 from aiokclient.log.limited_log import LimitedLog
 from aiokclient.policy import Decision, Scope, classify
+from aiokclient.scopes import new_scope
 from aiokclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -253,7 +252,7 @@ class PartitionReconciler:
         self._remove_partitions(states)
         if how == "lost":
             # A cancellation must not skip this call, because it is not repeated.
-            with anyio.CancelScope(shield=True):
+            with new_scope(shield=True):
                 await self._tell_listeners("on_lost", tps)
 
     def _remove_partitions(self, states: Sequence[PartitionState]) -> None:

@@ -37,8 +37,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import anyio
-
 from aiokclient.background import WakeTimer, ended
 from aiokclient.errors import ApiTimeoutError, ClosedError, KafkaError, TransactionFailedError
 from aiokclient.policy import Scope
@@ -53,6 +51,7 @@ from aiokclient.producer.transaction.status import (
     abortable,
     repeated,
 )
+from aiokclient.scopes import new_scope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
     from aiokclient.producer.transaction.manager import TransactionManager
     from aiokclient.producer.transaction.offsets import ConsumerReads
     from aiokclient.producer.transaction.transaction import Transaction
+    from aiokclient.scopes import CancelScope
 
 FLUSH_GRACE_S = 1.0
 """Seconds that a commit waits beyond the delivery timeout for batches to expire."""
@@ -94,7 +94,7 @@ class Operation:
 
     def __init__(self) -> None:
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._scope: anyio.CancelScope | None = None
+        self._scope: CancelScope | None = None
         self.abandoned = False
         """Whether a caller of `result` was cancelled and stopped waiting before the end."""
         self._is_released = False
@@ -116,7 +116,7 @@ class Operation:
         Its errors are raised by `result`. A bug is raised here, too, which fails the producer.
         """
         try:
-            with anyio.CancelScope() as self._scope:
+            with new_scope() as self._scope:
                 if not self.over:
                     await work(*args)
         except KafkaError as error:

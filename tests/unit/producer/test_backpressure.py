@@ -454,6 +454,23 @@ class TestDrainOfAPartition:
 
         simulate(scenario)
 
+    def test_a_cancelled_drain_is_cancelled_if_its_producer_fails_at_that_time(self) -> None:
+        async def scenario(world: World) -> None:
+            producer = await world.producer(
+                buffer_memory=MEMORY, batch_size=16_384, max_block_ms=5000, on_delivery_error=id
+            )
+            fill(producer, "late")
+            waiting = asyncio.create_task(producer.drain("late"))
+            await asyncio.sleep(1)
+            producer._supervisor.fail(ValueError("a bug"), "test")
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            assert waiting.cancelled()
+            await producer.close(0)
+            raise_nothing(producer)
+
+        simulate(scenario)
+
     def test_drain_has_room_at_once_whatever_the_size_of_the_memory(self) -> None:
         async def scenario(world: World) -> None:
             for memory in (200, 1000, 5000):
