@@ -32,12 +32,15 @@ from kafka_harness import (
 from kafka_harness.java import find
 from kafka_harness.node import running
 from slow import SLOW
+from thinned import omitted_rows
 
 # High load must not make a test fail, and each run must use the same examples. Only `make test-all`
 # and `make fuzz` generate new examples.
 explores = any(map(os.environ.get, ("AIOKCLIENT_EXPLORE", "AIOKCLIENT_FUZZ")))
-# `make test` draws fewer, and its steps that repeat tests on another Python or loop fewer still.
-examples = 100 if explores else 25 if os.environ.get("AIOKCLIENT_REPEATED") else 50
+# `make test` draws fewer, and its steps that repeat tests on another Python or loop fewer still. Of
+# a test with parameters, those steps run only each `repeated`-th row.
+repeated = int(os.environ.get("AIOKCLIENT_REPEATED") or 0)
+examples = 100 if explores else 25 if repeated else 50
 settings.register_profile(
     "any time",
     deadline=None,
@@ -240,7 +243,8 @@ The target of `share_real` is `share-real`.
 """
 RUNS_TOOLS = re.compile(r"tool_host|sides|mark\.tools")
 """A pattern in the files of all tests with the mark `tools`."""
-ONLY_WITH_SERVERS = "kafka or java"
+SERVERS = ("kafka", "java")
+ONLY_WITH_SERVERS = " or ".join(SERVERS)
 QUICK = f"not ({ONLY_WITH_SERVERS} or slow or hypothesis)"
 """The expression of `make quick`. Hypothesis marks the tests whose input it draws."""
 WHOLLY_SLOW = tuple(name for name in SLOW if "::" not in name)
@@ -311,6 +315,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)
     missed = [str(path) for path in with_servers if not may_need_servers(path)]
     assert missed == [], f"-m '{ONLY_WITH_SERVERS}' would not find the tests of these files"
+    if repeated:
+        # The expression of `-m` leaves out tests with servers in these steps.
+        alone = [item for item in items if not any(map(item.get_closest_marker, SERVERS))]
+        omitted = set(omitted_rows(repeated, alone))
+        config.hook.pytest_deselected(items=list(omitted))
+        items[:] = [item for item in items if item not in omitted]
     if hasattr(config, "workerinput"):
         from scheduling import sort_for_workers
 

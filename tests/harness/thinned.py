@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any, TypeVar
+from zlib import crc32
+
+import pytest
 
 T = TypeVar("T")
 
@@ -34,3 +38,19 @@ def in_turns(step: int, *dimensions: Iterable[Any]) -> list[tuple[Any, ...]]:
         for each in found
         if IS_WHOLE or sum(index for index, _ in each) % step == 0
     ]
+
+
+def omitted_rows(step: int, items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return what remains of the items without each `step`-th row of each test with parameters.
+
+    At least one row of each test is left in place. Which ones depends on the name of the test, so
+    that tests with the same parameters have different ones.
+    """
+    rows: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        rows[item.nodeid.partition("[")[0]].append(item)
+    omitted = []
+    for name, each in rows.items():
+        first = crc32(name.encode()) % min(step, len(each))
+        omitted += [item for index, item in enumerate(each) if index % step != first]
+    return omitted

@@ -252,7 +252,7 @@ def test_calls_can_be_cancelled_at_many_moments(name: str) -> None:
     outcome, whole = interrupted(CASES[name], ways[0])
     assert not outcome.cancelled
     assert outcome.error is None
-    for step in one_in(3, range(MOMENTS), list(CASES).index(name)):
+    for step in one_in(6, range(MOMENTS), list(CASES).index(name)):
         interrupted(CASES[name], ways[step // 2 % 2], moment=whole * step / MOMENTS)
 
 

@@ -106,7 +106,7 @@ def test_an_admin_call_raises_closed_error_when_another_task_closes_the_client(
     name: str, shared: bool
 ) -> None:
     async def scenario(world: World) -> None:
-        for moment in one_in(4, range(MOMENTS), 2 * shared):
+        for moment in one_in(8, range(MOMENTS), 4 * shared):
             client = world.client()
             async with client:
                 admin = Admin(client=client) if shared else Admin(**world.options())

@@ -118,7 +118,7 @@ def test_calls_of_a_consumer_in_a_group_can_be_cancelled_at_every_suspension(
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_of_a_consumer_in_a_group_can_be_cancelled_at_many_moments(name: str) -> None:
     """The ways to cancel take turns."""
-    for n in one_in(2, range(MOMENTS), list(CALLS).index(name)):
+    for n in one_in(4, range(MOMENTS), list(CALLS).index(name)):
         how = {"way": ("asyncio", "anyio")[n // 2 % 2], "moment": 0.0003 * 1.4**n}
         done = simulate(lambda w, how=how: once(w, CALLS[name], how), topics={"t": 1, "u": 1})  # type: ignore[misc]
         if not done.cancelled:
@@ -161,7 +161,7 @@ def test_other_members_do_not_wait_for_a_closed_member(protocol: str, how: str) 
         await asyncio.wait([reading, also])
         await asyncio.gather(first.close(), third.close())
 
-    for n in one_in(3, range(MOMENTS), len(how + protocol)):
+    for n in one_in(6, range(MOMENTS), len(how + protocol)):
         weather = Weather(latency_s=(0.002, 0.006))
         simulate(lambda w, n=n: scenario(w, 0.03 + 0.005 * n), topics={"t": 4}, weather=weather)  # type: ignore[misc]
 
@@ -179,5 +179,5 @@ def test_start_can_be_cancelled_at_many_moments(way: str) -> None:
         async with consumer:
             assert [r.offset for r in await consumer.poll(timeout=30)] == list(range(COUNT))
 
-    for n in one_in(4, range(40), 2 * (way == "anyio")):
+    for n in one_in(8, range(40), 4 * (way == "anyio")):
         simulate(lambda w, n=n: scenario(w, 0.001 * (n + 1)))  # type: ignore[misc]

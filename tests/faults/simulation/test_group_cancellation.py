@@ -205,5 +205,5 @@ def test_calls_of_a_group_member_can_be_cancelled_at_many_moments(name: str, way
     outcome, whole = interrupted(CASES[name], way)
     assert not outcome.cancelled
     assert outcome.error is None
-    for step in one_in(4, range(MOMENTS), 2 * (way == "anyio")):
+    for step in one_in(8, range(MOMENTS), 4 * (way == "anyio")):
         interrupted(CASES[name], way, moment=whole * step / MOMENTS)

@@ -26,7 +26,7 @@ TIMES: dict[str, Any] = {
     "heartbeat_interval_ms": 1_000,
     "rebalance_timeout_ms": 8_000,
 }
-SEEDS = one_in(3, range(8))
+SEEDS = one_in(4, range(8))
 
 
 class ItemOwners:

@@ -161,7 +161,7 @@ WITHOUT_TELEMETRY: dict[tuple[str, bool], list[str]] = {}
 """The requests of a client without telemetry, by its kind, and whether reconnects count."""
 
 
-@pytest.mark.parametrize(("kind", "name"), in_turns(2, KINDS, HOSTILE))
+@pytest.mark.parametrize(("kind", "name"), in_turns(3, KINDS, HOSTILE))
 def test_other_requests_are_the_same_as_without_telemetry(
     kind: str, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

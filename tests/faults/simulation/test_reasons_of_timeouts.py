@@ -406,7 +406,7 @@ def has_no_doubt(case: Case, name: str) -> bool:
     return case.api in about_records and not name.endswith(("flush", "commit, add"))
 
 
-@pytest.mark.parametrize("name", one_in(2, list(CASES)))
+@pytest.mark.parametrize("name", one_in(3, list(CASES)))
 def test_error_of_a_call_that_is_refused_each_time_has_the_refusal(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -429,7 +429,7 @@ def test_error_of_a_call_that_is_refused_each_time_has_the_refusal(
     assert len(set(events)) == len(events), events
 
 
-@pytest.mark.parametrize("name", one_in(2, list(CASES), 1))
+@pytest.mark.parametrize("name", one_in(3, list(CASES), 1))
 def test_error_of_a_call_that_is_never_answered_says_so(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -448,7 +448,7 @@ def test_error_of_a_call_that_is_never_answered_says_so(
     assert all("lost" in record.getMessage() for record in refused), refused
 
 
-@pytest.mark.parametrize("name", one_in(2, list(CASES)))
+@pytest.mark.parametrize("name", one_in(3, list(CASES), 2))
 def test_refusal_outlives_the_silence_of_all_brokers(name: str) -> None:
     case = CASES[name]
 

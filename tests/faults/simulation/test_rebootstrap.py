@@ -50,8 +50,8 @@ from aiokclient.testing import EmbeddedCluster
 STRATEGIES = ("rebootstrap", "none")
 QUIET_S, CLOSE_S = 3.0, 2.0
 CASES = [(fault, strategy, kind) for fault in FAULTS for strategy in STRATEGIES for kind in WORKS]
-TESTED = in_turns(2, FAULTS, STRATEGIES, WORKS)
-"""The cases of `make test`: each fault and kind with one of the strategies."""
+TESTED = in_turns(3, FAULTS, STRATEGIES, WORKS)
+"""The cases of `make test`: of the pairs of a fault and a kind two in three, with one strategy."""
 IDS = [f"{fault.__name__}-{strategy}-{kind}".replace(" ", "_") for fault, strategy, kind in TESTED]
 
 

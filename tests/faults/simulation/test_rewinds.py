@@ -34,7 +34,7 @@ from aiokclient.protocol import ApiKey
 
 ONE = os.environ.get("AIOKCLIENT_REWIND_SEED")
 WANTED = int(os.environ.get("AIOKCLIENT_REWIND_SEEDS") or 0)
-SEEDS = [int(ONE)] if ONE else range(WANTED or (12 if IS_WHOLE else 6))
+SEEDS = [int(ONE)] if ONE else range(WANTED or (12 if IS_WHOLE else 3))
 EAGER_OR_COOPERATIVE = ("range", "cooperative-sticky")
 STRATEGIES = pytest.mark.parametrize("strategy", EAGER_OR_COOPERATIVE, ids=["eager", "cooperative"])
 BACK = {tp: 5 + tp.partition for tp in TPS}

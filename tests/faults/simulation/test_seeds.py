@@ -20,13 +20,13 @@ from thinned import IS_WHOLE
 ROOT = Path(__file__).resolve().parents[3]
 ONE = os.environ.get("AIOKCLIENT_SIM_SEED")
 WANTED = int(os.environ.get("AIOKCLIENT_SIM_SEEDS") or 0)
-SEEDS = [int(ONE)] if ONE else range(WANTED or (20 if IS_WHOLE else 6))
-INCARNATIONS = [int(ONE)] if ONE else range(WANTED or (12 if IS_WHOLE else 6))
-CALL_PAIRS = [int(ONE)] if ONE else range(WANTED or (20 if IS_WHOLE else 8))
-PRODUCERS = [int(ONE)] if ONE else range(WANTED or (20 if IS_WHOLE else 8))
-SUBSCRIPTIONS = [int(ONE)] if ONE else range(WANTED or (20 if IS_WHOLE else 8))
-TRANSACTIONS = [int(ONE)] if ONE else range(WANTED or (18 if IS_WHOLE else 8))
-PAIRS = [int(ONE)] if ONE else range(WANTED or (8 if IS_WHOLE else 6))
+SEEDS = [int(ONE)] if ONE else range(WANTED or (20 if IS_WHOLE else 3))
+INCARNATIONS = [int(ONE)] if ONE else range(WANTED or (12 if IS_WHOLE else 3))
+CALL_PAIRS = [int(ONE)] if ONE else range(WANTED or (20 if IS_WHOLE else 4))
+PRODUCERS = [int(ONE)] if ONE else range(WANTED or (20 if IS_WHOLE else 4))
+SUBSCRIPTIONS = [int(ONE)] if ONE else range(WANTED or (20 if IS_WHOLE else 4))
+TRANSACTIONS = [int(ONE)] if ONE else range(WANTED or (18 if IS_WHOLE else 4))
+PAIRS = [int(ONE)] if ONE else range(WANTED or (8 if IS_WHOLE else 3))
 
 
 @pytest.mark.fault(1, 2, 3, 11, 15, 16, 17)

@@ -67,7 +67,7 @@ RETURNS = {
 
 @pytest.mark.parametrize(
     ("protocol", "how", "returns", "seed"),
-    in_turns(2, CLASSIC, ["restart", "unsubscribe", "lapse", "lost answer"], RETURNS, SEEDS),
+    in_turns(4, CLASSIC, ["restart", "unsubscribe", "lapse", "lost answer"], RETURNS, SEEDS),
 )
 def test_static_member_that_returns_with_other_topics_gets_them(
     protocol: str, how: str, returns: str, seed: int

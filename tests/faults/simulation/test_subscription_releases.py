@@ -33,7 +33,7 @@ async def read_slowly(consumer: Consumer[Any, Any], work_s: float) -> None:
 @pytest.mark.parametrize(
     ("protocol", "pause_s", "slow", "topics"),
     in_turns(
-        3,
+        5,
         PROTOCOLS,
         [0.0, 0.001, 0.02, 0.3, 1.5],
         ["record", "listener", "commit"],

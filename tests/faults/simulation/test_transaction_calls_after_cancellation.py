@@ -187,7 +187,7 @@ def test_three_clauses_suffice_after_a_cancelled_call(
     case: str, following: str, style: str
 ) -> None:
     cancelled = 0
-    for n in one_in(3, range(1, 200)):
+    for n in one_in(5, range(1, 200)):
         # The call is cancelled at its n-th suspension, and each n is tested at only one level of
         # transaction.version, because the call suspends at nearly the same points at both levels.
         level = 2 * (n % 2)

@@ -312,7 +312,7 @@ def test_transactions_are_whole_after_a_cancellation_at_many_moments(name: str, 
     The ways to cancel take turns, and the levels, of which each meets both ways.
     """
     cancelled = 0
-    for step in one_in(3, range(MOMENTS)):
+    for step in one_in(6, range(MOMENTS)):
         way = ("asyncio", "anyio")[step // 2 % 2]
         level = LEVELS[(step // 4 + LEVELS.index(first)) % 2]
         outcome = run(CASES[name], way, level, moment=0.1 * step / MOMENTS)
@@ -380,7 +380,7 @@ def test_transform_counts_each_record_once_after_a_cancellation_at_many_suspensi
             transaction_version=level,
             weather=Weather(latency_s=(0.001, 0.01)),
         ),
-        step=1 if IS_WHOLE else 2,
+        step=1 if IS_WHOLE else 5,
     )
     with capsys.disabled():
         sys.stdout.write(f"\ntransform {fault}: {count} suspensions, each cancelled by {ways} ")

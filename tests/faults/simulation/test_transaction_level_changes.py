@@ -199,7 +199,7 @@ def changes(first: int, second: int, third: int) -> Iterator[list[int]]:
 def test_transactions_stay_whole_when_the_level_changes_at_any_step(ends: str, turn: int) -> None:
     """Late markers and moved coordinators take turns, and meet the other ends two turns later."""
     first = turn + 2 * (ends == "ca")
-    for number, levels in one_in(5, list(enumerate(changes(2, 0, 2), first)), first):
+    for number, levels in one_in(9, list(enumerate(changes(2, 0, 2), first)), first):
         held, moved = number % 2 == 1, number // 2 % 2 == 1
         run(Schedule(2, levels, ends, moved, held))
 
@@ -233,7 +233,7 @@ def test_transactions_stay_whole_when_levels_change_and_ends_are_cancelled(
     `make sim` takes one in ten of them, and `make sim SEEDS=20000` all, in an hour.
     """
     seeds = int(os.environ.get("AIOKCLIENT_SIM_SEEDS") or 0)
-    every = max(20_000 // seeds, 1) if seeds else 397 if IS_WHOLE else 797
+    every = max(20_000 // seeds, 1) if seeds else 397 if IS_WHOLE else 1597
     for schedule in list(schedules(*levels))[::every]:
         run(schedule)
 

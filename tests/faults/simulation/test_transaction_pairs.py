@@ -260,7 +260,7 @@ def run(level: int, work: Callable[[World], Any]) -> Any:
 
 
 @pytest.mark.fault(35)
-@pytest.mark.parametrize(("state", "first", "second"), in_turns(2, STATES, CALLS, CALLS))
+@pytest.mark.parametrize(("state", "first", "second"), in_turns(4, STATES, CALLS, CALLS))
 def test_two_calls_at_once_end_as_calls_may_end(state: str, first: str, second: str) -> None:
     offset = list(CALLS).index(first) + list(CALLS).index(second)
     for n in one_in(4, range(1, 100), offset):

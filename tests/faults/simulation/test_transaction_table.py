@@ -234,9 +234,9 @@ def name_of(row: Row) -> str:
     return "-".join((*row.injected, row.name)).replace(" ", "-")
 
 
-TURNS = {Injected(*each) for each in in_turns(2, sorted(FAULTS), APIS, LEVELS)}
+TURNS = {Injected(*each) for each in in_turns(4, sorted(FAULTS), APIS, LEVELS)}
 TESTED = [row for row in ROWS if row.injected in TURNS or (row.injected.api, "2") in CANNOT_OCCUR]
-"""The rows of `make test`: each fault at each request, at one of its levels."""
+"""The rows of `make test`: each fault at every second request, at one of its levels."""
 
 
 @pytest.mark.parametrize("row", TESTED, ids=name_of)

@@ -92,7 +92,7 @@ async def once(world: World, how: dict[str, Any], faulty: bool) -> Any:
     one_in(3, [(0, "asyncio"), (0, "anyio"), (2, "asyncio"), (2, "anyio")]),
 )
 def test_transform_can_be_cancelled_at_every_suspension(level: int, way: str, faulty: bool) -> None:
-    for n in range(1, 500):
+    for n in one_in(2, range(1, 500), faulty):
         how = {"way": way, "suspension": n}
         done = simulate(
             lambda w, how=how: once(w, how, faulty),  # type: ignore[misc]
@@ -102,7 +102,7 @@ def test_transform_can_be_cancelled_at_every_suspension(level: int, way: str, fa
         if not done.cancelled and done.suspensions < n:
             break
     assert n > (10 if faulty else 5)
-    sys.stdout.write(f"transform, {way}: cancelled at {n - 1} suspensions\n")
+    sys.stdout.write(f"transform, {way}: {n - 1} suspensions\n")
 
 
 def test_after_a_cancelled_request_the_same_stream_continues() -> None:

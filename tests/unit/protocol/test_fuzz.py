@@ -190,7 +190,7 @@ def test_hostile_lengths_allocate_little_memory() -> None:
     spoiled = [
         (cls, version, data[:position] + hostile + data[position + len(hostile) :])
         for cls, version, data in encodings()
-        for position in range(0, len(data), 3 if IS_WHOLE else 12)
+        for position in range(0, len(data), 3 if IS_WHOLE else 24)
         for hostile in (HOSTILE[1], HOSTILE[2], HOSTILE[6])
     ]
     for cls, version, data in encodings():

@@ -165,7 +165,7 @@ class Chaos:
         return set(group.members) == here and len(set(given)) == len(given)
 
 
-@pytest.mark.parametrize("seed", one_in(3, range(6)))
+@pytest.mark.parametrize("seed", one_in(6, range(6)))
 @pytest.mark.parametrize(
     ("resync", "persist"), [(False, True), (True, True), (False, False)], ids=str
 )
