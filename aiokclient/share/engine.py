@@ -71,8 +71,10 @@ class Demand:
     def __init__(self, engine: ShareEngine) -> None:
         self._engine = engine
         self._clock = engine.cluster.clock
-        self._record_s: float | None = None
-        """The time that the application has taken for a record lately, in seconds."""
+        self._taken = 0.0
+        """The number of records that the application has taken lately."""
+        self._taken_s = 0.0
+        """The time that it has spent on them, in seconds."""
         self._delivered_at = -math.inf
         self._delivered = 0
         self.awaited = 0
@@ -104,9 +106,12 @@ class Demand:
             self._room_s = waited_s if room_s == math.inf else room_s * 0.7 + waited_s * 0.3
             self._full_at = math.inf
         if self._delivered:
-            taken_s = (self._clock.monotonic() - self._delivered_at) / self._delivered
-            known = self._record_s
-            self._record_s = taken_s if known is None else known * 0.7 + taken_s * 0.3
+            # Records and seconds of about the last time for which records may wait. A mean of the
+            # times of single records would take a few that are released at once for a new pace.
+            taken_s = self._clock.monotonic() - self._delivered_at
+            kept = max(1.0 - taken_s / self._engine.find_waiting_time(), 0.0)
+            self._taken = self._taken * kept + self._delivered
+            self._taken_s = self._taken_s * kept + taken_s
             self._delivered = 0
         self.awaited = wanted
 
@@ -114,17 +119,14 @@ class Demand:
         """Record that no request waits."""
         self.awaited = 0
 
-    def compute_limit(self, lock_s: float) -> int:
+    def compute_limit(self) -> int:
         """Return the number of records that may wait in the consumer now."""
         most = self._engine.config.max_poll_records
+        within_s = self._engine.find_waiting_time()
         if self._places is not None:
-            return min(most, self._count_places(self._places, lock_s * DELIVERED_WITHIN))
-        rate = 0.0
-        if self._record_s is not None:
-            rate = lock_s * DELIVERED_WITHIN / max(self._record_s, 1e-6)
-        if not self.awaited and self._clock.monotonic() - self._delivered_at > (
-            lock_s * DELIVERED_WITHIN
-        ):
+            return min(most, self._count_places(self._places, within_s))
+        rate = within_s * self._taken / max(self._taken_s, 1e-6)
+        if not self.awaited and self._clock.monotonic() - self._delivered_at > within_s:
             rate = 0.0  # The application may have stopped to request records.
         return min(most, max(self.awaited, int(min(rate, most))))
 
@@ -512,8 +514,7 @@ class ShareEngine:
         """Return the limits of the next fetch from a leader, None if nothing is to be acquired."""
         if self.reader.stopped:
             return None
-        lock_s = self.lock_timeout_ms / 1000 if self.lock_timeout_ms else 30.0
-        limit = self.demand.compute_limit(lock_s)
+        limit = self.demand.compute_limit()
         if not limit:
             return None
         fetching = [each for each in self._leaders.values() if each.fetches]
@@ -548,9 +549,13 @@ class ShareEngine:
             return RECORD_LIMIT if wanted < max(self._batch_records, 2.0) else BATCHES
         return RECORD_LIMIT if mode == "record_limit" else BATCHES
 
+    def find_waiting_time(self) -> float:
+        """Return the time for which acquired records may wait in the consumer, in seconds."""
+        return (self.lock_timeout_ms or 30_000) / 1000 * DELIVERED_WITHIN
+
     def note_batch(self, count: int) -> None:
         """Record the number of records in a batch that was fetched."""
-        self._batch_records = self._batch_records * 0.8 + count * 0.2
+        self._batch_records = max(count, self._batch_records * 0.95 + count * 0.05)
 
     # -- locks
 

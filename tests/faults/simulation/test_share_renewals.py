@@ -95,6 +95,30 @@ def test_fewer_places_than_leaders_acquire_no_record_that_has_to_wait(way: str) 
     simulate(scenario, brokers=3, topics={"t": 3})
 
 
+def test_large_batches_among_small_ones_are_acquired_as_far_as_there_is_time_for_them() -> None:
+    """Otherwise most of their records wait, are released, come again, and are archived at last."""
+
+    async def scenario(world: World) -> None:
+        work, counts = await begin(world, 0), Counter[int]()
+        for _ in range(2):
+            for _ in range(6):
+                world.cluster.produce("t", [b"poison"])
+            world.cluster.produce("t", [b"large"] * 60)
+        consumer = work.new_consumer()
+        async with asyncio.timeout(20 * LOCK_S), consumer:
+            async for record in consumer:
+                if record.value == b"poison":
+                    consumer.release(record)
+                    continue
+                counts[record.delivery_count] += 1
+                if counts.total() == 120:
+                    break
+                await asyncio.sleep(LOCK_S / 40)
+        assert counts[1] + counts[2] + counts[3] > 100, counts
+
+    simulate(scenario)
+
+
 def test_a_loss_is_told_before_the_second_delivery_is_settled() -> None:
     async def scenario(world: World) -> None:
         work, count = await begin(world, 60), 60
