@@ -12,6 +12,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.timeout(600)
+
 ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 PARTITIONS = 2
@@ -33,10 +36,10 @@ ROWS = 1000
 """The number of rows of each partition."""
 SIZE = 1000
 """The size of a value. Python's side of Spark passes rows on in pieces of 64 KiB."""
-WAIT_S = 60.0
+WAIT_S = 180.0
 
 
-@pytest.fixture(params=["embedded", "kafka"])
+@pytest.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.long)])
 def bootstrap(request: pytest.FixtureRequest) -> str:
     if request.param == "kafka":
         return str(request.getfixturevalue("spark_kafka").bootstrap)
@@ -195,7 +198,15 @@ BROKEN: dict[str, Callable[[Copy, DataFrame], DataFrame]] = {
 }
 
 
-@pytest.mark.parametrize("cause", list(BROKEN))
+CASES = list(product(BROKEN, ["embedded", "kafka"]))
+"""Each cause with both clusters. Only `make spark` runs the second one and the third."""
+
+
+@pytest.mark.parametrize(
+    ("cause", "bootstrap"),
+    [CASES[0], *(pytest.param(*each, marks=pytest.mark.long) for each in CASES[1:3]), CASES[3]],
+    indirect=["bootstrap"],
+)
 def test_stream_commits_nothing_when_what_stands_before_it_fails_and_is_exact_after_a_restart(
     copy: Copy, cause: str
 ) -> None:

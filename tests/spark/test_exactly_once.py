@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.usefixtures("java"), pytest.mark.timeout(1800)]
 SLOW_START = "Python worker failed to connect back"
 """The error of Spark if a Python process takes more than ten seconds to start."""
 RUNS = int(os.environ.get("AIOKCLIENT_EOS_RUNS") or 0)
-NUMBERS = [*range(RUNS)] or [pytest.param(0, marks=pytest.mark.long), 1]
+NUMBERS = [*range(RUNS)] or [0, pytest.param(1, marks=pytest.mark.long)]
 """The runs. Those with an even number are on the embedded cluster, the others on a real Kafka."""
 
 
