@@ -94,6 +94,15 @@ def test_the_first_minute_is_the_same_whatever_the_length_of_the_run() -> None:
     assert all(fault.at >= MINUTE for fault in Settings(10, 3).faults()[1])
 
 
+def test_a_run_of_half_a_minute_has_the_faults_that_end_within_it() -> None:
+    whole, _ = Settings(1, 1).faults()
+    first, rest = Settings(0.5, 1).faults()
+    assert first == [fault for fault in whole if fault.at + fault.seconds < MINUTE / 2]
+    assert rest == []
+    assert {"kill", "suspend", "rebootstrap", "join"} <= {fault.kind for fault in first}
+    assert len(first) < len(whole)
+
+
 # -- a recorded run
 
 

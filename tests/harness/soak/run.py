@@ -73,9 +73,13 @@ class Settings:
     sabotage: str = ""
 
     def faults(self) -> list[list[Fault]]:
-        """Return the faults of the first minute, and those of the rest of the run."""
-        first = schedule(self.seed, WARM_UP_S, MINUTE - QUIET_S)
+        """Return the faults of the first minute, and those of the rest of the run.
+
+        A shorter run has those of the first minute that end before it does.
+        """
         end = MINUTE * self.minutes
+        first = schedule(self.seed, WARM_UP_S, MINUTE - QUIET_S)
+        first = [fault for fault in first if fault.at + fault.seconds < end]
         return [first, schedule(self.seed, MINUTE, end - QUIET_S) if self.minutes > 1 else []]
 
 
