@@ -2,13 +2,17 @@
 
 One member of a group reads a topic of 50 partitions with 100 bytes per message, and calls a handler
 that takes the length of the value: one at a time, 50 at a time, and 1,000 at a time. "Tasks by
-hand" is a loop over `tracked` that starts a task for each record. FastStream acknowledges after the
-handler, because with its default it is not at least once. Its concurrency is a number of consumers,
-of which it has as many as partitions at most. "CPU s/M" is the CPU time of the client's process
+hand" is a loop over `tracked` that starts a task for each record; "by key" and "by partition", for
+each key or partition that has none. FastStream acknowledges after the handler, because with its
+default it is not at least once. Its concurrency is a number of consumers, of which it has as many
+as partitions at most. A last table has handlers that get lists of up to 500 records, 50 at a time:
+those of workers, beside a loop with `poll` and a commit after each list, and a loop over `batches`,
+whose lists are committed every five seconds. "CPU s/M" is the CPU time of the client's process
 (user and system) per million messages, from the creation of the consumer to its close. A column
 that ends in "÷" shows by what factor a row takes less CPU time than the named one.
 
-    python benchmarks/worker.py [--count N] [--runs N] [--cases 1,50,1000] [--bootstrap HOST:PORT]
+    python benchmarks/worker.py [--count N] [--runs N] [--cases 1,50,1000,lists]
+                                [--bootstrap HOST:PORT]
 """
 
 import sys
@@ -21,13 +25,15 @@ from measuring.options import Options
 from measuring.report import Report, Table, number, ratios
 from measuring.runner import Job, Run, RunFailedError, rounds, run_child
 from measuring.spec import Spec
-from subjects.working import SUBJECTS, ByHand, FastStream
+from subjects.working import OF_LISTS, SUBJECTS, ByHand, FastStream, Lists, Polls
 
 COUNT = 400_000
 CASES = (1, 50, 1_000)
 PARTITIONS = 50
 SIZE = 100
+LISTS = "lists"
 PEERS = (FastStream.name, ByHand.name)
+PEERS_OF_LISTS = (Polls.name, Lists.name)
 
 
 class Topics:
@@ -69,9 +75,12 @@ def measure(given: Options, brokers: Brokers) -> Report:
     report = Report(__doc__)
     topics = Topics(brokers)
     try:
-        for tasks in CASES:
-            if not given.wanted(str(tasks)):
+        for case in (*map(str, CASES), LISTS):
+            if not given.wanted(case):
                 continue
+            of_lists = case == LISTS
+            tasks = 50 if of_lists else int(case)
+            subjects, peers = (OF_LISTS, PEERS_OF_LISTS) if of_lists else (SUBJECTS, PEERS)
             spec = Spec(
                 bootstrap=brokers.bootstrap,
                 mode="consume",
@@ -80,16 +89,18 @@ def measure(given: Options, brokers: Brokers) -> Report:
                 payloads=str(brokers.payloads(SIZE)),
                 partitions=PARTITIONS,
                 tasks=tasks,
+                keyed=True,
             )
-            jobs = [Job(subject, spec) for subject in given.chosen(SUBJECTS)]
+            jobs = [Job(subject, spec) for subject in given.chosen(subjects)]
             found = rounds(jobs, given.runs, lambda job: execute(job, brokers, topics))
-            head = ["handlers", "k messages", "CPU s/M", "k msg/s", *(f"{p} ÷" for p in PEERS)]
-            table = Table(f"Handlers of single records, {tasks:,} at a time", head)
+            head = ["handlers", "k messages", "CPU s/M", "k msg/s", *(f"{p} ÷" for p in peers)]
+            what = "lists" if of_lists else "single records"
+            table = Table(f"Handlers of {what}, {tasks:,} at a time", head)
             rows = list(found.values())
             for row in rows:
                 cells = [row.name, number(row.messages), number(row.cpu), number(row.rate)]
-                table.rows.append([*cells, *ratios(row, rows, PEERS)])
-            report.add(f"worker {tasks}", found, table)
+                table.rows.append([*cells, *ratios(row, rows, peers)])
+            report.add(f"worker {case}", found, table)
     finally:
         topics.delete()
     return report

@@ -87,8 +87,8 @@ class HandlerCalls:
         self._waits = metrics.in_lane.uncounted
         self._durations = metrics.in_handler.uncounted
         deserializers = consumer._deserializers
-        self._is_raw = not (options.batch or deserializers or deserializers.views)
-        """Whether the handler gets single records as they were fetched."""
+        self._is_raw = not (deserializers or deserializers.views)
+        """Whether the handler gets records as they were fetched."""
         self.began: dict[Run, float] = {}
         """The runs whose call has not ended, with the time at which it began."""
         self._prepared_at: dict[Run, float] = {}
@@ -136,7 +136,7 @@ class HandlerCalls:
         unreadable: dict[Any, BaseException] = {}
         try:
             if self._is_raw:
-                given = run.record
+                given = run.record if run.entries is None else run.copy_records()
             else:
                 given = self._deserialize_now(run)
                 if given is NOT_YET:
@@ -187,7 +187,7 @@ class HandlerCalls:
 
         Raises RecordError.
         """
-        if run.records is not None or self._deserializers.can_wait:
+        if run.entries is not None or self._deserializers.can_wait:
             return NOT_YET
         return self._deserializers.deserialize_bytes(run.record)
 
@@ -206,7 +206,7 @@ class HandlerCalls:
                 else:
                     record = self._deserializers.deserialize_bytes(raw)
             except RecordError as error:
-                if run.records is None:
+                if run.entries is None:
                     raise
                 unreadable[raw] = error
             except KafkaError as error:
@@ -214,7 +214,7 @@ class HandlerCalls:
             else:
                 if record is not None:
                     found.append(record)
-        if run.records is not None:
+        if run.entries is not None:
             return found or None
         return found[0] if found else None
 

@@ -187,7 +187,7 @@ def find_oldest(run: WorkerRun) -> OldestRecord | None:
     taken_at, partition, record = lowest
     stack = ""
     for each in run.calls.began:
-        if any(found is record for _, found in each.list_records()):
+        if any(found is record for _, found in each.list_entries()):
             stack = format_task(each.task, each.thread_id)
             break
     return OldestRecord(partition.tp, record.offset, run.get_time() - taken_at, stack)

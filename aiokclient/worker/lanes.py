@@ -23,7 +23,9 @@ the next one of its lane, and `_tails` has the last one of each lane.
 
 With batches, `BatchLanes` hands out the next records of a lane together. Then keys are distributed
 to as many lanes as there are concurrent handlers, and a retry holds back its lane. A retry has only
-the records that failed together.
+the records that failed together. The records of a partition that were delivered together are one
+`DeliveredList`. It is divided where its records go to several lanes or batches, and for a batch
+that has failed. So an entry of a batch is a record or such a list.
 
 The room for further records of a partition bounds the lanes: by partition, two handlers' worth of
 records, once the lane is empty, because to deliver two records costs little more than to deliver
@@ -36,8 +38,11 @@ import zlib
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, Literal
+
+from aiokclient.consumer.state.partition import DeliveredList, count_delivered
 
 Order = Literal["partition", "key"] | None
 AHEAD: Final = 2
@@ -53,8 +58,8 @@ class Run:
     """Records that one call of the handler gets, over all calls for them."""
 
     # Attributes of the class, because most records are handled once, and never change them.
-    records: list[tuple[Any, Any]] | None = None
-    """The partitions and records of a batch; None for a single record."""
+    entries: Sequence[tuple[Any, Any]] | None = None
+    """The partitions and entries of a batch; None for a single record."""
     following: Run | None = None
     is_head = is_running = is_dropped = False
     attempts = outages = 0
@@ -82,12 +87,38 @@ class Run:
     @property
     def place(self) -> str:
         """The topic, the partition, and the offset of the record, or of the first one, as text."""
-        more = f" and {len(self.records) - 1} more" if self.records else ""
+        more = f" and {len(self.list_records()) - 1} more" if self.entries else ""
         return f"{self.record.topic}-{self.record.partition} offset {self.record.offset}{more}"
 
-    def list_records(self) -> Sequence[tuple[Any, Any]]:
+    def list_entries(self) -> Sequence[tuple[Any, Any]]:
+        """Return what is done together, records or lists, each with its partition."""
+        return ((self.partition, self.record),) if self.entries is None else self.entries
+
+    def list_records(self) -> list[tuple[Any, Any]]:
         """Return the records with their partitions."""
-        return ((self.partition, self.record),) if self.records is None else self.records
+        return [
+            (partition, record)
+            for partition, entry in self.list_entries()
+            for record in (entry if isinstance(entry, DeliveredList) else (entry,))
+        ]
+
+    def copy_records(self) -> list[Any]:
+        """Return the records of a batch in a new list."""
+        records: list[Any] = []
+        for _, entry in self.list_entries():
+            if isinstance(entry, DeliveredList):
+                records += entry
+            else:
+                records.append(entry)
+        return records
+
+    def divide_lists(self) -> None:
+        """Let each record of a batch end apart."""
+        records = self.list_records()
+        for partition, entry in self.list_entries():
+            if isinstance(entry, DeliveredList):
+                partition.divide_list(entry, entry)
+        self.entries = records
 
     def begin_call(self, now: float) -> None:
         """Record that the handler is called."""
@@ -176,6 +207,10 @@ class Lanes:
         if self._order == "partition":
             return 0 if partition in self._in_hand else AHEAD
         return self._most_ready - len(self._ready)
+
+    def takes_lists(self, partition: Any) -> bool:
+        """Return whether the records of a partition are added as a `DeliveredList`."""
+        return False
 
     def add_records(self, partition: Any, records: Iterable[Any], now: float) -> None:
         """Add the next records of a partition."""
@@ -297,7 +332,7 @@ class Lanes:
         return list(self._in_hand)
 
     def drop_partition(self, partition: Any) -> list[Any]:
-        """Remove the records of a partition that are not running, and return them."""
+        """Remove the records of a partition that are not running; return the entries."""
         in_hand = self._in_hand.get(partition)
         if in_hand is None:
             return []
@@ -329,11 +364,13 @@ class Lanes:
 class _BatchLane:
     """A lane of batches: records in order, and whether a run or a retry makes them wait."""
 
-    __slots__ = ("full_at", "is_listed", "is_standing", "queue")
+    __slots__ = ("is_listed", "is_standing", "queue", "size")
 
     def __init__(self) -> None:
         self.queue: deque[tuple[Any, Any, float]] = deque()
-        """Partition, record, and the time at which it was added."""
+        """Partition, entry, and the time at which it was added."""
+        self.size = 0
+        """The number of records in the queue."""
         self.is_standing = False
         self.is_listed = False
         """Whether the lane is among those that can be taken."""
@@ -368,24 +405,40 @@ class BatchLanes(Lanes):
     def has_next(self) -> bool:
         return self.running < self._concurrency and bool(self._ready or self._takeable)
 
+    def takes_lists(self, partition: Any) -> bool:
+        return True
+
     def add_records(self, partition: Any, records: Iterable[Any], now: float) -> None:
-        count = 0
-        for record in records:
-            name = self._name_lane(partition, record)
+        added: dict[Hashable, list[Any]] = {}
+        if self._order == "partition":
+            added[partition.tp] = list(records)
+        elif self._order is None:
+            added[None] = list(records)
+        else:
+            for record in records:
+                added.setdefault(self._choose_lane(partition, record), []).append(record)
+        entries: dict[Hashable, list[Any]] = added
+        if isinstance(records, DeliveredList):
+            # At most a batch each, so that little is copied when a batch has no room for the rest.
+            size = self._max_records
+            entries = {
+                name: [DeliveredList(each[at : at + size]) for at in range(0, len(each), size)]
+                for name, each in added.items()
+            }
+            partition.divide_list(records, chain.from_iterable(entries.values()))
+        for name, each in entries.items():
             lane = self._lanes.get(name)
             if lane is None:
                 lane = self._lanes[name] = _BatchLane()
-            lane.queue.append((partition, record, now))
+            lane.queue.extend((partition, entry, now) for entry in each)
+            lane.size += len(added[name])
             self._list_lane(lane, now)
-            count += 1
+        count = sum(map(len, added.values()))
         self._queued += count
         self._counts[partition] = self._counts.get(partition, 0) + count
 
-    def _name_lane(self, partition: Any, record: Any) -> Hashable:
-        if self._order == "partition":
-            return partition.tp  # type: ignore[no-any-return]
-        if self._order is None:
-            return None
+    def _choose_lane(self, partition: Any, record: Any) -> int:
+        """Return the number of the lane of a record's key."""
         if record.key is None:
             self._next_lane += 1
             return self._next_lane % self._concurrency
@@ -397,7 +450,7 @@ class BatchLanes(Lanes):
         """Let a lane be taken if it has enough records, or has waited long enough."""
         if lane.is_listed or lane.is_standing or not lane.queue:
             return
-        if len(lane.queue) >= self._max_records or now >= lane.queue[0][2] + self._max_wait_s:
+        if lane.size >= self._max_records or now >= lane.queue[0][2] + self._max_wait_s:
             lane.is_listed = True
             self._takeable.append(lane)
 
@@ -411,11 +464,10 @@ class BatchLanes(Lanes):
             lane.is_listed = False
             if not lane.queue or lane.is_standing:
                 continue
-            count = min(len(lane.queue), self._max_records)
-            entries = [lane.queue.popleft() for _ in range(count)]
-            self._queued -= count
-            run = Run(entries[0][0], entries[0][1], None, entries[0][2])
-            run.records = [(partition, record) for partition, record, _ in entries]
+            taken_at = lane.queue[0][2]
+            entries = self._take_entries(lane)
+            run = Run(entries[0][0], None, None, taken_at)
+            self.keep_records(run, entries)
             run.is_running = True
             self.running += 1
             self._batches[run] = lane
@@ -426,25 +478,44 @@ class BatchLanes(Lanes):
             return run
         return None
 
+    def _take_entries(self, lane: _BatchLane) -> list[tuple[Any, Any]]:
+        """Take the next entries of a lane, with at most `max_records` records."""
+        entries: list[tuple[Any, Any]] = []
+        room, queue = self._max_records, lane.queue
+        while queue and room:
+            partition, entry, added_at = queue.popleft()
+            if (size := count_delivered(entry)) > room:
+                parts = DeliveredList(entry[:room]), DeliveredList(entry[room:])
+                partition.divide_list(entry, parts)
+                queue.appendleft((partition, parts[1], added_at))
+                entry, size = parts[0], room
+            entries.append((partition, entry))
+            room -= size
+        count = self._max_records - room
+        lane.size -= count
+        self._queued -= count
+        return entries
+
     def finish_run(self, run: Run) -> None:
-        self.finish_records(run.list_records())
+        self.finish_records(run.list_entries())
         self.running -= 1
         run.is_running = False
         self._leave_lane(run)
 
-    def finish_records(self, records: Iterable[tuple[Any, Any]]) -> None:
-        """Count records of a run as done, or as returned to the consumer."""
-        for partition, _ in records:
-            left = self._counts[partition] - 1
+    def finish_records(self, entries: Iterable[tuple[Any, Any]]) -> None:
+        """Count entries of a run as done, or as returned to the consumer."""
+        for partition, entry in entries:
+            left = self._counts[partition] - count_delivered(entry)
             if left:
                 self._counts[partition] = left
             else:
                 del self._counts[partition]
 
-    def keep_records(self, run: Run, records: Sequence[tuple[Any, Any]]) -> None:
-        """Keep only these records in a run, because the others are done or were returned."""
-        run.records = list(records)
-        run.partition, run.record = run.records[0]
+    def keep_records(self, run: Run, entries: Sequence[tuple[Any, Any]]) -> None:
+        """Keep only these entries in a run, because the others are done or were returned."""
+        run.entries = list(entries)
+        run.partition, first = run.entries[0]
+        run.record = first[0] if isinstance(first, DeliveredList) else first
 
     def _leave_lane(self, run: Run) -> None:
         lane = self._batches.pop(run)
@@ -471,7 +542,7 @@ class BatchLanes(Lanes):
 
     def list_runs(self, partition: Any) -> list[Run]:
         return [
-            run for run in self._batches if any(each is partition for each, _ in run.list_records())
+            run for run in self._batches if any(each is partition for each, _ in run.list_entries())
         ]
 
     def list_partitions(self) -> list[Any]:
@@ -480,23 +551,23 @@ class BatchLanes(Lanes):
     def drop_partition(self, partition: Any) -> list[Any]:
         dropped: list[Any] = []
         for lane in self._lanes.values():
-            kept = [entry for entry in lane.queue if entry[0] is not partition]
-            if len(kept) < len(lane.queue):
-                dropped += [entry[1] for entry in lane.queue if entry[0] is partition]
-                lane.queue = deque(kept)
-        self._queued -= len(dropped)
-        self._counts[partition] = self._counts.get(partition, 0) - len(dropped)
-        if not self._counts[partition]:
-            del self._counts[partition]
+            gone = [entry for each, entry, _ in lane.queue if each is partition]
+            if gone:
+                dropped += gone
+                lane.queue = deque(each for each in lane.queue if each[0] is not partition)
+                count = sum(map(count_delivered, gone))
+                lane.size -= count
+                self._queued -= count
+        self.finish_records((partition, entry) for entry in dropped)
         waiting = {run for _, _, run in self._held if not run.is_dropped}
         for run in [run for run in self._batches if not run.is_running]:
-            entries = run.list_records()
-            gone = [entry for entry in entries if entry[0] is partition]
-            if not gone:
+            entries = run.list_entries()
+            own = [entry for entry in entries if entry[0] is partition]
+            if not own:
                 continue
-            dropped += [record for _, record in gone]
-            self.finish_records(gone)
-            if len(gone) < len(entries):
+            dropped += [entry for _, entry in own]
+            self.finish_records(own)
+            if len(own) < len(entries):
                 self.keep_records(run, [entry for entry in entries if entry[0] is not partition])
                 continue
             run.is_dropped = True
@@ -526,7 +597,7 @@ class FailingRuns:
 
     def add_run(self, run: Run) -> None:
         """Add a run. If it is here already, some of its records may be done."""
-        partitions = tuple(dict.fromkeys(partition for partition, _ in run.list_records()))
+        partitions = tuple(dict.fromkeys(partition for partition, _ in run.list_entries()))
         former = self.runs.get(run, ())
         if partitions != former:
             self.runs[run] = partitions

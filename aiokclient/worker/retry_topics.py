@@ -136,6 +136,12 @@ class DueLanes(Lanes):
                 self._due.keep_record(partition, record, now + left_s)
                 self.held += 1
 
+    def takes_lists(self, partition: Any) -> bool:
+        # Those of a retry topic are handled in the order of their due times.
+        return super().takes_lists(partition) and not self._topics.is_retry_topic(
+            partition.tp.topic
+        )
+
     def release_due(self, now: float) -> None:
         super().release_due(now)
         for partition, record in self._due.take_due(now):

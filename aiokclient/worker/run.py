@@ -325,6 +325,10 @@ class WorkerRun(HandlerRun):
         """Return whether no record of any partition may be taken."""
         return self.lanes.is_full()
 
+    def takes_lists(self, partition: PartitionState) -> bool:
+        """Return whether records of a partition are delivered as a `DeliveredList`."""
+        return self.lanes.takes_lists(partition)
+
     def _accept_records(self, taken: Taken) -> None:
         now = self._time()
         for partition, records in taken:
@@ -397,7 +401,7 @@ class WorkerRun(HandlerRun):
             self.on_failure(run, asyncio.CancelledError())
             return
         self.calls.end_call(run)
-        if run.records is not None or self._failing_runs or self.paused or self.is_draining:
+        if run.entries is not None or self._failing_runs or self.paused or self.is_draining:
             self._finish_run(run)
             return
         # This is `_finish_run` for almost all records, with as few calls as possible.
@@ -418,15 +422,15 @@ class WorkerRun(HandlerRun):
 
     def _finish_run(self, run: Run) -> None:
         """Count all records of a run as done."""
-        for partition, record in run.list_records():
-            self.intake.finish_record(partition, record)
+        for partition, entry in run.list_entries():
+            self.intake.finish_record(partition, entry)
         self.lanes.finish_run(run)
         self._on_run_end(run)
 
     def return_run(self, run: Run) -> None:
         """Return the records of a run to the consumer, which delivers them again."""
-        for partition, record in run.list_records():
-            self.intake.return_records(partition, [record])
+        for partition, entry in run.list_entries():
+            self.intake.return_records(partition, [entry])
 
     def _give_back(self, run: Run) -> None:
         """End a run whose records are not done."""
@@ -460,11 +464,13 @@ class WorkerRun(HandlerRun):
             text = f"The handler took longer than {self._options.timeout_s:g} s."
             error = TimeoutError(text)
         self.metrics.on_failure(error)
-        if isinstance(error, BatchError) and run.records is not None:
-            errors = error.find_errors([record for _, record in run.records])
+        if run.entries is not None:
+            run.divide_lists()
+        if isinstance(error, BatchError) and run.entries is not None:
+            errors = error.find_errors([record for _, record in run.entries])
             if error.errors and not errors:  # It names records of another list.
-                errors = {record: error for _, record in run.records}
-            self._end_records(run, [entry for entry in run.records if entry[1] not in errors])
+                errors = {record: error for _, record in run.entries}
+            self._end_records(run, [entry for entry in run.entries if entry[1] not in errors])
             if not errors:
                 self._finish_run(run)
                 return
@@ -546,7 +552,7 @@ class WorkerRun(HandlerRun):
         """Let a run wait for its next call, unless its records must not be handled any more."""
         leaves = any(
             self.intake.must_stop(partition) or not self.intake.is_assigned(partition)
-            for partition, _ in run.list_records()
+            for partition, _ in run.list_entries()
         )
         if self.is_draining or leaves:
             self._give_back(run)
@@ -687,9 +693,9 @@ class WorkerRun(HandlerRun):
 
     def _drop_partition(self, partition: PartitionState) -> None:
         """Return the records of a partition whose handler has not begun to the consumer."""
-        records = self.lanes.drop_partition(partition)
-        if records:
-            self.intake.return_records(partition, records)
+        entries = self.lanes.drop_partition(partition)
+        if entries:
+            self.intake.return_records(partition, entries)
 
     def _list_running(self, partition: PartitionState) -> list[Run]:
         return [run for run in self.lanes.list_runs(partition) if run.is_running]

@@ -474,7 +474,7 @@ class TransactionalRun(WorkerRun):
     def on_failure(self, run: Run, error: BaseException) -> None:
         self.calls.end_call(run)
         self.lanes.finish_run(run)
-        is_success = run.records is not None and isinstance(error, BatchError) and not error.errors
+        is_success = run.entries is not None and isinstance(error, BatchError) and not error.errors
         if run.is_cancelled:
             self._was_cancelled = True
         elif not is_success:
@@ -493,7 +493,7 @@ class TransactionalRun(WorkerRun):
     def _note_failure(self, run: Run, error: BaseException) -> None:
         """Keep a failure. What was never handled is given up without an abort."""
         self.metrics.on_failure(error)
-        if isinstance(error, RecordError) and run.records is None:
+        if isinstance(error, RecordError) and run.entries is None:
             pending = self.plan.add_pending(run.record)
             pending.note_failure(error, self._clock.time_ms(), is_outage=False)
             verdict = self._choose(run.record, pending)
@@ -594,7 +594,7 @@ class TransactionalRun(WorkerRun):
 def _list_failed(run: Run, error: BaseException) -> list[tuple[RawRecord, BaseException]]:
     """Return the records of a run that have failed, with their errors."""
     records = [record for _, record in run.list_records()]
-    if run.records is None or not isinstance(error, BatchError | RecordError):
+    if run.entries is None or not isinstance(error, BatchError | RecordError):
         return [(record, error) for record in records]
     if isinstance(error, BatchError):
         # One that names only records of another list fails all.

@@ -20,11 +20,11 @@ def fill(spec: Spec) -> None:
         nonlocal good
         good += error is None
 
-    for at, value in enumerate(spec.values()):
+    for at, (key, value) in enumerate(zip(spec.keys(), spec.values(), strict=True)):
         partition = at % spec.partitions
         while True:
             try:
-                producer.produce(spec.topic, value, partition=partition, on_delivery=delivered)
+                producer.produce(spec.topic, value, key, partition, delivered)
                 break
             except BufferError:
                 producer.poll(0.1)

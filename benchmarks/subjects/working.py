@@ -1,6 +1,6 @@
-"""Handlers that are called for each record: those of workers, of FastStream, and by hand.
+"""Handlers that are called for each record or list: those of workers, of FastStream, and by hand.
 
-The handler takes the length of the value. All subjects process records at least once: an offset is
+The handler takes the length of the values. All subjects process records at least once: an offset is
 committed after the handlers of all records before it have returned.
 """
 
@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from measuring.spec import Spec
 from measuring.subject import Meter, PythonSubject, Subject
 
 from subjects import own
+
+LIST = 500
+"""The records of a list, at most."""
 
 
 class Handling(PythonSubject):
@@ -26,21 +30,35 @@ class Handling(PythonSubject):
     async def consume(self, spec: Spec, meter: Meter) -> None:
         seen = size = 0
 
-        async def handle(value: bytes) -> None:
-            nonlocal seen, size
-            size += len(value)
-            seen += 1
-            if seen == 1:
-                meter.arrived(1)
+        def count(number: int) -> None:
+            nonlocal seen
+            if not seen:
+                meter.arrived(number)
+            seen += number
             if seen == spec.count:
                 meter.complete(seen, size)
                 self.end()
 
+        async def handle(value: bytes) -> None:
+            nonlocal size
+            size += len(value)
+            count(1)
+
+        async def handle_list(records: Sequence[Any]) -> None:
+            nonlocal size
+            for record in records:
+                size += len(record.value)
+            count(len(records))
+
+        self.handle_list = handle_list
         with meter:
             await self.run_handlers(spec, handle)
 
     def end(self) -> None:
         """Stop `run_handlers`, because the last record was handled. Set by it."""
+
+    async def handle_list(self, records: Sequence[Any]) -> None:
+        """Handle a list of records. Set by `consume`."""
 
     @abstractmethod
     async def run_handlers(self, spec: Spec, handle: Callable[[bytes], Any]) -> None:
@@ -79,18 +97,61 @@ class ByHand(Own):
                 group.create_task(work(record))
 
 
+class ByHandInOrder(Own):
+    """A task for each key or partition with records that are not done, which handles them in order.
+
+    A handler is not isolated from those before it, as in a task for each record: they share the
+    context, and one that is cancelled ends the others.
+    """
+
+    def __init__(self, order: str, fields: Sequence[str]) -> None:
+        self.name = f"aiokclient tasks by hand, by {order}"
+        self._fields = fields
+
+    async def run_handlers(self, spec: Spec, handle: Callable[[bytes], Any]) -> None:
+        from operator import attrgetter
+
+        name_lane = attrgetter("topic", "partition", *self._fields)
+        lanes: dict[Any, deque[Any]] = {}
+        async with self.make_consumer(spec) as consumer, asyncio.TaskGroup() as group:
+            self.end = consumer.stop
+
+            async def work(name: Any, lane: deque[Any]) -> None:
+                while lane:
+                    record = lane.popleft()
+                    await handle(record.value)
+                    consumer.done(record)
+                del lanes[name]
+
+            async for record in consumer.tracked(max_outstanding=spec.tasks):
+                name = name_lane(record)
+                if (lane := lanes.get(name)) is not None:
+                    lane.append(record)
+                    continue
+                lanes[name] = deque([record])
+                group.create_task(work(name, lanes[name]))
+
+
 class ByWorker(Own):
     name = "aiokclient worker, no order"
     order: ClassVar[str | None] = None
+    lists: ClassVar[bool] = False
 
     async def run_handlers(self, spec: Spec, handle: Callable[[bytes], Any]) -> None:
-        from aiokclient.worker import Worker
+        from aiokclient.worker import Batch, Worker
 
         async def work(record: Any) -> None:
             await handle(record.value)
 
+        batch = Batch(max_records=LIST) if self.lists else None
         async with self.make_consumer(spec) as consumer:
-            worker = Worker(consumer, work, concurrency=spec.tasks, order=self.order)
+            worker = Worker(
+                consumer,
+                self.handle_list if self.lists else work,
+                concurrency=spec.tasks,
+                order=self.order,
+                batch=batch,
+            )
             self.end = worker.stop
             await worker.run()
 
@@ -103,6 +164,46 @@ class ByKey(ByWorker):
 class ByPartition(ByWorker):
     name = "aiokclient worker, by partition"
     order = "partition"
+
+
+class Polls(Own):
+    """A loop of `poll`, with a commit after each list, as in programs for other clients."""
+
+    name = "aiokclient poll and commit"
+
+    async def run_handlers(self, spec: Spec, handle: Callable[[bytes], Any]) -> None:
+        async with self.make_consumer(spec) as consumer:
+            self.end = consumer.stop
+            while records := await consumer.poll(timeout=60, max_records=LIST):
+                await self.handle_list(records)
+                await consumer.commit()
+
+
+class Lists(Own):
+    """A loop over `batches`, whose lists are committed every few seconds, when they are done."""
+
+    name = "aiokclient loop over batches"
+
+    async def run_handlers(self, spec: Spec, handle: Callable[[bytes], Any]) -> None:
+        async with self.make_consumer(spec) as consumer:
+            self.end = consumer.stop
+            async for records in consumer.batches(max_records=LIST):
+                await self.handle_list(records)
+
+
+class ListsByWorker(ByWorker):
+    name = "aiokclient worker, lists, no order"
+    lists = True
+
+
+class ListsByKey(ByKey):
+    name = "aiokclient worker, lists, by key"
+    lists = True
+
+
+class ListsByPartition(ByPartition):
+    name = "aiokclient worker, lists, by partition"
+    lists = True
 
 
 class FastStream(Handling):
@@ -138,4 +239,19 @@ class FastStream(Handling):
         await broker.stop()
 
 
-SUBJECTS: tuple[Subject, ...] = (ByHand(), ByWorker(), ByKey(), ByPartition(), FastStream())
+SUBJECTS: tuple[Subject, ...] = (
+    ByHand(),
+    ByHandInOrder("key", ["key"]),
+    ByHandInOrder("partition", []),
+    ByWorker(),
+    ByKey(),
+    ByPartition(),
+    FastStream(),
+)
+OF_LISTS: tuple[Subject, ...] = (
+    Polls(),
+    Lists(),
+    ListsByWorker(),
+    ListsByKey(),
+    ListsByPartition(),
+)

@@ -32,7 +32,7 @@ SMALL = {
     "rebalance": ["--cases", "eager,KIP-848", "--only", "aiokclient,aiokafka"],
     "members": ["--count", "4", "--cases", "eager"],
     "transactions": ["--count", "10", "--cases", "1 record,transform"],
-    "worker": ["--count", "60", "--cases", "50"],
+    "worker": ["--count", "60", "--cases", "50,lists"],
     "share": ["--count", "60", "--cases", "100 B,handlers,release", "--only", "aiokclient"],
 }
 if os.environ.get("AIOKCLIENT_EXPLORE"):  # These take too long for every test run.

@@ -164,13 +164,13 @@ class InProgress:
         return True
 
     def count_outstanding(self) -> int:
-        """Return the number of records that are outstanding, of all partitions."""
+        """Return the number of records, or lists, that are outstanding, of all partitions."""
         return sum(len(state.outstanding) for state in self._worked_on)
 
     def count_records(self) -> int:
         """Return roughly how many records are in progress: gaps in the offsets count, too."""
         held = sum(max(state.position - state.processed, 0) for state in self._held)
-        return held + self.count_outstanding()
+        return held + sum(state.count_outstanding() for state in self._worked_on)
 
     def has_room(self, limit: int) -> bool:
         """Return whether fewer than `limit` records are outstanding. Otherwise a request waits."""

@@ -9,7 +9,8 @@ there is room. To withhold it immediately would unpack the same batches again fo
 
 Records are delivered as bytes, because a worker deserializes a record right before its handler
 runs. They are outstanding, as those of `tracked`, until the worker calls `finish_record` or
-`return_records`.
+`return_records`. For a handler of batches, the records that are taken together are one
+`DeliveredList`, which the worker divides when its records end apart.
 
 A worker may call `collect_records` while its request waits, from a callback: both run in the event
 loop without an await.
@@ -26,7 +27,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from aiokclient.consumer.delivery.unpack import Chunk
-from aiokclient.consumer.state.partition import PartitionState, Withheld
+from aiokclient.consumer.state.partition import DeliveredList, PartitionState, Withheld
 from aiokclient.decoding.deserialize import RawRecord
 from aiokclient.types import TopicPartition
 
@@ -55,6 +56,10 @@ class Rooms(Protocol):
 
     def is_full(self) -> bool:
         """Return whether no partition has room."""
+        ...
+
+    def takes_lists(self, partition: PartitionState) -> bool:
+        """Return whether records of a partition are delivered as a `DeliveredList`."""
         ...
 
 
@@ -238,8 +243,7 @@ class Intake:
             if room > 0:
                 records = self._bound_records(state, chunk, room)
                 if records:
-                    self._deliver_records(chunk, records, now)
-                    taken.append((state, records))
+                    taken.append((state, self._deliver_records(chunk, records, now)))
                     left -= len(records)
             if left:
                 blocked[state] = chunk
@@ -256,13 +260,21 @@ class Intake:
             return records[: bisect_left(records, end, key=attrgetter("offset"))]
         return records
 
-    def _deliver_records(self, chunk: Chunk, records: Sequence[RawRecord], now: float) -> None:
+    def _deliver_records(
+        self, chunk: Chunk, records: Sequence[RawRecord], now: float
+    ) -> Sequence[RawRecord]:
+        """Make records outstanding, and return them."""
         reader, state = self._reader, chunk.state
         self._in_progress.track_partition(state)
-        state.track_records(records, now)
+        if self._rooms.takes_lists(state):
+            records = DeliveredList(records)
+            state.track_record(records, now)
+        else:
+            state.track_records(records, now)
         chunk.mark_delivered(len(records))
         reader.meters.count_delivered(state.tp.topic, len(records))
         reader._move_position(chunk)
+        return records
 
     # -- full partitions
 
@@ -311,14 +323,14 @@ class Intake:
 
     # -- the end of a record
 
-    def finish_record(self, state: PartitionState, record: RawRecord) -> None:
-        """Count a record as processed. It has no effect after a jump of the position."""
-        self._in_progress.mark_done(state, record)
+    def finish_record(self, state: PartitionState, entry: Any) -> None:
+        """Count a record or a list as processed. It has no effect after a jump of the position."""
+        self._in_progress.mark_done(state, entry)
 
-    def return_records(self, state: PartitionState, records: Iterable[RawRecord]) -> None:
-        """Deliver these records again, here or wherever the partition is assigned. Synchronous."""
+    def return_records(self, state: PartitionState, entries: Iterable[Any]) -> None:
+        """Deliver these again, here or wherever the partition is assigned. Synchronous."""
         self._reader.update_position()
-        state.return_records(records)
+        state.return_records(entries)
         self._in_progress.on_returned()
         self._subscription.report_change()
 

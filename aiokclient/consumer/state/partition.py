@@ -329,6 +329,26 @@ TRANSITIONS = MappingProxyType(
 """The next phase for each phase and event; every other event is a bug."""
 
 
+class DeliveredList(list[Any]):
+    """Records of one partition, in order, that a worker handles together.
+
+    They are outstanding as one, by the offset of the first record, until all are done. So a list
+    costs as much as a record. `divide_list` makes its records, or parts of it, outstanding apart.
+    """
+
+    __slots__ = ("leader_epoch", "offset")
+
+    def __init__(self, records: Iterable[Any]) -> None:
+        super().__init__(records)
+        self.offset: int = self[0].offset
+        self.leader_epoch: int = self[0].leader_epoch
+
+
+def count_delivered(entry: Any) -> int:
+    """Return the number of records of an entry: a record or a `DeliveredList`."""
+    return len(entry) if isinstance(entry, DeliveredList) else 1
+
+
 class PartitionState:
     """The state of one assigned partition. The module's docstring describes offsets and phases.
 
@@ -375,11 +395,11 @@ class PartitionState:
         self.origin = -1  # The offset after the last jump.
         self.processed = -1
         self.processed_epoch = NO_EPOCH  # The epoch of the record before `processed`.
-        # Records that `tracked` has delivered and that are not done: offset to (record, time of
-        # delivery).
+        # Records that `tracked` or a worker has delivered and that are not done: offset to (record,
+        # time of delivery). A `DeliveredList` stands for all of its records.
         self.outstanding: OrderedDict[int, tuple[Any, float]] = OrderedDict()
-        # Whether the position went back to an outstanding record, so that later ones of
-        # `outstanding` may have lower offsets.
+        # Whether the position went back to an outstanding record, or a list was divided, so that
+        # later ones of `outstanding` may have lower offsets.
         self.has_returned = False
         # While `has_returned`, the outstanding offsets as a heap, and some that are outstanding no
         # more.
@@ -556,8 +576,29 @@ class PartitionState:
             for record in records:
                 heappush(self._offsets, record.offset)
 
+    def divide_list(self, whole: DeliveredList, parts: Iterable[Any]) -> None:
+        """Make parts of an outstanding list, which are lists or records, outstanding apart.
+
+        The parts have all records of the list. Does nothing if the list is not outstanding.
+        """
+        outstanding = self.outstanding
+        entry = outstanding.get(whole.offset)
+        if entry is None or entry[0] is not whole:
+            return
+        if not self.has_returned and next(reversed(outstanding)) != whole.offset:
+            self._offsets = sorted(outstanding)
+            self.has_returned = True
+        for part in sorted(parts, key=attrgetter("offset")):
+            # A part that was delivered again has an entry, which stands for later records, too.
+            if part.offset == whole.offset or part.offset not in outstanding:
+                self.track_record(part, entry[1])
+
+    def count_outstanding(self) -> int:
+        """Return the number of outstanding records."""
+        return sum(count_delivered(entry) for entry, _ in self.outstanding.values())
+
     def finish_record(self, record: Any) -> bool:
-        """Count a record as done; return False if this record object is not outstanding."""
+        """Count a record, or a list, as done; return False if this object is not outstanding."""
         entry = self.outstanding.get(record.offset)
         if entry is None or entry[0] is not record:
             return False

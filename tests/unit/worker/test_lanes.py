@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokclient import TopicPartition
+from aiokclient.consumer.state.partition import DeliveredList, PartitionState
 from aiokclient.worker.lanes import BatchLanes, FailingRuns, Lanes, Order, Run
 
 
@@ -21,11 +22,13 @@ class FakeRecord:
     key: bytes | None
     topic: str = "t"
     partition: int = 0
+    leader_epoch: int = 0
 
 
-class FakePartition:
+class FakePartition(PartitionState):
     def __init__(self, number: int) -> None:
-        self.tp = TopicPartition("t", number)
+        super().__init__(TopicPartition("t", number))
+        self.seek(0)
         self.next = 0
 
 
@@ -62,6 +65,12 @@ class Walk:
             records.append(FakeRecord(offset, key, partition=partition.tp.partition))
             self.waiting[partition.tp.partition, offset] = key
         partition.next += count
+        if self.lanes.takes_lists(partition):
+            records = DeliveredList(records)
+            partition.track_record(records, self.now)
+        else:
+            partition.track_records(records, self.now)
+        partition.move_position(partition.next, 0)
         self.lanes.add_records(partition, records, self.now)
 
     def take(self) -> None:
@@ -104,11 +113,15 @@ class Walk:
         if run is not None:
             for partition, record in run.list_records():
                 del self.waiting[partition.tp.partition, record.offset]
+            for partition, entry in run.list_entries():
+                assert partition.finish_record(entry)
             self.lanes.finish_run(run)
 
     def hold(self) -> None:
         run = self.pick()
         if run is not None:
+            if run.entries is not None:
+                run.divide_lists()
             self.lanes.hold_run(run, self.now + self.rng.choice([0.0, 1.0, 5.0]))
 
     def release(self) -> None:
@@ -127,10 +140,20 @@ class Walk:
             for place in self.waiting
             if place[0] == partition.tp.partition and place not in in_hand
         }
-        dropped = {(partition.tp.partition, r.offset) for r in self.lanes.drop_partition(partition)}
+        dropped = set()
+        for entry in self.lanes.drop_partition(partition):
+            assert partition.finish_record(entry)
+            records = entry if isinstance(entry, DeliveredList) else [entry]
+            dropped |= {(partition.tp.partition, record.offset) for record in records}
         assert dropped == expected
         for place in dropped:
             del self.waiting[place]
+
+    def check_lowest(self) -> None:
+        """Check that each partition knows its lowest record that is not done."""
+        for partition in self.partitions:
+            left = [at for number, at in self.waiting if number == partition.tp.partition]
+            assert partition.consumed == min(left, default=partition.next)
 
     def finish(self) -> None:
         """Handle everything that is left."""
@@ -157,6 +180,7 @@ def test_lanes_hand_out_each_record_once_and_in_the_order_of_its_lane(
     walk = Walk(Lanes(order, 4), order, random.Random(seed))
     for step in steps:
         getattr(walk, step)()
+        walk.check_lowest()
     walk.finish()
 
 
@@ -168,6 +192,7 @@ def test_lanes_of_batches_hand_out_each_record_once_and_in_order(
     walk = Walk(BatchLanes(order, 4, 3, 2.0), order, random.Random(seed))
     for step in steps:
         getattr(walk, step)()
+        walk.check_lowest()
     walk.finish()
 
 
@@ -217,14 +242,14 @@ def test_the_runs_that_have_failed_are_known_by_partition_until_they_end() -> No
     first, second = FakePartition(0), FakePartition(1)
     failing = FailingRuns()
     batch = Run(first, FakeRecord(0, None), None, 0.0)
-    batch.records = [(first, FakeRecord(0, None)), (second, FakeRecord(0, None))]
+    batch.entries = [(first, FakeRecord(0, None)), (second, FakeRecord(0, None))]
     single = Run(first, FakeRecord(1, None), None, 0.0)
     for run, at in ((batch, 10.0), (single, 20.0)):
         run.count_failure({}, at)
         failing.add_run(run)
     assert failing.list_partitions(9.0) == []
     assert failing.list_partitions(10.0) == [first, second]
-    batch.records = [(first, FakeRecord(0, None))]  # The other one is done.
+    batch.entries = [(first, FakeRecord(0, None))]  # The other one is done.
     failing.add_run(batch)
     assert failing.list_partitions(10.0) == [first]
     failing.remove_run(batch)
@@ -235,3 +260,21 @@ def test_the_runs_that_have_failed_are_known_by_partition_until_they_end() -> No
     failing.forget_dropped()
     assert failing.list_partitions(30.0) == []
     assert not failing.runs
+
+
+def test_the_records_of_a_batch_are_outstanding_as_one() -> None:
+    partition, lanes = FakePartition(0), BatchLanes("partition", 50, 500, 1.0)
+    records = DeliveredList(FakeRecord(offset, None) for offset in range(1000))
+    partition.track_record(records, 0.0)
+    partition.move_position(1000, 0)
+    lanes.add_records(partition, records, 0.0)
+    assert len(partition.outstanding) == 2
+    for first in (0, 500):
+        run = lanes.take_next(0.0)
+        assert run is not None
+        assert run.copy_records() == records[first : first + 500]
+        assert partition.consumed == first
+        ((_, entry),) = run.list_entries()
+        assert partition.finish_record(entry)
+        lanes.finish_run(run)
+    assert partition.consumed == 1000

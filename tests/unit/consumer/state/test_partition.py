@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from aiokclient import TopicPartition
 from aiokclient.consumer.state.offset_reset import EARLIEST
-from aiokclient.consumer.state.partition import TRANSITIONS, Event, PartitionState, Phase
+from aiokclient.consumer.state.partition import (
+    TRANSITIONS,
+    DeliveredList,
+    Event,
+    PartitionState,
+    Phase,
+)
 from aiokclient.errors import IllegalStateError, KafkaError
 
 P, E = Phase, Event
@@ -174,6 +180,90 @@ def test_consumed_is_the_lowest_record_not_done_when_records_were_returned(
             assert entry[0].offset == min(partition.outstanding)
 
 
+@given(st.data())
+def test_each_record_before_consumed_is_done_when_lists_are_divided_and_returned(
+    data: st.DataObject,
+) -> None:
+    partition = PartitionState(TopicPartition("t", 0))
+    partition.seek(0)
+    held: list[Any] = []
+    done: set[int] = set()
+
+    def deliver(count: int) -> None:
+        first = partition.position
+        records = DeliveredList(Delivered(offset) for offset in range(first, first + count))
+        held.append(records)
+        partition.track_record(records, 0.0)
+        partition.move_position(first + count, 0)
+
+    def divide(whole: DeliveredList) -> None:
+        at = data.draw(st.integers(1, len(whole)))
+        ways = [(whole[:at], whole[at:]), (whole[::2], whole[1::2])]
+        parts: list[Any] = [
+            DeliveredList(each) for each in data.draw(st.sampled_from(ways)) if each
+        ]
+        if data.draw(st.booleans()):
+            parts = list(whole)
+        partition.divide_list(whole, parts)
+        held.extend(parts)
+
+    for _ in range(data.draw(st.integers(0, 40))):
+        step = data.draw(st.sampled_from(["deliver", "done", "divide", "return"]))
+        if step == "deliver" or not held:
+            deliver(data.draw(st.integers(1, 5)))
+            continue
+        entry = held.pop(data.draw(st.integers(0, len(held) - 1)))
+        if step == "done":
+            partition.finish_record(entry)
+            done |= offsets_of(entry)
+        elif step == "divide" and isinstance(entry, DeliveredList):
+            divide(entry)
+        else:
+            partition.return_records([entry])
+        assert done.issuperset(range(partition.consumed))
+        assert partition.count_outstanding() >= len(partition.outstanding)
+    for entry in held:
+        partition.finish_record(entry)
+    assert not partition.outstanding
+    assert partition.consumed == partition.position
+
+
+def test_a_divided_list_leaves_what_was_delivered_again_outstanding() -> None:
+    partition = PartitionState(TopicPartition("t", 0))
+    partition.seek(0)
+    first = DeliveredList(Delivered(offset) for offset in range(5))
+    even, odd = DeliveredList(first[::2]), DeliveredList(first[1::2])
+    partition.track_record(first, 0.0)
+    partition.move_position(5, 0)
+    partition.divide_list(first, (even, odd))
+    partition.return_records([odd])
+    again = DeliveredList(Delivered(offset) for offset in range(1, 7))
+    odd, later = DeliveredList(again[::2]), DeliveredList(again[1::2])
+    partition.track_record(again, 0.0)
+    partition.move_position(7, 0)
+    partition.divide_list(again, (odd, later))
+    partition.divide_list(even, even)  # Its offset 2 is that of `later`, too.
+    for entry in (*even, odd):
+        partition.finish_record(entry)
+    assert partition.consumed == 2
+    assert partition.finish_record(later)
+    assert partition.consumed == 7
+
+
+def test_a_list_that_was_delivered_before_a_jump_is_not_outstanding() -> None:
+    partition = PartitionState(TopicPartition("t", 0))
+    partition.seek(0)
+    former, present = (DeliveredList(Delivered(offset) for offset in range(3)) for _ in range(2))
+    partition.track_record(former, 0.0)
+    partition.seek(0)
+    partition.track_record(present, 0.0)
+    partition.move_position(3, 0)
+    partition.divide_list(former, former)
+    assert not partition.finish_record(former)
+    assert partition.count_outstanding() == 3
+    assert partition.finish_record(present)
+
+
 def test_the_lowest_record_is_found_without_a_look_at_all_others() -> None:
     partition = PartitionState(TopicPartition("t", 0))
     partition.seek(0)
@@ -187,6 +277,10 @@ def test_the_lowest_record_is_found_without_a_look_at_all_others() -> None:
     for record in reversed(records[1:]):
         assert partition.finish_record(record)
     assert looked.iterations == 0
+
+
+def offsets_of(entry: Any) -> set[int]:
+    return {each.offset for each in (entry if isinstance(entry, DeliveredList) else [entry])}
 
 
 class Delivered:
