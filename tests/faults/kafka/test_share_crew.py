@@ -152,3 +152,37 @@ def test_an_audit_finds_what_members_of_a_share_group_must_not_do() -> None:
     assert "in spite of" in replay(*BEGUN, LOST, *AGAIN, fate="poison")[-1]
     late = (1.1, "begin", "a", 0, 0, 1, 0.05, True)
     assert "after its lock was lost" in replay(BEGUN[0], late, LOST, *AGAIN)[0]
+
+
+def test_an_audit_excuses_repeated_counts_only_of_leaders_that_may_have_forgotten_them() -> None:
+    """Without sessions, and while the broker of the share coordinator may be away."""
+
+    def repeat(*told: tuple[Any, ...], leaders: tuple[int, int] = (1, 1)) -> list[str]:
+        acquired = (1.0, "acquired", "p1.0", 0, 0, 0, 1, leaders[0])
+        begun = (1.1, "begin", "p1.0", 0, 0, 1, 6.0, False)
+        again = (9.0, "acquired", "p2.0", 0, 0, 0, 1, leaders[1])
+        asked = (9.2, "ask", "p2.0", 0, 0, 1, "accept")
+        events = [acquired, begun, (3.0, "lost", "p1.0", 0, 0, 0, "expired"), again, asked]
+        return replay(*sorted([*events, *told], key=lambda event: event[0]))
+
+    opened, next_opened = (0.9, "session", "p1.0", 1), (8.0, "session", "p2.0", 1)
+    closed, down, up = (5.0, "disconnected", "p1.0", 1), (4.0, "down", 2), (7.0, "up", 2)
+    forgotten = opened, closed, next_opened, down, up
+    assert repeat(*forgotten) == []
+    assert repeat(opened, (5.0, "left", "p1.0"), next_opened, down, up) == []
+    # No broker was away, or only the leader, or another one long before.
+    wrong = [
+        (opened, closed, next_opened),
+        (opened, closed, next_opened, (4.0, "down", 1), (7.0, "up", 1)),
+        (opened, closed, next_opened, (-90.0, "down", 2), (-80.0, "up", 2)),
+        # A session with the leader was there all the time: one, or one after another.
+        (opened, next_opened, down, up),
+        (*forgotten, (0.8, "session", "p3.0", 1)),
+        (*forgotten, (4.9, "session", "p3.0", 1), (8.1, "disconnected", "p3.0", 1)),
+    ]
+    for told in wrong:
+        assert "twice with the count 1" in repeat(*told)[0], told
+    # Only sessions with the leader count.
+    other = (0.8, "session", "p3.0", 3)
+    assert repeat(*forgotten, other) == []
+    assert "twice with the count 1" in repeat(*forgotten, other, leaders=(3, 3))[0]

@@ -6,7 +6,7 @@
   unless they know that the lock is lost. If the leader has moved, a member may believe for GRACE_S
   what is not so any more, or until it is no longer suspended.
 - The delivery count of a record is that of the broker for this member. The count of two deliveries
-  is the same only if the leader has moved in between.
+  is the same only if the leader has moved in between, or may have forgotten it (`LeaderMemory`).
 - A record is not acquired again after its acceptance, or rejection, was confirmed.
 - Dead letters say what handlers have said.
 
@@ -54,6 +54,79 @@ class Hold:
         return self.deadline is not None and self.since <= time < min(self.until, self.deadline)
 
 
+@dataclass(frozen=True)
+class Acquired:
+    """What an answer of a broker says of one record."""
+
+    time: float
+    member: str
+    count: int
+    leader: int
+    """The node that has answered, 0 if it is not known."""
+
+
+class LeaderMemory:
+    """What leaders may have forgotten though they have not moved.
+
+    A broker drops its state of the partitions of a group when the connection of the group's last
+    session with it ends (`onGroupEmpty` of Kafka's SharePartitionManager), and reads it from the
+    share coordinator at the next fetch. It releases the records of that session before, but does
+    not wait until this is written. If the coordinator is away meanwhile, the read may be sooner
+    than the repeated write, and the counts come again. Seen with Kafka 4.4.0 by raw requests: the
+    leader stayed the same in epoch 0, the only member had offsets 0 to 2 with the counts 1 and 2,
+    the broker of the coordinator was killed, and the member's connection was closed. Another member
+    that came 4 s later had them with the counts 1 and 2 again; one that came after 6 s with 3.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, list[list[float]]] = defaultdict(list)
+        """The times, by brokers, from which to which they had sessions with our members."""
+        self._open: dict[tuple[str, int], list[float]] = {}
+        self._outages: dict[int, list[list[float]]] = defaultdict(list)
+
+    def on_session(self, member: str, broker: int, time: float) -> None:
+        self.end_session(member, broker, time)
+        session = self._open[member, broker] = [time, math.inf]
+        self._sessions[broker].append(session)
+
+    def end_session(self, member: str, broker: int, time: float) -> None:
+        session = self._open.pop((member, broker), None)
+        if session is not None:
+            session[1] = time
+
+    def end_sessions(self, name: str, time: float) -> None:
+        """End the sessions of a member, or of all members of a process."""
+        for member, broker in list(self._open):
+            if name in (member, member.split(".")[0]):
+                self.end_session(member, broker, time)
+
+    def on_outage(self, broker: int, time: float) -> None:
+        self._outages[broker].append([time, math.inf])
+
+    def end_outage(self, broker: int, time: float) -> None:
+        self._outages[broker][-1][1] = time
+
+    def may_be_lost(self, first: Acquired, second: Acquired) -> bool:
+        """Return whether the leader may have forgotten the first of two deliveries."""
+        was_away = any(
+            broker != second.leader and begin <= second.time and first.time <= end + GRACE_S
+            for broker, outages in self._outages.items()
+            for begin, end in outages
+        )
+        leaders = {first.leader, second.leader} - {0} or set(self._sessions)
+        return was_away and any(
+            self._had_none(leader, first.time, second.time) for leader in leaders
+        )
+
+    def _had_none(self, broker: int, first: float, second: float) -> bool:
+        """Return whether a broker had no session at some time between two times."""
+        for begin, end in sorted(self._sessions[broker]):
+            if begin > first:
+                break
+            first = max(first, end)
+        return first < second
+
+
 @dataclass
 class Found:
     """The counts of an audit."""
@@ -64,6 +137,8 @@ class Found:
     reasons: Counter[str] = field(default_factory=Counter)
     """The reasons of losses, by offset."""
     excused: int = 0
+    forgotten: int = 0
+    """Repeated counts that the leader may have forgotten."""
     undelivered: int = 0
     """Deliveries of which the brokers know and the handlers do not."""
     silent: list[Place] = field(default_factory=list)
@@ -86,7 +161,8 @@ class ShareAudit:
         self.violations: list[str] = []
         self.found = Found()
         self.asked: dict[str, set[Place]] = defaultdict(set)
-        self._acquired: dict[Place, list[tuple[float, str, int]]] = defaultdict(list)
+        self._acquired: dict[Place, list[Acquired]] = defaultdict(list)
+        self._memory = LeaderMemory()
         self._held: dict[tuple[str, Place], Hold] = {}
         self._by_place: dict[Place, list[Hold]] = defaultdict(list)
         self._confirmed: dict[Place, tuple[float, int]] = {}
@@ -116,13 +192,32 @@ class ShareAudit:
             begin, end = self._away[event.who][-1]
             self._away[event.who][-1] = begin, min(end, event.time)
 
+    def _on_session(self, event: Event, member: str, broker: int) -> None:
+        self._memory.on_session(member, broker, event.time)
+
+    def _on_disconnected(self, event: Event, member: str, broker: int) -> None:
+        self._memory.end_session(member, broker, event.time)
+
+    def _on_down(self, event: Event, broker: int) -> None:
+        self._memory.on_outage(broker, event.time)
+
+    def _on_up(self, event: Event, broker: int) -> None:
+        self._memory.end_outage(broker, event.time)
+
     def _on_acquired(
-        self, event: Event, member: str, partition: int, first: int, last: int, count: int
+        self,
+        event: Event,
+        member: str,
+        partition: int,
+        first: int,
+        last: int,
+        count: int,
+        leader: int = 0,
     ) -> None:
         self._ours.add(member)
         for offset in range(first, last + 1):
             place = partition, offset
-            self._acquired[place].append((event.time, member, count))
+            self._acquired[place].append(Acquired(event.time, member, count, leader))
             confirmed = self._confirmed.get(place)
             if confirmed is not None and count > confirmed[1]:
                 self.breach(f"{place} was acquired by {member} after it was confirmed as finished")
@@ -142,11 +237,13 @@ class ShareAudit:
         if deadline is None:
             self._on_acquired(event, member, partition, offset, offset, count)
             self._ours.discard(member)
-        known = [each for each in self._acquired[place] if each[1:] == (member, count)]
+        known = [
+            each for each in self._acquired[place] if (each.member, each.count) == (member, count)
+        ]
         if not known:
             self.breach(f"{place} has the count {count} for {member}, of which no broker knows")
             return
-        hold = Hold(place, member, event.who, count, event.time, deadline, known[-1][0])
+        hold = Hold(place, member, event.who, count, event.time, deadline, known[-1].time)
         if deadline is not None and (lost or deadline <= event.time - SLACK_S):
             self.breach(f"{place} was delivered to {member} after its lock was lost")
         for other in self._by_place[place]:
@@ -228,11 +325,13 @@ class ShareAudit:
             self._confirmed[partition, offset] = event.time, count
 
     def _on_killed(self, event: Event) -> None:
+        self._memory.end_sessions(event.who, event.time)
         for (member, place), hold in list(self._held.items()):
             if hold.process == event.who:
                 self._end(member, place, event.time)
 
     def _on_left(self, event: Event, member: str) -> None:
+        self._memory.end_sessions(member, event.time)
         for holder, place in list(self._held):
             if holder == member:
                 self._end(member, place, event.time)
@@ -268,18 +367,22 @@ class ShareAudit:
         for place, acquired in self._acquired.items():
             begun = len(self._by_place[place])
             self.found.undelivered += max(len(acquired) - begun, 0)
-            times: dict[int, list[float]] = defaultdict(list)
-            for time, _, count in acquired:
-                times[count].append(time)
-                if not 1 <= count <= self.limit:
-                    self.breach(f"{place} has the delivery count {count}")
-            for count, found in times.items():
+            by_count: dict[int, list[Acquired]] = defaultdict(list)
+            for each in acquired:
+                by_count[each.count].append(each)
+                if not 1 <= each.count <= self.limit:
+                    self.breach(f"{place} has the delivery count {each.count}")
+            for count, found in by_count.items():
                 for first, second in itertools.pairwise(found):
-                    if not self._has_moved(place[0], first, second):
-                        self.breach(
-                            f"{place} was acquired twice with the count {count}, at {first:.3f} "
-                            f"and at {second:.3f}"
-                        )
+                    if self._has_moved(place[0], first.time, second.time):
+                        continue
+                    if self._memory.may_be_lost(first, second):
+                        self.found.forgotten += 1
+                        continue
+                    self.breach(
+                        f"{place} was acquired twice with the count {count}, at {first.time:.3f} "
+                        f"from {first.leader}, and at {second.time:.3f} from {second.leader}"
+                    )
 
     def _has_moved(self, partition: int, first: float, second: float) -> bool:
         return any(
@@ -290,7 +393,7 @@ class ShareAudit:
     def check_ends(self, dead: Mapping[Place, list[tuple[str, int]]]) -> None:
         """Check that each record has ended as its fate and its handlers say."""
         for place, fate in self.fates.items():
-            counts = [count for _, _, count in self._acquired[place]]
+            counts = [each.count for each in self._acquired[place]]
             for message, count in dead.get(place, ()):
                 if message == "Offset rejected by client.":
                     if fate != "garbage" and place not in self.asked["reject"]:
@@ -317,5 +420,6 @@ class ShareAudit:
             f"{len(self.fates)} records, {found.begun} deliveries (+{found.undelivered} not "
             f"delivered), {len(self._ours)} members of ours, {moves} leader changes (learned after "
             f"p50/max {told}), lost {dict(found.reasons)}, outcomes {dict(found.outcomes)}, "
-            f"{found.excused} excused overlaps, {len(found.silent)} without dead letter"
+            f"{found.excused} excused overlaps, {found.forgotten} forgotten counts, "
+            f"{len(found.silent)} without dead letter"
         )

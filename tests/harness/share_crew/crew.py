@@ -345,15 +345,19 @@ class Crew:
 
     async def _kill_broker(self) -> None:
         broker = self.rng.choice(self.site.brokers)
+        self.tell("brokers", "down", broker)
         await asyncio.to_thread(self.site.kill, broker)
         await asyncio.sleep(self.rng.uniform(0.5, 6.0))
         await asyncio.to_thread(self.site.start, broker)
+        self.tell("brokers", "up", broker)
 
     async def _pause_broker(self) -> None:
         broker = self.rng.choice(self.site.brokers)
+        self.tell("brokers", "down", broker)
         await asyncio.to_thread(self.site.pause, broker)
         await asyncio.sleep(self.rng.uniform(0.5, 6.0))
         await asyncio.to_thread(self.site.resume, broker)
+        self.tell("brokers", "up", broker)
 
     # -- the run
 

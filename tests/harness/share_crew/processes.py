@@ -3,7 +3,8 @@
 The process reports its events (see `churn.events`); the first item of each is the member's name:
 
     started NAME    left NAME    failed NAME TEXT    stalls NAME SECONDS    stalled NAME
-    acquired NAME PARTITION FIRST LAST COUNT     what a broker says that the member has acquired
+    session NAME BROKER    disconnected NAME BROKER     the share session with a broker
+    acquired NAME PARTITION FIRST LAST COUNT BROKER     what a broker says that the member has
     begin NAME PARTITION OFFSET COUNT DEADLINE LOST     a handler begins; DEADLINE may be null
     renewed NAME PARTITION FIRST LAST DEADLINE   these locks are certain until DEADLINE
     lost NAME PARTITION FIRST LAST REASON        the member knows that it has lost these locks
@@ -33,7 +34,8 @@ from typing import Any
 
 from churn.events import line
 
-from aiokclient.share.delivery.reader import ShareReader
+from aiokclient.share.leader import ShareLeader
+from aiokclient.share.leader_partitions import LeaderPartitions
 from aiokclient.share.renewals import Renewals
 from aiokclient.share.settlements import Settlements
 
@@ -87,18 +89,31 @@ async def live_ours(spec: Mapping[str, Any], channel: socket.socket, tell: Any) 
 
 def record_locks(tell: Callable[..., None]) -> None:
     """Report what answers of brokers say of locks, before the consumers of this process act."""
-    add_part, on_renewed, lose_run = (
-        ShareReader.add_part,
+    send, on_closed = ShareLeader._send, ShareLeader._on_connection_closed
+    apply_fetch, on_renewed, lose_run = (
+        LeaderPartitions.apply_fetch,
         Renewals.on_renewed,
         Settlements.lose_run,
     )
 
-    def add_part_recorded(self: ShareReader, partition: Any, data: Any, *args: Any) -> None:
-        name = self._engine.config.client_id
-        for each in data.acquired_records:
-            found = each.first_offset, each.last_offset, each.delivery_count
-            tell("acquired", name, partition.tp.partition, *found)
-        add_part(self, partition, data, *args)
+    async def send_recorded(self: ShareLeader, connection: Any, request: Any, *args: Any) -> Any:
+        answer = await send(self, connection, request, *args)
+        if request.share_session_epoch == 0 and not answer.error_code:
+            tell("session", self._engine.config.client_id, self.node_id)
+        return answer
+
+    def on_closed_recorded(self: ShareLeader, connection: Any, *args: Any) -> None:
+        if connection is self._connection:
+            tell("disconnected", self._engine.config.client_id, self.node_id)
+        on_closed(self, connection, *args)
+
+    def apply_fetch_recorded(self: LeaderPartitions, found: Any, *args: Any) -> None:
+        found, name = list(found), self._engine.config.client_id
+        for partition, data in found:
+            for each in data.acquired_records:
+                what = each.first_offset, each.last_offset, each.delivery_count
+                tell("acquired", name, partition.tp.partition, *what, self._leader.node_id)
+        apply_fetch(self, found, *args)
 
     def on_renewed_recorded(self: Renewals, partition: Any, runs: Any, *args: Any) -> None:
         runs = list(runs)
@@ -112,7 +127,9 @@ def record_locks(tell: Callable[..., None]) -> None:
         lose_run(self, run, reason, *args)
 
     for changed, name, function in (
-        (ShareReader, "add_part", add_part_recorded),
+        (ShareLeader, "_send", send_recorded),
+        (ShareLeader, "_on_connection_closed", on_closed_recorded),
+        (LeaderPartitions, "apply_fetch", apply_fetch_recorded),
         (Renewals, "on_renewed", on_renewed_recorded),
         (Settlements, "lose_run", lose_run_recorded),
     ):
