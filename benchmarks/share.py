@@ -2,13 +2,14 @@
 
 One member accepts all records of a topic with one partition: in batches, of which the next request
 accepts the last one, or one by one. Each response has 2,000 records at most, and so have those of
-the plain consumer. "Handlers" starts a task for each record, in a scope that holds the record's
-lock, or calls the handler of a worker, 1,000 at a time. "Consumers" are 20 members in one process
-that share six partitions. "CPU s/M" is the CPU time of the client's process (user and system) per
-million messages, from the creation of the consumer to its close, and the last messages are accepted
-before. "plain ÷" is the CPU time of the row, divided by that of the plain consumer: the goal is at
-most 2 with 100 B and 1.4 with 1 KB. "p50" and "p99" are times from the release of a record to its
-next delivery, in a topic that has more records.
+the plain consumer, of which one row polls lists, and one iterates. "Handlers" starts a task for
+each record, in a scope that holds the record's lock, or calls the handler of a worker, 1,000 at a
+time. "Consumers" are 20 members in one process that share six partitions. "CPU s/M" is the CPU time
+of the client's process (user and system) per million messages, from the creation of the consumer to
+its close, and the last messages are accepted before. "plain ÷" is the CPU time of the row, divided
+by that of the plain consumer that polls: the goal is at most 2 with 100 B and 1.4 with 1 KB. "p50"
+and "p99" are times from the release of a record to its next delivery, in a topic that has more
+records.
 
     python benchmarks/share.py [--count N] [--runs N] [--cases "100 B,1 KB,release"] \
 [--bootstrap HOST:PORT]
