@@ -166,15 +166,15 @@ def test_an_audit_excuses_repeated_counts_only_of_leaders_that_may_have_forgotte
         return replay(*sorted([*events, *told], key=lambda event: event[0]))
 
     opened, next_opened = (0.9, "session", "p1.0", 1), (8.0, "session", "p2.0", 1)
-    closed, down, up = (5.0, "disconnected", "p1.0", 1), (4.0, "down", 2), (7.0, "up", 2)
+    closed, down, up = (5.0, "disconnected", "p1.0", 1), (4.0, "down", 2, False), (7.0, "up", 2)
     forgotten = opened, closed, next_opened, down, up
     assert repeat(*forgotten) == []
     assert repeat(opened, (5.0, "left", "p1.0"), next_opened, down, up) == []
     # No broker was away, or only the leader, or another one long before.
     wrong = [
         (opened, closed, next_opened),
-        (opened, closed, next_opened, (4.0, "down", 1), (7.0, "up", 1)),
-        (opened, closed, next_opened, (-90.0, "down", 2), (-80.0, "up", 2)),
+        (opened, closed, next_opened, (4.0, "down", 1, False), (7.0, "up", 1)),
+        (opened, closed, next_opened, (-90.0, "down", 2, False), (-80.0, "up", 2)),
         # A session with the leader was there all the time: one, or one after another.
         (opened, next_opened, down, up),
         (*forgotten, (0.8, "session", "p3.0", 1)),
@@ -186,3 +186,38 @@ def test_an_audit_excuses_repeated_counts_only_of_leaders_that_may_have_forgotte
     other = (0.8, "session", "p3.0", 3)
     assert repeat(*forgotten, other) == []
     assert "twice with the count 1" in repeat(*forgotten, other, leaders=(3, 3))[0]
+
+
+def test_an_audit_excuses_repeated_counts_of_a_leader_that_was_suspended_while_it_moved() -> None:
+    opened = (0.1, "session", "a", 1), (0.1, "session", "b", 2)
+    asked = (9.9, "ask", "b", 0, 0, 1, "accept")
+    moved = [Change(4.0, 4.2)]
+
+    def repeat(*told: tuple[Any, ...], **options: Any) -> list[str]:
+        events = sorted([*opened, *told, asked], key=lambda event: event[0])
+        return replay(*events, **options)
+
+    def suspend(begin: float = 1.0, end: float = 6.1, suspended: bool = True) -> Any:
+        return (begin, "down", 1, suspended), (end, "up", 1)
+
+    stale, new = (6.2, "acquired", "a", 0, 0, 0, 1, 1), (6.5, "acquired", "b", 0, 0, 0, 1, 2)
+    assert repeat(*suspend(), stale, new, changes=moved) == []
+    assert repeat(*suspend(), (6.1, *new[1:]), stale, changes=moved) == []
+    wrong = [
+        (*suspend(suspended=False), stale, new),
+        # It was suspended before the move, or after it.
+        (*suspend(1.0, 3.9), stale, new),
+        (*suspend(4.3), stale, new),
+        # It has been awake for long, or both are of one leader.
+        (*suspend(), (16.2, *stale[1:]), (16.5, *new[1:])),
+        (*suspend(), stale, (6.5, *stale[1:])),
+        (*suspend(), (6.2, *new[1:]), new),
+    ]
+    for told in wrong:
+        assert "twice with the count 1" in repeat(*told, changes=moved)[0], told
+    assert "twice with the count 1" in repeat(*suspend(), stale, new)[0]
+    # The member may believe the stale leader until it learns of the move.
+    held = (6.3, "begin", "a", 0, 0, 1, 9.0, False)
+    other = (6.6, "begin", "b", 0, 0, 1, 9.5, False)
+    assert repeat(*suspend(), stale, held, new, other, changes=moved) == []
+    assert "is held by a" in repeat(*suspend(4.3), stale, held, new, other, changes=moved)[0]

@@ -345,7 +345,7 @@ class Crew:
 
     async def _kill_broker(self) -> None:
         broker = self.rng.choice(self.site.brokers)
-        self.tell("brokers", "down", broker)
+        self.tell("brokers", "down", broker, False)
         await asyncio.to_thread(self.site.kill, broker)
         await asyncio.sleep(self.rng.uniform(0.5, 6.0))
         await asyncio.to_thread(self.site.start, broker)
@@ -353,7 +353,7 @@ class Crew:
 
     async def _pause_broker(self) -> None:
         broker = self.rng.choice(self.site.brokers)
-        self.tell("brokers", "down", broker)
+        self.tell("brokers", "down", broker, True)
         await asyncio.to_thread(self.site.pause, broker)
         await asyncio.sleep(self.rng.uniform(0.5, 6.0))
         await asyncio.to_thread(self.site.resume, broker)
