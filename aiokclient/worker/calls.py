@@ -87,6 +87,7 @@ class HandlerCalls:
         self._waits = metrics.in_lane.uncounted
         self._durations = metrics.in_handler.uncounted
         deserializers = consumer._deserializers
+        self._name = f"{worker.name} handler"
         self._is_raw = not (deserializers or deserializers.views)
         """Whether the handler gets records as they were fetched."""
         self.began: dict[Run, float] = {}
@@ -116,11 +117,14 @@ class HandlerCalls:
         self.began[run] = now
         task: asyncio.Task[None]
         if EAGER:
-            task = asyncio.Task(self._perform(run), loop=self._loop, eager_start=True)  # type: ignore[call-arg]
+            task = asyncio.Task(  # type: ignore[call-arg]
+                self._perform(run), loop=self._loop, name=self._name, eager_start=True
+            )
             if task.done():
                 return
         else:
-            task = asyncio.Task(self._perform(run), loop=self._loop)
+            # A name, because asyncio would make one for each task.
+            task = asyncio.Task(self._perform(run), loop=self._loop, name=self._name)
         run.set_task(task)
         if run.is_cancelled:
             task.cancel()
@@ -145,13 +149,15 @@ class HandlerCalls:
                     self._prepared_at[run] = self._loop.time()
             if given is not None:
                 handler = self._handler
-                arguments = (given, self._worker) if handler.takes_worker else (given,)
                 if handler.is_blocking:
+                    arguments = (given, self._worker) if handler.takes_worker else (given,)
                     result = await self._call_in_thread(run, arguments)
                     if isawaitable(result):
                         await result
+                elif handler.takes_worker:
+                    await handler.call(given, self._worker)
                 else:
-                    await handler.call(*arguments)
+                    await handler.call(given)
                 if run.sends is not None:
                     await self._wait_for_sends(run)
         except (KeyboardInterrupt, SystemExit):
@@ -159,7 +165,7 @@ class HandlerCalls:
             raise
         except BaseException as error:
             failure = error
-        if isinstance(failure, BatchError) and run.sends is not None:
+        if run.sends is not None and isinstance(failure, BatchError):
             # The other records are done, so that what was sent for them must be acknowledged.
             failure = await self._wait_for_sends_of(run, failure)
         if unreadable:

@@ -43,6 +43,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from aiokclient.consumer.state.partition import DeliveredList, count_delivered
+from aiokclient.types import TopicPartition
 
 Order = Literal["partition", "key"] | None
 AHEAD: Final = 2
@@ -76,12 +77,15 @@ class Run:
     errors: Mapping[Any, BaseException] = NO_ERRORS
     """The exceptions of the last call, by record."""
 
-    def __init__(self, partition: Any, record: Any, lane: Hashable, now: float) -> None:
+    def __init__(
+        self, partition: Any, record: Any, tails: dict[Hashable, Run] | None, now: float
+    ) -> None:
         self.partition = partition
         """The partition of the record; of the first record of a batch."""
         self.record = record
         """The record as it was fetched; the first one of a batch."""
-        self.lane = lane
+        self.tails = tails
+        """The last runs of the lanes among which its lane is; None if it has no lane."""
         self.taken_at = now
 
     @property
@@ -187,7 +191,12 @@ class Lanes:
         self._concurrency = concurrency
         self._most_ready = max(AHEAD * concurrency, FEWEST_READY)
         self._ready: deque[Run] = deque()
-        self._tails: dict[Hashable, Run] = {}
+        self._tails: dict[TopicPartition, dict[Hashable, Run]] = {}
+        """The last run of each lane, by partition and key. A lane of a partition has the key None.
+
+        By name and not by state, so that a partition that comes back waits for a handler that is
+        still cancelled.
+        """
         self._held: list[tuple[float, int, Run]] = []
         self._entered = 0
         self._in_hand: dict[Any, dict[Run, None]] = {}
@@ -208,28 +217,20 @@ class Lanes:
             return 0 if partition in self._in_hand else AHEAD
         return self._most_ready - len(self._ready)
 
-    def takes_lists(self, partition: Any) -> bool:
-        """Return whether the records of a partition are added as a `DeliveredList`."""
-        return False
-
     def add_records(self, partition: Any, records: Iterable[Any], now: float) -> None:
         """Add the next records of a partition."""
-        order, tails, tp = self._order, self._tails, partition.tp
         in_hand = self._in_hand.setdefault(partition, {})
-        # By name and not by state, so that a partition that comes back waits for a handler that is
-        # still cancelled.
-        lane: Hashable = tp if order == "partition" else None
+        has_keys = self._order == "key"
+        tails = None if self._order is None else self._tails.setdefault(partition.tp, {})
         for record in records:
-            if order == "key":
-                lane = None if record.key is None else (tp, record.key)
-            run = Run(partition, record, lane, now)
+            key = record.key if has_keys else None
+            own = None if has_keys and key is None else tails
+            run = Run(partition, record, own, now)
             in_hand[run] = None
-            if lane is None:
-                run.is_head = True
-                self._ready.append(run)
-                continue
-            tail = tails.get(lane)
-            tails[lane] = run
+            tail = None
+            if own is not None:
+                tail = own.get(key)
+                own[key] = run
             if tail is None:
                 run.is_head = True
                 self._ready.append(run)
@@ -262,10 +263,6 @@ class Lanes:
         """Return whether no partition has room."""
         return self._order != "partition" and len(self._ready) >= self._most_ready
 
-    def has_next(self) -> bool:
-        """Return whether `take_next` may return a run."""
-        return self.running < self._concurrency and bool(self._ready)
-
     def finish_run(self, run: Run) -> None:
         """End a run: its records are done, or are returned to the consumer."""
         self.running -= 1
@@ -277,10 +274,10 @@ class Lanes:
                 del self._in_hand[run.partition]
                 if self._freed is not None:
                     self._freed[run.partition] = None
-        if run.lane is not None:
-            self._advance_lane(run)
+        if run.tails is not None:
+            self._advance_lane(run, run.tails)
 
-    def _advance_lane(self, head: Run) -> None:
+    def _advance_lane(self, head: Run, tails: dict[Hashable, Run]) -> None:
         """Make the record after the head of a lane ready."""
         last, following = head, head.following
         while following is not None and following.is_dropped:
@@ -288,8 +285,10 @@ class Lanes:
         if following is not None:
             following.is_head = True
             self._ready.append(following)
-        elif self._tails.get(head.lane) is last:
-            del self._tails[head.lane]
+            return
+        key = head.record.key if self._order == "key" else None
+        if tails.get(key) is last:
+            del tails[key]
 
     def hold_run(self, run: Run, due: float) -> None:
         """Let a run that has ended wait until `due` for its next call. Its lane waits with it."""
@@ -344,8 +343,8 @@ class Lanes:
         for run in dropped:
             if run in waiting:
                 self.held -= 1
-            if run.is_head and run.lane is not None:
-                self._advance_lane(run)
+            if run.is_head and run.tails is not None:
+                self._advance_lane(run, run.tails)
         if not in_hand:
             del self._in_hand[partition]
             if self._freed is not None:
@@ -401,12 +400,6 @@ class BatchLanes(Lanes):
     def is_full(self) -> bool:
         full = AHEAD * self._concurrency * self._max_records
         return self._order != "partition" and self._queued >= full
-
-    def has_next(self) -> bool:
-        return self.running < self._concurrency and bool(self._ready or self._takeable)
-
-    def takes_lists(self, partition: Any) -> bool:
-        return True
 
     def add_records(self, partition: Any, records: Iterable[Any], now: float) -> None:
         added: dict[Hashable, list[Any]] = {}

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiokclient.admin import Admin, NewTopic
 from aiokclient.config.client import ClientConfig
+from aiokclient.consumer.state.partition import DeliveredList
 from aiokclient.errors import IllegalStateError, KafkaError, UnknownTopicOrPartitionError
 from aiokclient.types import ConsumerRecord, TopicPartition, size_of
 from aiokclient.worker.dead_letters import RawRecord, attempts_of, due_ms_of
@@ -127,6 +128,8 @@ class DueLanes(Lanes):
         if not self._topics.is_retry_topic(partition.tp.topic):
             super().add_records(partition, records, now)
             return
+        if isinstance(records, DeliveredList):  # They are due apart.
+            partition.divide_list(records, records)
         now_ms = self._clock.time_ms()
         for record in records:
             left_s = (self._topics.find_due_ms(record) - now_ms) / 1000
@@ -135,12 +138,6 @@ class DueLanes(Lanes):
             else:
                 self._due.keep_record(partition, record, now + left_s)
                 self.held += 1
-
-    def takes_lists(self, partition: Any) -> bool:
-        # Those of a retry topic are handled in the order of their due times.
-        return super().takes_lists(partition) and not self._topics.is_retry_topic(
-            partition.tp.topic
-        )
 
     def release_due(self, now: float) -> None:
         super().release_due(now)

@@ -265,7 +265,13 @@ class WorkerRun(HandlerRun):
         self.interval_s = consumer._config.max_poll_interval_ms / 1000
         self.lanes = make_lanes(options, self._topics, self._clock)
         self.calls = HandlerCalls(self, worker, consumer, handler, options, self._log, self.metrics)
-        self.intake = Intake(engine, self, self.calls.began, options.max_ahead)
+        self.intake = Intake(
+            engine,
+            self,
+            self.calls.began,
+            options.max_ahead,
+            as_lists=options.batch is not None,
+        )
         self._in_progress = engine.in_progress
         self._is_dispatch_planned = False
         self._jumps: dict[PartitionState, int] = {}
@@ -324,10 +330,6 @@ class WorkerRun(HandlerRun):
     def is_full(self) -> bool:
         """Return whether no record of any partition may be taken."""
         return self.lanes.is_full()
-
-    def takes_lists(self, partition: PartitionState) -> bool:
-        """Return whether records of a partition are delivered as a `DeliveredList`."""
-        return self.lanes.takes_lists(partition)
 
     def _accept_records(self, taken: Taken) -> None:
         now = self._time()
@@ -409,12 +411,18 @@ class WorkerRun(HandlerRun):
         self.lanes.finish_run(run)
         if self._dispatching or self._is_dispatch_planned:
             return
-        if not self.lanes.has_next():
+        following = self.lanes.take_next(now)
+        if following is None:
             self._plan_dispatch()
             return
         self._dispatching = True
         try:
-            self._begin_ready(now, now + SLICE_S)
+            self.calls.begin_call(following, now)
+            # Otherwise the call has taken the only free place.
+            if EAGER and (later := self._time()) < now + SLICE_S:
+                self._begin_ready(later, now + SLICE_S)
+            elif EAGER:
+                self._plan_dispatch()
         except Exception as error:
             self.fail(error)
         finally:

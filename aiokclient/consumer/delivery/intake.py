@@ -58,10 +58,6 @@ class Rooms(Protocol):
         """Return whether no partition has room."""
         ...
 
-    def takes_lists(self, partition: PartitionState) -> bool:
-        """Return whether records of a partition are delivered as a `DeliveredList`."""
-        ...
-
 
 class WorkerRecords(Protocol):
     """The records of one call of a worker's handler, as tracing sees them."""
@@ -94,7 +90,13 @@ class Intake:
     """The delivery of one consumer's records to a worker."""
 
     def __init__(
-        self, engine: ConsumerEngine, rooms: Rooms, runs: Mapping[Any, float], max_ahead: int
+        self,
+        engine: ConsumerEngine,
+        rooms: Rooms,
+        runs: Mapping[Any, float],
+        max_ahead: int,
+        *,
+        as_lists: bool,
     ) -> None:
         self._engine = engine
         self._reader = engine.reader
@@ -103,6 +105,8 @@ class Intake:
         self._rooms = rooms
         self._runs = runs
         self._max_ahead = max_ahead
+        self._as_lists = as_lists
+        """Whether records are delivered as a `DeliveredList`."""
         self._time = asyncio.get_running_loop().time
         self._blocked: dict[PartitionState, Chunk] = {}
         """The partitions without room, as of the last `collect_records`, and their first chunks."""
@@ -266,7 +270,7 @@ class Intake:
         """Make records outstanding, and return them."""
         reader, state = self._reader, chunk.state
         self._in_progress.track_partition(state)
-        if self._rooms.takes_lists(state):
+        if self._as_lists:
             records = DeliveredList(records)
             state.track_record(records, now)
         else:

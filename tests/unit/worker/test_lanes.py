@@ -65,7 +65,7 @@ class Walk:
             records.append(FakeRecord(offset, key, partition=partition.tp.partition))
             self.waiting[partition.tp.partition, offset] = key
         partition.next += count
-        if self.lanes.takes_lists(partition):
+        if isinstance(self.lanes, BatchLanes):
             records = DeliveredList(records)
             partition.track_record(records, self.now)
         else:
