@@ -10,6 +10,7 @@ import asyncio
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from measuring.spec import Spec
@@ -97,21 +98,18 @@ class ByHand(Own):
                 group.create_task(work(record))
 
 
-class ByHandInOrder(Own):
-    """A task for each key or partition with records that are not done, which handles them in order.
+class ByHandInKeys(Own):
+    """A task for each key with records that are not done, which handles them in order.
 
     A handler is not isolated from those before it, as in a task for each record: they share the
     context, and one that is cancelled ends the others.
     """
 
-    def __init__(self, order: str, fields: Sequence[str]) -> None:
-        self.name = f"aiokclient tasks by hand, by {order}"
-        self._fields = fields
+    name = "aiokclient tasks by hand, by key"
+    fields: ClassVar[Sequence[str]] = ("topic", "partition", "key")
 
     async def run_handlers(self, spec: Spec, handle: Callable[[bytes], Any]) -> None:
-        from operator import attrgetter
-
-        name_lane = attrgetter("topic", "partition", *self._fields)
+        name_lane = attrgetter(*self.fields)
         lanes: dict[Any, deque[Any]] = {}
         async with self.make_consumer(spec) as consumer, asyncio.TaskGroup() as group:
             self.end = consumer.stop
@@ -130,6 +128,13 @@ class ByHandInOrder(Own):
                     continue
                 lanes[name] = deque([record])
                 group.create_task(work(name, lanes[name]))
+
+
+class ByHandInPartitions(ByHandInKeys):
+    """A task for each partition with records that are not done."""
+
+    name = "aiokclient tasks by hand, by partition"
+    fields = ("topic", "partition")
 
 
 class ByWorker(Own):
@@ -241,8 +246,8 @@ class FastStream(Handling):
 
 SUBJECTS: tuple[Subject, ...] = (
     ByHand(),
-    ByHandInOrder("key", ["key"]),
-    ByHandInOrder("partition", []),
+    ByHandInKeys(),
+    ByHandInPartitions(),
     ByWorker(),
     ByKey(),
     ByPartition(),
