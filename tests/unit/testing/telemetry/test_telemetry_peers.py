@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 from kafka_harness import JavaTool, Pushed
@@ -16,6 +17,8 @@ from aiokclient.record.batch import walk
 from aiokclient.testing import EmbeddedCluster
 
 PATIENCE_S = 120.0
+LAST_PUSH_S = 10.0
+"""Seconds for which the last push of a client that was closed is awaited."""
 
 
 @pytest.fixture
@@ -49,11 +52,11 @@ def pushed(collector: Any, software: str) -> list[Any]:
     return [each for each in collector.pushes if software in each[0].software_name]
 
 
-def check(cluster: EmbeddedCluster, collector: Any, software: str, prefix: str, label: str) -> None:
+def check(cluster: EmbeddedCluster, found: list[Any], prefix: str, label: str) -> None:
     """Check that one client has pushed several times, and a last time when it was closed."""
-    found = pushed(collector, software)
     assert {context.client_id for context, _ in found} == {"peer"}
     assert len({context.client_instance_id for context, _ in found}) == 1
+    assert len(found) > 1
     assert [payload.terminating for _, payload in found][-1:] == [True]
     assert sum(payload.terminating for _, payload in found) == 1
     for _, payload in found:
@@ -71,24 +74,48 @@ def check(cluster: EmbeddedCluster, collector: Any, software: str, prefix: str, 
     assert 4 in codecs
 
 
-def run_librdkafka(bootstrap: str, topic: str, done: Callable[[], bool]) -> None:
-    """Produce until `done()` is true, and then close the producer, which pushes a last time."""
+def run_librdkafka(
+    bootstrap: str, topic: str, list_pushes: Callable[[], list[tuple[UUID, bool]]]
+) -> UUID:
+    """Produce with clients of librdkafka until one has pushed a last time. Return its instance id.
+
+    `list_pushes` returns the instance id of each push, and whether it was a last one. When a client
+    is closed, librdkafka waits only a second until the last push is sent, which is too short on a
+    busy machine.
+    """
     confluent = pytest.importorskip("confluent_kafka")
     options = {"bootstrap.servers": bootstrap, "client.id": "peer", "log_level": 0}
-    producer = confluent.Producer(options)
     deadline = time.monotonic() + PATIENCE_S
-    while not done():
-        producer.produce(topic, b"value")
-        producer.poll(0.05)
-        assert time.monotonic() < deadline
-    assert producer.flush(PATIENCE_S) == 0
+    while time.monotonic() < deadline:
+        wanted = len(list_pushes()) + 3
+        producer = confluent.Producer(options)
+        while len(list_pushes()) < wanted:
+            producer.produce(topic, b"value")
+            producer.poll(0.05)
+            assert time.monotonic() < deadline
+        assert producer.flush(PATIENCE_S) == 0
+        del producer  # Closes it.
+        closed_at = time.monotonic()
+        while time.monotonic() < closed_at + LAST_PUSH_S:
+            instance_id, is_last = list_pushes()[-1]
+            if is_last:
+                return instance_id
+            time.sleep(0.05)
+    raise AssertionError("No client of librdkafka has pushed a last time.")
 
 
 def test_librdkafka_pushes_to_the_embedded_cluster(cluster: Any, collector: Any) -> None:
-    servers = cluster.bootstrap_servers
-    run_librdkafka(servers, "orders", lambda: len(pushed(collector, "confluent")) >= 3)
-    cluster.wait_for(lambda: any(payload.terminating for _, payload in collector.pushes))
-    check(cluster, collector, "confluent", "org.apache.kafka.producer.", "node.id")
+    def list_pushes() -> list[tuple[UUID, bool]]:
+        return [
+            (context.client_instance_id, payload.terminating)
+            for context, payload in pushed(collector, "confluent")
+        ]
+
+    instance_id = run_librdkafka(cluster.bootstrap_servers, "orders", list_pushes)
+    found = [
+        each for each in pushed(collector, "confluent") if each[0].client_instance_id == instance_id
+    ]
+    check(cluster, found, "org.apache.kafka.producer.", "node.id")
 
 
 def test_the_plugin_of_a_real_broker_writes_what_librdkafka_pushes(
@@ -107,17 +134,21 @@ def test_the_plugin_of_a_real_broker_writes_what_librdkafka_pushes(
             for record in batch.records("client-metrics", 0)
         ]
 
-    run_librdkafka(kafka_telemetry.bootstrap, topic, lambda: len(records()) >= 3)
-    broker.until(lambda: records()[-1].terminating)
+    instance_id = run_librdkafka(
+        kafka_telemetry.bootstrap,
+        topic,
+        lambda: [(each.instance_id, each.terminating) for each in records()],
+    )
     broker.unsubscribe("peer")
-    for each in records():
+    found = [each for each in records() if each.instance_id == instance_id]
+    assert len(found) > 3
+    for each in found:
         names, labels = content(each.data)
         assert {name for name in names if name.startswith("org.apache.kafka.producer.")}
         assert "node.id" in labels
         assert each.client["client_id"] == "peer"
         assert "confluent" in each.client["software_name"]
         assert each.client["push_interval_ms"] == "200"
-    assert len({each.instance_id for each in records()}) == 1
 
 
 @pytest.mark.java
@@ -133,7 +164,8 @@ def test_the_java_consumer_pushes_to_the_embedded_cluster(
         *("--consumer-property", "client.id=peer"),
     ).run(timeout=PATIENCE_S)
     cluster.wait_for(lambda: any(payload.terminating for _, payload in collector.pushes))
-    check(cluster, collector, "apache-kafka-java", "org.apache.kafka.consumer.", "node_id")
+    found = pushed(collector, "apache-kafka-java")
+    check(cluster, found, "org.apache.kafka.consumer.", "node_id")
 
 
 @pytest.mark.java
