@@ -221,3 +221,36 @@ def test_an_audit_excuses_repeated_counts_of_a_leader_that_was_suspended_while_i
     other = (6.6, "begin", "b", 0, 0, 1, 9.5, False)
     assert repeat(*suspend(), stale, held, new, other, changes=moved) == []
     assert "is held by a" in repeat(*suspend(4.3), stale, held, new, other, changes=moved)[0]
+
+
+def test_an_audit_excuses_finished_records_of_a_leader_that_was_suspended_meanwhile() -> None:
+    opened = (0.1, "session", "a", 1), (0.1, "session", "b", 2)
+    accepted = (
+        (4.5, "acquired", "b", 0, 0, 0, 1, 2),
+        (4.6, "begin", "b", 0, 0, 1, 9.0, False),
+        (4.7, "ask", "b", 0, 0, 1, "accept"),
+        (4.8, "end", "b", 0, 0, 1),
+    )
+
+    def finish(
+        begin: float, end: float, at: float, leader: int = 1, confirmed: float = 4.9
+    ) -> list[str]:
+        outcome = (confirmed, "outcome", "b", 0, 0, 1, "accept", None)
+        suspended = (begin, "down", 1, True), (end, "up", 1)
+        stale = (at, "acquired", "a", 0, 0, 0, 2, leader)
+        told = sorted([*opened, *accepted, outcome, *suspended, stale], key=lambda event: event[0])
+        return replay(*told, changes=[Change(4.0, 4.2)])
+
+    assert finish(1.0, 6.1, 6.2) == []
+    assert finish(1.0, 6.1, 6.2, leader=0) == [], "the leader of another client is not known"
+    wrong = [
+        finish(1.0, 6.1, 6.2, leader=2),
+        # It was suspended before the move, or after it, or has been awake for long.
+        finish(1.0, 3.9, 6.2),
+        finish(4.3, 6.1, 6.2),
+        finish(1.0, 6.1, 16.2),
+        # It was awake when the end was confirmed.
+        finish(1.0, 6.1, 6.4, confirmed=6.3),
+    ]
+    for found in wrong:
+        assert "after it was confirmed" in found[0]
