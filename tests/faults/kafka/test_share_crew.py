@@ -151,7 +151,7 @@ def test_an_audit_finds_what_members_of_a_share_group_must_not_do() -> None:
     assert replay(*BEGUN, LOST, *repeated, changes=[Change(1.5, 2.0)]) == []
     assert "in spite of" in replay(*BEGUN, LOST, *AGAIN, fate="poison")[-1]
     late = (1.1, "begin", "a", 0, 0, 1, 0.05, True)
-    assert "after its lock was lost" in replay(BEGUN[0], late, LOST, *AGAIN)[0]
+    assert "when its lock was lost" in replay(BEGUN[0], late, LOST, *AGAIN)[0]
 
 
 def test_an_audit_excuses_repeated_counts_only_of_leaders_that_may_have_forgotten_them() -> None:

@@ -293,7 +293,10 @@ class ShareAudit:
         last = known[-1]
         hold = Hold(place, member, event.who, count, last.leader, event.time, deadline, last.time)
         if deadline is not None and (lost or deadline <= event.time - SLACK_S):
-            self.breach(f"{place} was delivered to {member} after its lock was lost")
+            ended = "was lost" if lost else f"had ended at {deadline:.3f}"
+            self.breach(
+                f"{place} was delivered to {member} at {event.time:.3f}, when its lock {ended}"
+            )
         for other in self._by_place[place]:
             self._compare(hold, other, event.time)
         self._by_place[place].append(hold)
