@@ -238,7 +238,8 @@ def test_an_audit_excuses_finished_records_of_a_leader_that_was_suspended_meanwh
         outcome = (confirmed, "outcome", "b", 0, 0, 1, "accept", None)
         suspended = (begin, "down", 1, True), (end, "up", 1)
         stale = (at, "acquired", "a", 0, 0, 0, 2, leader)
-        told = sorted([*opened, *accepted, outcome, *suspended, stale], key=lambda event: event[0])
+        told: list[Any] = [*opened, *accepted, outcome, *suspended, stale]
+        told.sort(key=lambda event: event[0])
         return replay(*told, changes=[Change(4.0, 4.2)])
 
     assert finish(1.0, 6.1, 6.2) == []

@@ -7,6 +7,7 @@ import contextlib
 import random
 import traceback
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from aiokclient import REJECT, RELEASE, ShareConsumer, ShareRecord
@@ -120,9 +121,11 @@ class CrewMember:
             try:
                 if self.how in ("processing", "manual"):
                     async for record in self.consumer.tracked(self.outstanding):
+                        # Not in the task, which begins later: the lock may be lost until then.
+                        self.begin(record)
                         task = asyncio.create_task(self.handle(record))
                         self.handlers.add(task)
-                        task.add_done_callback(self.end_handler)
+                        task.add_done_callback(partial(self.end_handler, record))
                 elif self.how == "loop":
                     async for record in self.consumer:
                         await self.handle_list([record])
@@ -135,8 +138,10 @@ class CrewMember:
                 await asyncio.wait(self.handlers)
             return
 
-    def end_handler(self, task: asyncio.Task[None]) -> None:
+    def end_handler(self, record: ShareRecord[Any, Any], task: asyncio.Task[None]) -> None:
         self.handlers.discard(task)
+        if task.cancelled():
+            self.end(record)  # The task may not have begun.
         if not task.cancelled() and (error := task.exception()) is not None:
             self.tell("failed", self.name, "".join(traceback.format_exception(error)))
 
@@ -163,7 +168,6 @@ class CrewMember:
         return self.rng.uniform(0.0, 0.5) if draw < 0.2 else self.rng.uniform(0.0, 0.02)
 
     async def handle(self, record: ShareRecord[Any, Any]) -> None:
-        self.begin(record)
         kind = decide_fate(record.value, record.delivery_count)
         held = False
         try:
