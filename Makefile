@@ -122,7 +122,7 @@ share: .venv/.test .venv/.native ## share groups amid kills, failing handlers, m
 
 .PHONY: share-real
 share-real: .venv/.test .venv/.native kafka ## share groups on real brokers amid kills, beside Java's and librdkafka's consumers
-## fetches Kafka 4.1, 4.2, and 4.3 (130 MB, once); SEEDS=10 of each kind from SEED on; an hour and a half
+## fetches Kafka 4.1, 4.2, and 4.3 (130 MB, once); SEEDS=10 of each kind from SEED on; about an hour
 	$(PY) tests/harness fetch-sharing
 	AIOKCLIENT_SHARE_SEED=$(SEED) AIOKCLIENT_SHARE_SEEDS=$(SEEDS) \
 	    $(PY) -m pytest -q -s --timeout=0 -m share_real $(or $(T),tests/faults/kafka)
