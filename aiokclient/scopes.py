@@ -98,7 +98,7 @@ class AnyioScope:
         self._scope = anyio.CancelScope(deadline=deadline, shield=shield)
         self._cancellations_before = 0
         self.cancelled_caught = False
-        """Whether the scope has ended its body, and the end of the scope the cancellation."""
+        """Whether the scope was cancelled, and its end has caught the CancelledError."""
 
     @property
     def deadline(self) -> float:
@@ -195,7 +195,7 @@ class AsyncioScope:
         """The cancellations of the task by this scope."""
         self._cancellations_before = 0
         self.cancelled_caught = False
-        """Whether the scope has ended its body, and the end of the scope the cancellation."""
+        """Whether the scope was cancelled, and its end has caught the CancelledError."""
 
     @property
     def deadline(self) -> float:

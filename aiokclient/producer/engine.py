@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-# Applications' code runs in scopes of the producer, and a shield of anyio in it must be one there.
+# Code of applications runs in scopes of the producer. Its shields need anyio's scopes around them.
 import anyio  # noqa: F401
 
 from aiokclient.errors import ApiTimeoutError, KafkaError

@@ -30,7 +30,7 @@ class Counted:
     """The records that were read, of which there are `spec.count`."""
 
     def __init__(self, spec: Spec, meter: Meter) -> None:
-        self._count, self._meter = spec.count, meter
+        self._count, self.meter = spec.count, meter
         self.seen = self._size = 0
 
     def add(self, values: Iterable[bytes]) -> bool:
@@ -40,10 +40,10 @@ class Counted:
             self.seen += 1
             self._size += len(value)
         if is_first and self.seen:
-            self._meter.arrived(self.seen)
+            self.meter.arrived(self.seen)
         if self.seen < self._count:
             return False
-        self._meter.complete(self.seen, self._size)
+        self.meter.complete(self.seen, self._size)
         return True
 
 
@@ -96,10 +96,9 @@ class PlainConsumer(Own):
 class PlainIterated(PlainConsumer):
     name = "aiokclient Consumer, async for"
 
-    async def consume(self, spec: Spec, meter: Meter) -> None:
-        with meter:
-            async with self.make_consumer(spec) as consumer:
-                await read_one_by_one(consumer, await consumer.get(WAIT_S), spec.count, meter)
+    async def read(self, consumer: Any, spec: Spec, counted: Counted) -> None:
+        first = await consumer.get(WAIT_S)
+        await read_one_by_one(consumer, first, spec.count, counted.meter)
 
 
 class Polled(Own):
@@ -119,15 +118,11 @@ class Polled(Own):
 class Iterated(Own):
     name = "aiokclient async for"
 
-    async def consume(self, spec: Spec, meter: Meter) -> None:
-        with meter:
-            async with self.make_consumer(spec) as consumer:
-                await read_one_by_one(consumer, await consumer.get(WAIT_S), spec.count, meter)
-                consumer.mark_processed()
-                await consumer.commit()
-
     async def read(self, consumer: Any, spec: Spec, counted: Counted) -> None:
-        raise NotImplementedError  # The loop counts by itself.
+        first = await consumer.get(WAIT_S)
+        await read_one_by_one(consumer, first, spec.count, counted.meter)
+        consumer.mark_processed()
+        await consumer.commit()
 
 
 class OneByOne(Own):

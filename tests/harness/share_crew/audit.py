@@ -59,7 +59,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Acquired:
-    """What an answer of a broker says of one record."""
+    """One record in an answer of a broker that has locked it for a member."""
 
     time: float
     member: str
@@ -69,7 +69,7 @@ class Acquired:
 
 
 class LeaderMemory:
-    """What leaders may have forgotten though they have not moved.
+    """The sessions and outages of brokers, from which follows what a leader may have forgotten.
 
     A broker drops its state of the partitions of a group when the connection of the group's last
     session with it ends (`onGroupEmpty` of Kafka's SharePartitionManager), and reads it from the

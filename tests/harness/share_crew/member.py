@@ -142,7 +142,7 @@ class CrewMember:
         self.handlers.discard(task)
         if task.cancelled():
             self.end(record)  # The task may not have begun.
-        if not task.cancelled() and (error := task.exception()) is not None:
+        elif (error := task.exception()) is not None:
             self.tell("failed", self.name, "".join(traceback.format_exception(error)))
 
     # -- handlers
