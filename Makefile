@@ -13,7 +13,8 @@ JAVA := $(shell java -version 2>&1 | grep -E 'version "(1[7-9]|[2-9][0-9])')
 # What an environment is made from; when it changes, packages are installed again.
 PROJECT := pyproject.toml setup.py
 # What native modules are made from; when it changes, those that it concerns are compiled again.
-NATIVE := setup.py $(shell find aiokclient -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -name '*.h')
+NATIVE := setup.py $(shell find aiokclient -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -name '*.h') \
+    $(patsubst %.pxd,%.py,$(shell grep -rl --include='*.pxd' --exclude-dir=_native '^cdef class' aiokclient))
 
 # Packages are installed while native modules are compiled and Kafka is downloaded.
 MAKEFLAGS += --jobs=2

@@ -1,4 +1,7 @@
-"""Build the native modules, one for each .pyx file. Everything else is in pyproject.toml.
+"""Build the native modules. Everything else is in pyproject.toml.
+
+There is one for each .pyx file, and one for each module in Python whose classes are declared by a
+.pxd file beside it: such a module is compiled from its own source.
 
 `python setup.py build_ext --inplace` builds the modules whose source, part (.pxi), declaration
 (.pxd) or header (.h) has changed, next to their sources.
@@ -19,7 +22,8 @@ from textwrap import shorten
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-NATIVE = Path("aiokclient", "_native")
+PACKAGE = Path("aiokclient")
+NATIVE = PACKAGE / "_native"
 OURS = set(NATIVE.glob("*.h"))
 # Macros for the C code that Cython generates. Its extension types must be static, because our C
 # code sets their slots. No module supports interpreters without a GIL.
@@ -29,6 +33,12 @@ IS_DEBUGGED = "-g" in os.environ.get("CFLAGS", "").split()
 # the compiler's time. The linker would strip it.
 NO_DEBUG = [] if IS_DEBUGGED else ["-g0"]
 OPTIMIZE = ["/O2"] if sys.platform == "win32" else ["-O3", *NO_DEBUG]
+# At -O3 the compiler takes twice as long for a module in Python, whose work is mostly calls into
+# the interpreter.
+OPTIMIZE_PYTHON = ["/O1"] if sys.platform == "win32" else ["-O1", *NO_DEBUG]
+# In modules in Python, annotations are for readers and mypy: only the types in a .pxd count. None
+# in a typed attribute raises AttributeError, as in Python, and does not end the process.
+AS_PYTHON = {"annotation_typing": False, "nonecheck": True, "auto_pickle": False}
 PURE = """\
 aiokclient: the native modules could not be built ({}).
 aiokclient: installing the pure Python package, which gives the same results, but is slower. For
@@ -57,8 +67,26 @@ def headers(sources: Iterable[Path]) -> list[str]:
     return sorted(map(str, found))
 
 
+def python_sources() -> list[Path]:
+    """Return the modules in Python that are compiled: those with classes in a .pxd beside them."""
+    declared = [path for path in sorted(PACKAGE.rglob("*.pxd")) if "cdef class" in path.read_text()]
+    sources = (path.with_suffix(".py") for path in declared)
+    return [source for source in sources if source.exists()]
+
+
+def extension(source: Path, options: list[str]) -> Extension:
+    return Extension(
+        ".".join(source.with_suffix("").parts),
+        [str(source)],
+        include_dirs=[str(NATIVE)],
+        depends=headers(NATIVE.glob(f"{source.stem}*.p??")),
+        define_macros=MACROS,
+        extra_compile_args=options,
+        extra_link_args=link_options(),
+    )
+
+
 def extensions() -> list[Extension]:
-    sources = sorted(NATIVE.glob("*.pyx"))
     if wanted("AIOKCLIENT_PURE"):
         return []
     try:
@@ -68,21 +96,14 @@ def extensions() -> list[Extension]:
             raise
         sys.stderr.write(PURE.format("Cython is not installed"))
         return []
-    found = [
-        Extension(
-            ".".join(source.with_suffix("").parts),
-            [str(source)],
-            include_dirs=[str(NATIVE)],
-            depends=headers(NATIVE.glob(f"{source.stem}*.p??")),
-            define_macros=MACROS,
-            extra_compile_args=OPTIMIZE,
-            extra_link_args=link_options(),
-        )
-        for source in sources
-    ]
+    natives = [extension(source, OPTIMIZE) for source in sorted(NATIVE.glob("*.pyx"))]
+    compiled = [extension(source, OPTIMIZE_PYTHON) for source in python_sources()]
     directives = {"language_level": 3, "binding": False}
     made: list[Extension] = cythonize(
-        found, build_dir="build/cython", compiler_directives=directives
+        natives, build_dir="build/cython", compiler_directives=directives
+    )
+    made += cythonize(
+        compiled, build_dir="build/cython", compiler_directives={**directives, **AS_PYTHON}
     )
     return made
 

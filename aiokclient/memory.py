@@ -11,10 +11,14 @@ Without the native modules, the functions here do nothing.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from aiokclient._native import twin
 
+MOST_BYTES = sys.maxsize // 8
+"""The largest limit of memory that is counted: a sum of several such limits fits into a register of
+the processor."""
 MANY = 1_000
 """The structs of an array are hidden from the garbage collector if there are at least this many."""
 

@@ -34,6 +34,8 @@ from kafka_harness.node import running
 from slow import SLOW
 from thinned import omitted_rows
 
+from aiokclient._native import are_sources_newer, in_use
+
 # High load must not make a test fail, and each run must use the same examples. Only `make test-all`
 # and `make fuzz` generate new examples.
 explores = any(map(os.environ.get, ("AIOKCLIENT_EXPLORE", "AIOKCLIENT_FUZZ")))
@@ -328,7 +330,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """List the skipped tests of faults, because tests/faults.md promises that they run."""
+    """List the skipped tests of faults, because tests/faults.md promises that they run.
+
+    Say if modules ran from their sources, because one has changed since they were compiled.
+    """
+    if in_use() and are_sources_newer():
+        terminalreporter.line("The sources of modules ran that `make native` compiles.")
     skipped = [
         report
         for report in terminalreporter.stats.get("skipped", [])

@@ -94,15 +94,20 @@ def test_importing_it_is_light() -> None:
 @pytest.mark.parametrize("pure", ["", "0", "1"])
 def test_native_tells_which_implementation_is_in_use(pure: str) -> None:
     code = "import aiokclient; from aiokclient.record.batch import RecordBatch; import json\n"
-    code += "print(json.dumps([aiokclient.native, RecordBatch.__module__]))"
+    code += "from aiokclient.producer.batching import queue\n"
+    code += "from aiokclient.producer.sending import sender\n"
+    code += "files = [queue.__file__, sender.__file__]\n"
+    code += "print(json.dumps([aiokclient.native, RecordBatch.__module__, files]))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         check=True,
         env={**os.environ, "AIOKCLIENT_PURE": pure},
     )
-    native, module = json.loads(done.stdout)
+    native, module, files = json.loads(done.stdout)
     assert native is (module == "aiokclient._native.record")
+    compiled = native and not _native.are_sources_newer()
+    assert {path.endswith(tuple(EXTENSION_SUFFIXES)) for path in files} == {compiled}
     assert not (native and pure == "1")
 
 

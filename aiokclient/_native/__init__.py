@@ -19,22 +19,39 @@ Where the Python twins are modules of their own, only those in use are imported:
             from aiokclient._native.record import walk
 
 A value that depends on the speed of the implementation in use comes from `chosen`.
+
+The modules of `COMPILED` exist once, in Python, and are compiled from that source: a .pxd file
+beside it declares the types of their classes' attributes. The compiled forms run if the native
+modules are in use. In a checkout, all run from their sources while one has changed since it was
+compiled, so that an edit takes effect at once.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
-from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    FileFinder,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from typing import Any, TypeVar
 
 __all__ = [
     "BUILT",
+    "COMPILED",
     "EXTENSIONS",
     "WANTED",
     "are_built",
+    "are_sources_newer",
+    "choose_modules",
     "chosen",
     "in_use",
     "native_import",
@@ -46,6 +63,16 @@ T = TypeVar("T")
 
 EXTENSIONS = ("ground", "record", "producer", "consumer")
 """The extension modules in this package; each imports only earlier ones."""
+
+COMPILED = (
+    "producer.batching.accumulator",
+    "producer.batching.batch",
+    "producer.batching.queue",
+    "producer.batching.sequences",
+    "producer.sending.sender",
+)
+"""The modules in Python that are compiled from their own sources; all are imported compiled, or
+none."""
 
 
 def are_built(folder: str) -> bool:
@@ -100,6 +127,45 @@ def twin(name: str) -> Callable[[T], T]:
 def chosen(*, native: T, pure: T) -> T:
     """Return the value for the implementation that is in use."""
     return native if in_use() else pure
+
+
+@cache
+def are_sources_newer() -> bool:
+    """Return whether the modules of `COMPILED` must run from their sources.
+
+    All do if one was not compiled, or was compiled before its source, its declarations, or those of
+    the native classes changed. Only a checkout has declarations, so an installed package that has
+    the modules always runs them.
+    """
+    package = os.path.dirname(os.path.dirname(__file__))
+    base = os.path.join(package, "_native", "producer.pxd")
+    for name in COMPILED:
+        path = os.path.join(package, *name.split("."))
+        built = [each for each in map(path.__add__, EXTENSION_SUFFIXES) if os.path.exists(each)]
+        if not built:
+            return True
+        declarations = f"{path}.pxd"
+        if os.path.exists(declarations):
+            changed = max(map(os.path.getmtime, (f"{path}.py", declarations, base)))
+            if changed > os.path.getmtime(built[0]):
+                return True
+    return False
+
+
+def choose_modules(folders: list[str]) -> None:
+    """Import the sources of the modules in these folders unless their compiled forms are in use.
+
+    A package with modules of `COMPILED` calls this with its `__path__`.
+    """
+    if in_use() and not are_sources_newer():
+        return
+    for folder in folders:
+        if any(name.endswith(tuple(EXTENSION_SUFFIXES)) for name in os.listdir(folder)):
+            sys.path_importer_cache[folder] = FileFinder(
+                folder,
+                (SourceFileLoader, SOURCE_SUFFIXES),
+                (SourcelessFileLoader, BYTECODE_SUFFIXES),
+            )
 
 
 @contextmanager

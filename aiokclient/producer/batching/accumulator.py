@@ -28,7 +28,7 @@ from aiokclient.clock import get_loop_clock
 from aiokclient.cluster.requests.attempts import LastAnswer
 from aiokclient.config.codecs import SLOW_BYTES, Compression
 from aiokclient.errors import KafkaError
-from aiokclient.memory import BufferPool
+from aiokclient.memory import MOST_BYTES, BufferPool
 from aiokclient.policy import Scope
 from aiokclient.producer.batching.batch import FIRST_RESERVE, RECORD_OVERHEAD, ProducerBatch
 from aiokclient.producer.batching.queue import PartitionQueue
@@ -268,7 +268,7 @@ class Accumulator:
         """Batches that are done but have callbacks that have not run yet."""
         self.wakes = WakeQueue(self.loop)
         self.callbacks = engine.callbacks
-        self.memory = memory = Memory(config.buffer_memory)
+        self.memory = memory = Memory(min(config.buffer_memory, MOST_BYTES))
         self._blocks = BufferPool(min(config.buffer_memory // KEPT_PART, KEPT_BYTES))
         """The memory of written batches, which new ones use again. The operating system would
         clear new memory page by page, 32 faults for a batch of 128 KiB."""
@@ -541,7 +541,7 @@ class Accumulator:
             return
         lingering = self._lingering
         if len(lingering) > 2 * len(self.pending) + 64:
-            lingering = self._lingering = deque(each for each in lingering if not each.done)
+            lingering = self._lingering = deque([each for each in lingering if not each.done])
         lingering.append(batch)
         if self._linger_timer is None and not self._is_resuming:
             self._start_linger_timer()

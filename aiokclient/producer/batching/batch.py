@@ -14,12 +14,13 @@ from aiokclient.errors import KafkaError
 from aiokclient.log.kept_errors import bare
 from aiokclient.producer.batching.sequences import BatchIdentity, advance
 from aiokclient.producer.batching.stages import BEFORE, BatchStage, InLog, StageError
-from aiokclient.producer.delivery.delivery import BatchState, DeliveryBatch, DeliveryHooks
+from aiokclient.producer.delivery import delivery
 from aiokclient.record.batch import Compression, RecordBatchBuilder
 from aiokclient.types import Headers, TopicPartition
 
 if TYPE_CHECKING:
     from aiokclient.producer.batching.queue import PartitionQueue
+    from aiokclient.producer.delivery.delivery import DeliveryBatch, DeliveryHooks
 
 RECORD_OVERHEAD = 40
 """An upper bound of the encoded size of a record without headers, beyond its key and value, in
@@ -54,7 +55,7 @@ def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int
     return size
 
 
-class ProducerBatch(BatchState):
+class ProducerBatch(delivery.BatchState):
     """Records for one partition, or for a topic whose partitions are not known yet."""
 
     __slots__ = (
@@ -443,7 +444,7 @@ def with_partition(error: KafkaError, topic_partition: TopicPartition) -> KafkaE
     return error.with_partition(topic_partition)
 
 
-class FailedRecords(DeliveryBatch):
+class FailedRecords(delivery.DeliveryBatch):
     """The outcome of records that failed while the partitions of their topic were unknown.
 
     `partition` is the one that the application chose, or -1 if it chose none.

@@ -23,7 +23,7 @@ from aiokclient.producer.batching.sequences import (
     SequenceState,
 )
 from aiokclient.producer.batching.stages import BatchStage, InLog
-from aiokclient.producer.delivery.delivery import QueueState, TopicState
+from aiokclient.producer.delivery import delivery
 from aiokclient.types import TopicPartition
 from aiokclient.types.named_tuple import NamedTuple
 
@@ -186,7 +186,7 @@ class Incarnation(NamedTuple):
     """The batches that were sent to that topic and have no outcome, with their identities."""
 
 
-class PartitionQueue(QueueState):
+class PartitionQueue(delivery.QueueState):
     """The batches of one partition, and whether it may send.
 
     `partition` is None for the records of a topic whose partitions are not known.
@@ -355,7 +355,7 @@ class PartitionQueue(QueueState):
         self.blocked = False
         self.notify_sender()
 
-    def notify_sender(self, *, at_once: bool = False) -> None:
+    def notify_sender(self, at_once: bool = False) -> None:
         """Notify the sender that there may be something to send.
 
         With `at_once`, the sender sends within this call if nothing is in flight to the broker.
@@ -555,7 +555,7 @@ class PartitionQueue(QueueState):
             self.sequences.apply_event(SequenceEvent.RETURNED)
 
 
-class Topic(TopicState[PartitionQueue]):
+class Topic(delivery.TopicState[PartitionQueue]):
     """The queues of a topic. While `known` is false all records wait in `undesignated`."""
 
     __slots__ = ("absent", "leaving", "status", "sticky_more", "undesignated", "unseen")
@@ -563,7 +563,7 @@ class Topic(TopicState[PartitionQueue]):
     def __init__(self, name: str, batch_limit: int) -> None:
         super().__init__(name)
         self.status = TopicStatus(name, batch_limit)
-        self.undesignated = PartitionQueue(self.status, None)
+        self.undesignated = self.make_queue(None)
         self.absent: dict[int, PartitionQueue] = {}
         """The queues of partitions that the metadata does not list, or no longer."""
         self.leaving: deque[ProducerBatch] = deque()
@@ -572,6 +572,10 @@ class Topic(TopicState[PartitionQueue]):
         """Number of bytes by which the sticky queue may be kept to fill its batch."""
         self.unseen: set[int] = set()
         """Those of them that it has never listed."""
+
+    def make_queue(self, partition: int | None) -> PartitionQueue:
+        """Make the queue of a partition, or of the records whose partitions are not known."""
+        return PartitionQueue(self.status, partition)
 
     def all_queues(self) -> list[PartitionQueue]:
         """Return the queues of all partitions, listed or absent, and the undesignated one."""
@@ -584,14 +588,14 @@ class Topic(TopicState[PartitionQueue]):
         """
         index = len(self.queues)
         self.unseen.discard(index)
-        queue = self.absent.pop(index, None) or PartitionQueue(self.status, index)
+        queue = self.absent.pop(index, None) or self.make_queue(index)
         queue.on_listed()
         self.queues.append(queue)
         return queue
 
     def add_absent_partition(self, partition: int, now: float) -> PartitionQueue:
         """Add a partition that the metadata does not list. Return its queue."""
-        queue = self.absent[partition] = PartitionQueue(self.status, partition)
+        queue = self.absent[partition] = self.make_queue(partition)
         self.unseen.add(partition)
         queue.on_unlisted(now)
         return queue

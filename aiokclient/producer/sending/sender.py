@@ -725,25 +725,25 @@ class TransactionalSender(Sender):
         pause = self._pause
         left_s = 0.0 if pause.is_used else pause.compute_wait_s(self._now())
         if left_s < LEAST_PAUSE_S:
-            super().send_batches()
+            Sender.send_batches(self)
         elif self._pausing is None:
             self._pausing = self.callbacks.call_later(left_s, self._end_pause)
 
     def _send_full(self) -> None:
         pause = self._pause
         if pause.is_used or pause.compute_wait_s(self._now()) < LEAST_PAUSE_S:
-            super()._send_full()
+            Sender._send_full(self)
         else:
             for queue in self._full:
                 self.schedule_queue(queue)
 
     def _end_pause(self) -> None:
         self._pausing = None
-        super().send_batches()
+        Sender.send_batches(self)
 
     def close(self) -> None:
         """Send nothing more."""
-        super().close()
+        Sender.close(self)
         if self._pausing is not None:
             self._pausing.cancel()
 
@@ -751,7 +751,7 @@ class TransactionalSender(Sender):
         if not self._pause.is_used:
             self._pause.on_request_sent(self._now())
             self._is_first = True
-        super()._send_request(connection, batches)
+        Sender._send_request(self, connection, batches)
 
     def on_response(
         self,
@@ -759,7 +759,7 @@ class TransactionalSender(Sender):
         response: ProduceResponse | list[Written] | None,
         error: KafkaError | None,
     ) -> None:
-        super().on_response(request, response, error)
+        Sender.on_response(self, request, response, error)
         if self._is_first:
             self._is_first = False
             if error is None and request.producer_batches[0].stage is BatchStage.BACKING_OFF:

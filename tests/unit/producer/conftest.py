@@ -6,18 +6,26 @@ from typing import Any
 
 import pytest
 
-from aiokclient.producer.batching.accumulator import Memory
+from aiokclient.producer.batching.accumulator import Accumulator, Memory
 
 
 @pytest.fixture
 def memory_totals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list of the total bytes in both pools, one item for each change by a producer."""
     totals: list[int] = []
-    take = Memory.take_bytes
 
-    def watched(self: Memory, *arguments: Any, **named: Any) -> None:
-        take(self, *arguments, **named)
-        totals.append(self.buffer.total + self.overflow.total)
+    class Watched(Memory):
+        def take_bytes(self, *arguments: Any, **named: Any) -> None:
+            super().take_bytes(*arguments, **named)
+            totals.append(self.buffer.total + self.overflow.total)
 
-    monkeypatch.setattr(Memory, "take_bytes", watched)
+    class WithWatched(Accumulator):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            pools = self.memory
+            self.memory = Watched(pools.buffer.limit)
+            # Those that the gauges read.
+            self.memory.buffer, self.memory.overflow = pools.buffer, pools.overflow
+
+    monkeypatch.setattr("aiokclient.producer.engine.Accumulator", WithWatched)
     return totals

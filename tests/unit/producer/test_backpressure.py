@@ -48,6 +48,19 @@ def fill(
         (overflowing if producer.full else taken).append(delivery)
 
 
+def test_the_largest_buffer_memory_has_room() -> None:
+    """Sums of several limits would exceed a register."""
+
+    async def scenario(world: World) -> None:
+        async with world.producer(buffer_memory=2**63 - 1, batch_size=2000) as producer:
+            deliveries = [*producer.send_many("t", [VALUE] * 50), producer.send("t", VALUE)]
+            assert not producer.full
+            assert memory_of(producer).buffer.free > 2**59
+            await producer.gather(deliveries)
+
+    simulate(scenario)
+
+
 @pytest.mark.fault(39)
 def test_memory_is_bounded_while_send_raises_for_a_full_buffer(
     memory_totals: list[int],

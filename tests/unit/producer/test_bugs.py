@@ -13,7 +13,7 @@ import pytest
 from aiokclient import Client, Producer, State
 from aiokclient.errors import KafkaError, NotEnoughReplicasError, RecordTooLargeError
 from aiokclient.producer.batching.accumulator import Accumulator
-from aiokclient.producer.batching.queue import PartitionQueue
+from aiokclient.producer.batching.queue import PartitionQueue, Topic
 from aiokclient.producer.sending.expiry import Expiry
 from aiokclient.producer.sending.leaders import Leaders
 from aiokclient.producer.sending.responses import Responses
@@ -24,6 +24,10 @@ from aiokclient.testing import EmbeddedCluster
 
 class BugError(Exception):
     pass
+
+
+def bug(*_: Any, **__: Any) -> None:
+    raise BugError("a bug")
 
 
 CALLBACKS = [
@@ -43,6 +47,33 @@ CALLBACKS = [
     (PartitionQueue, "next_batch"),
     (PartitionQueue, "remove_batch"),
 ]
+
+COMPILED = (Sender, PartitionQueue, Accumulator)
+
+
+def break_class(
+    owner: type, name: str, begun: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Put a class in the place of `owner` whose function `name` has a bug once it has begun.
+
+    The functions of a compiled class cannot be replaced.
+    """
+    right = getattr(owner, name)
+
+    def broken(self: Any, *arguments: Any, **named: Any) -> Any:
+        return (bug if begun.is_set() else right)(self, *arguments, **named)
+
+    made = type(owner.__name__, (owner,), {name: broken})
+
+    class WithQueues(Topic):
+        def make_queue(self, partition: int | None) -> PartitionQueue:
+            queue: PartitionQueue = made(self.status, partition)
+            return queue
+
+    if owner is PartitionQueue:
+        monkeypatch.setattr("aiokclient.producer.sending.leaders.Topic", WithQueues)
+    else:
+        monkeypatch.setattr(f"aiokclient.producer.engine.{owner.__name__}", made)
 
 
 def provoke(cluster: EmbeddedCluster, name: str) -> None:
@@ -71,12 +102,12 @@ async def until_it_breaks(producer: Producer[Any, Any], name: str) -> list[Any]:
 async def test_a_bug_in_a_callback_fails_the_producer(
     owner: type, name: str, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    def bug(*_: Any, **__: Any) -> None:
-        raise BugError("a bug")
-
+    begun = asyncio.Event()
     with EmbeddedCluster(topics=["t", "u"]) as cluster:
         async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
             bystander = await Producer(client=client)
+            if owner in COMPILED:
+                break_class(owner, name, begun, monkeypatch)
             producer: Any = await Producer(
                 client=client,
                 delivery_timeout_ms=5_000 if name == "expire_batches" else 20_000,
@@ -90,8 +121,11 @@ async def test_a_bug_in_a_callback_fails_the_producer(
                 # A timer that is already set would call the original function.
                 await asyncio.sleep(0.001)
             provoke(cluster, name)
-            monkeypatch.setattr(owner, name, bug)
+            begun.set()
+            if owner not in COMPILED:
+                monkeypatch.setattr(owner, name, bug)
             errors = await until_it_breaks(producer, name)
+            begun.clear()
             monkeypatch.undo()
             assert errors
             assert {type(error.__cause__) for error in errors} == {BugError}

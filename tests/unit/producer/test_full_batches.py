@@ -11,6 +11,8 @@ from world import World, simulate
 from aiokclient import Producer
 from aiokclient.errors import KafkaError, NotLeaderOrFollowerError
 from aiokclient.producer.batching.accumulator import Accumulator
+from aiokclient.producer.batching.batch import ProducerBatch
+from aiokclient.producer.meters import ProducerMeters
 from aiokclient.producer.sending.sender import Sender
 from aiokclient.producer.transaction.ending import LONGEST_S
 from aiokclient.protocol import ApiKey
@@ -157,15 +159,15 @@ def test_records_sent_while_a_response_is_handled_are_written_after_it(
         async with world.producer(**LINGER) as producer:
             await producer.send("t", b"first")
             sender = sender_of(producer)
-            complete = Accumulator.complete_batch
+            count_written = ProducerMeters.count_written
 
-            def send_more(accumulator: Accumulator, *arguments: Any) -> None:
+            def send_more(meters: ProducerMeters, batch: Any) -> int:
                 if not seen:
                     fill(producer, 3)
                     seen.append(sender.in_flight)
-                complete(accumulator, *arguments)
+                return count_written(meters, batch)
 
-            monkeypatch.setattr(Accumulator, "complete_batch", send_more)
+            monkeypatch.setattr(ProducerMeters, "count_written", send_more)
             delivery = producer.send("t", b"v")
             await delivery
             assert seen == [0]
@@ -177,28 +179,31 @@ def test_records_sent_while_a_response_is_handled_are_written_after_it(
 def test_sends_go_on_after_an_interrupt_while_a_response_is_handled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    armed: list[Producer[Any, Any]] = []
     interrupted: list[BaseException] = []
+
+    class Interrupting(Accumulator):
+        def complete_batch(self, *arguments: Any) -> None:
+            super().complete_batch(*arguments)
+            if armed and not interrupted:
+                fill(armed[0], 2)
+                raise KeyboardInterrupt
+
+    class Interrupted(Sender):
+        def on_response(self, *arguments: Any) -> None:
+            try:  # The simulation must not end.
+                super().on_response(*arguments)
+            except KeyboardInterrupt as error:
+                interrupted.append(error)
+
+    monkeypatch.setattr("aiokclient.producer.engine.Accumulator", Interrupting)
+    monkeypatch.setattr("aiokclient.producer.engine.Sender", Interrupted)
 
     async def scenario(world: World) -> None:
         async with world.producer(**LINGER) as producer:
             await producer.send("t", b"000")
             sender = sender_of(producer)
-            complete, handle = Accumulator.complete_batch, Sender.on_response
-
-            def interrupt(accumulator: Accumulator, *arguments: Any) -> None:
-                complete(accumulator, *arguments)
-                if not interrupted:
-                    fill(producer, 2)
-                    raise KeyboardInterrupt
-
-            def on_response(sender: Sender, *arguments: Any) -> None:
-                try:  # The simulation must not end.
-                    handle(sender, *arguments)
-                except KeyboardInterrupt as error:
-                    interrupted.append(error)
-
-            monkeypatch.setattr(Accumulator, "complete_batch", interrupt)
-            monkeypatch.setattr(Sender, "on_response", on_response)
+            armed.append(producer)
             await producer.send("t", b"000")
             assert interrupted
             await world.cluster.until(lambda: sender.in_flight, timeout=5)
@@ -208,20 +213,24 @@ def test_sends_go_on_after_an_interrupt_while_a_response_is_handled(
     simulate(scenario)
 
 
-def test_a_full_batch_is_compressed_in_a_thread_from_the_call_on() -> None:
+def test_a_full_batch_is_compressed_in_a_thread_from_the_call_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    in_flight: list[int] = []
+
+    class Watched(Accumulator):
+        def _on_compressed(self, batch: ProducerBatch, work: asyncio.Future[int]) -> None:
+            super()._on_compressed(batch, work)
+            assert batch.queue.sender is not None
+            in_flight.append(batch.queue.sender.in_flight)
+
+    monkeypatch.setattr("aiokclient.producer.engine.Accumulator", Watched)
+
     async def scenario(world: World) -> None:
         options: dict[str, Any] = {"linger_ms": 10_000, "compression_type": "gzip"}
         async with world.producer(**options, batch_size=200_000) as producer:
             await producer.send("t", b"first")
-            sender = sender_of(producer)
-            compressed = producer._accumulator._on_compressed
-            in_flight: list[int] = []
-
-            def on_compressed(*arguments: Any) -> None:
-                compressed(*arguments)
-                in_flight.append(sender.in_flight)
-
-            producer._accumulator._on_compressed = on_compressed
+            assert not in_flight
             for _ in range(2):
                 producer.send("t", bytes(150_000))
             (batch,) = producer._topics["t"].queues[0].closed
@@ -265,13 +274,20 @@ def test_a_throttle_time_reaches_the_deliveries_and_not_the_caller() -> None:
 def test_a_bug_while_a_full_batch_is_written_reaches_the_deliveries_and_not_the_caller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def bug(*_: Any) -> None:
-        raise ValueError("a bug")
+    begun: list[bool] = []
+
+    class Broken(Sender):
+        def _send_request(self, *arguments: Any) -> None:
+            if begun:
+                raise ValueError("a bug")
+            super()._send_request(*arguments)
+
+    monkeypatch.setattr("aiokclient.producer.engine.Sender", Broken)
 
     async def scenario(world: World) -> None:
         producer = await world.producer(**LINGER)
         await producer.send("t", b"first")
-        monkeypatch.setattr(Sender, "_send_request", bug)
+        begun.append(True)
         deliveries = fill(producer, 3)
         results = await producer.gather(deliveries, return_exceptions=True)
         assert all(isinstance(result, KafkaError) for result in results)

@@ -191,7 +191,7 @@ class Counting(PartitionQueue):
 
 def test_of_very_many_partitions_a_few_are_looked_at() -> None:
     there = Topic("t", 16384)
-    there.queues = [Counting(there, index) for index in range(10_000)]
+    there.queues = [Counting(there.status, index) for index in range(10_000)]
     busy = there.queues[:5_000]
     for queue in busy:
         queue.sent.extend([None] * 9)  # type: ignore[list-item]

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -211,6 +212,20 @@ async def stream(count: int) -> AsyncIterator[bytes]:
         if i % 100 == 0:
             await asyncio.sleep(0.001)
         yield b"%05d" % i
+
+
+class Topics(StrEnum):
+    ONE = "t"
+
+
+def test_name_of_a_topic_may_be_a_subclass_of_str() -> None:
+    async def scenario(world: World) -> None:
+        async with world.producer() as producer:
+            assert (await producer.send(Topics.ONE, b"v")).topic == "t"
+            await producer.gather(producer.send_many(Topics.ONE, [b"v"]))
+        assert values(world) == [b"v", b"v"]
+
+    simulate(scenario)
 
 
 @pytest.mark.parametrize("kind", ["list", "generator", "async"])

@@ -6,6 +6,7 @@ A model checks them under any sequence of events.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -38,6 +39,17 @@ def test_a_partition_that_can_be_sent_has_the_buffer_then_the_overflow_queue() -
     assert fill(memory, one, 100) is Room.BUFFER
     assert fill(memory, one, 899) is Room.OVERFLOW
     assert fill(memory, other, 1) is Room.NOWHERE
+
+
+def test_none_raises_an_error_in_every_form() -> None:
+    """An attribute of None would end the process if compiled modules did not check for it."""
+    absent: Any = None
+    with pytest.raises(AttributeError, match="overflowed"):
+        Memory(LIMIT).find_pool(absent, 1)
+    queue: Any = PartitionQueue(TopicStatus("t", 1), 0)
+    queue.sequences = None
+    with pytest.raises(AttributeError, match="state"):
+        queue.next_batch(True, 5)
 
 
 def test_a_partition_goes_on_in_the_overflow_queue_when_it_has_something_there() -> None:

@@ -1,0 +1,65 @@
+cimport cython
+
+from aiokclient.producer.batching.accumulator cimport Accumulator
+from aiokclient.producer.batching.batch cimport ProducerBatch
+from aiokclient.producer.batching.queue cimport PartitionQueue
+
+
+cdef class ProduceRequests:
+    cdef object _acks
+    cdef object _timeout_ms
+    cdef object _transactional_id
+    cdef object _transactions
+    cdef dict _templates
+    @cython.locals(batch=ProducerBatch, queue=PartitionQueue, templates=list, encoded=list, attempts=list)
+    cpdef make_request(self, list batches, version, double now)
+
+
+cdef class Sender:
+    cdef object __weakref__
+    cdef public object node_id
+    cdef public dict queues
+    cdef public Py_ssize_t in_flight
+    cdef public object _now
+    cdef public Accumulator _accumulator
+    cdef public object callbacks
+    cdef public object _responses
+    cdef public object _ids
+    cdef public bint _expects_response
+    cdef public Py_ssize_t _limit
+    cdef public Py_ssize_t _max_request
+    cdef public double _timeout_s
+    cdef public ProduceRequests _requests
+    cdef public object _meters
+    cdef public object _resume_collected
+    cdef public object _connection
+    cdef public dict _ready
+    cdef public dict _awaited
+    cdef public dict _full
+    cdef public bint _scheduled
+    cdef public bint _handling_response
+    cdef public bint _closed
+    cpdef schedule_queue(self, PartitionQueue queue, bint at_once=*)
+    cpdef send_full_batches(self, PartitionQueue queue)
+    @cython.locals(until=double, now=double, batches=list)
+    cpdef send_batches(self)
+    @cython.locals(batches=list, queue=PartitionQueue)
+    cpdef _send_full(self)
+    @cython.locals(batches=list, queue=PartitionQueue, batch=ProducerBatch, total=Py_ssize_t, until=double)
+    cpdef list _collect_batches(self, dict ready)
+    @cython.locals(batch=ProducerBatch, waiting=ProducerBatch)
+    cpdef ProducerBatch _next_batch(self, PartitionQueue queue)
+    cpdef _send_request(self, connection, list batches)
+    @cython.locals(accumulator=Accumulator, batch=ProducerBatch, queue=PartitionQueue, at=Py_ssize_t)
+    cpdef on_response(self, request, response, error)
+
+
+cdef class TransactionalSender(Sender):
+    cdef public object _transactions
+    cdef public object _pause
+    cdef public object _pausing
+    cdef public bint _is_first
+    cpdef send_batches(self)
+    cpdef _send_full(self)
+    cpdef _send_request(self, connection, list batches)
+    cpdef on_response(self, request, response, error)
