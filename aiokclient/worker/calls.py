@@ -137,7 +137,7 @@ class HandlerCalls:
         current_run.set((self._owner, run))
         traced = self._consumer._begin_run(run, self._owner)
         failure: BaseException | None = None
-        unreadable: dict[Any, BaseException] = {}
+        unreadable: dict[Any, BaseException] | None = None
         try:
             if self._is_raw:
                 given = run.record if run.entries is None else run.copy_records()
@@ -145,6 +145,7 @@ class HandlerCalls:
                 given = self._deserialize_now(run)
                 if given is NOT_YET:
                     self._prepared_at[run] = math.inf
+                    unreadable = {}
                     given = await self._deserialize_records(run, unreadable)
                     self._prepared_at[run] = self._loop.time()
             if given is not None:

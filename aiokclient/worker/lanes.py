@@ -19,7 +19,7 @@ state than QUEUED.
 stays in the chain of its lane until the chain comes to it.
 
 A lane needs no object of its own, because very many of them have one record: each record refers to
-the next one of its lane, and `_tails` has the last one of each lane.
+the next one of its lane, and `_tails` has the last one of each lane that has records.
 
 With batches, `BatchLanes` hands out the next records of a lane together. Then keys are distributed
 to as many lanes as there are concurrent handlers, and a retry holds back its lane. A retry has only
@@ -34,13 +34,13 @@ one; otherwise the records that can run at once, twice. `max_ahead` is not count
 
 from __future__ import annotations
 
-import zlib
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, Literal
+from zlib import crc32
 
 from aiokclient.consumer.state.partition import DeliveredList, count_delivered
 from aiokclient.types import TopicPartition
@@ -62,6 +62,8 @@ class Run:
     entries: Sequence[tuple[Any, Any]] | None = None
     """The partitions and entries of a batch; None for a single record."""
     following: Run | None = None
+    tails: dict[Any, Run] | None = None
+    """The last runs of the lanes among which its lane is; None if it has no lane."""
     is_head = is_running = is_dropped = False
     attempts = outages = 0
     failing_since: float | None = None
@@ -77,15 +79,11 @@ class Run:
     errors: Mapping[Any, BaseException] = NO_ERRORS
     """The exceptions of the last call, by record."""
 
-    def __init__(
-        self, partition: Any, record: Any, tails: dict[Hashable, Run] | None, now: float
-    ) -> None:
+    def __init__(self, partition: Any, record: Any, now: float) -> None:
         self.partition = partition
         """The partition of the record; of the first record of a batch."""
         self.record = record
         """The record as it was fetched; the first one of a batch."""
-        self.tails = tails
-        """The last runs of the lanes among which its lane is; None if it has no lane."""
         self.taken_at = now
 
     @property
@@ -191,8 +189,8 @@ class Lanes:
         self._concurrency = concurrency
         self._most_ready = max(AHEAD * concurrency, FEWEST_READY)
         self._ready: deque[Run] = deque()
-        self._tails: dict[TopicPartition, dict[Hashable, Run]] = {}
-        """The last run of each lane, by partition and key. A lane of a partition has the key None.
+        self._tails: dict[TopicPartition, Any] = {}
+        """The last run of each lane: by partition, or by partition and then by key.
 
         By name and not by state, so that a partition that comes back waits for a handler that is
         still cancelled.
@@ -219,23 +217,44 @@ class Lanes:
 
     def add_records(self, partition: Any, records: Iterable[Any], now: float) -> None:
         """Add the next records of a partition."""
-        in_hand = self._in_hand.setdefault(partition, {})
-        has_keys = self._order == "key"
-        tails = None if self._order is None else self._tails.setdefault(partition.tp, {})
-        for record in records:
-            key = record.key if has_keys else None
-            own = None if has_keys and key is None else tails
-            run = Run(partition, record, own, now)
-            in_hand[run] = None
-            tail = None
-            if own is not None:
-                tail = own.get(key)
-                own[key] = run
-            if tail is None:
+        runs = [Run(partition, record, now) for record in records]
+        self._in_hand.setdefault(partition, {}).update(dict.fromkeys(runs))
+        if self._order is None:
+            self._ready.extend(runs)
+        elif self._order == "partition":
+            tails, name = self._tails, partition.tp
+            last = tails.get(name)
+            for run in runs:
+                run.tails = tails
+                if last is None:
+                    run.is_head = True
+                    self._ready.append(run)
+                else:
+                    last.following = run
+                last = run
+            if last is not None:
+                tails[name] = last
+        else:
+            self._add_keyed(partition.tp, runs)
+
+    def _add_keyed(self, tp: TopicPartition, runs: Sequence[Run]) -> None:
+        """Add runs to the lanes of their keys."""
+        tails = self._tails.get(tp, {})
+        for run in runs:
+            key = run.record.key
+            if key is None:
+                self._ready.append(run)
+                continue
+            run.tails = tails
+            last = tails.get(key)
+            if last is None:
                 run.is_head = True
                 self._ready.append(run)
             else:
-                tail.following = run
+                last.following = run
+            tails[key] = run
+        if tails:
+            self._tails[tp] = tails
 
     # -- runs
 
@@ -267,13 +286,12 @@ class Lanes:
         """End a run: its records are done, or are returned to the consumer."""
         self.running -= 1
         run.is_running = False
-        in_hand = self._in_hand.get(run.partition)
-        if in_hand is not None:
-            in_hand.pop(run, None)
-            if not in_hand:
-                del self._in_hand[run.partition]
-                if self._freed is not None:
-                    self._freed[run.partition] = None
+        in_hand = self._in_hand[run.partition]
+        del in_hand[run]
+        if not in_hand:
+            del self._in_hand[run.partition]
+            if self._freed is not None:
+                self._freed[run.partition] = None
         if run.tails is not None:
             self._advance_lane(run, run.tails)
 
@@ -286,9 +304,12 @@ class Lanes:
             following.is_head = True
             self._ready.append(following)
             return
-        key = head.record.key if self._order == "key" else None
-        if tails.get(key) is last:
-            del tails[key]
+        has_keys = self._order == "key"
+        name = head.record.key if has_keys else head.partition.tp
+        if tails.get(name) is last:
+            del tails[name]
+            if has_keys and not tails:
+                del self._tails[head.partition.tp]
 
     def hold_run(self, run: Run, due: float) -> None:
         """Let a run that has ended wait until `due` for its next call. Its lane waits with it."""
@@ -363,9 +384,10 @@ class Lanes:
 class _BatchLane:
     """A lane of batches: records in order, and whether a run or a retry makes them wait."""
 
-    __slots__ = ("is_listed", "is_standing", "queue", "size")
+    __slots__ = ("is_listed", "is_standing", "name", "queue", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, name: Hashable) -> None:
+        self.name = name
         self.queue: deque[tuple[Any, Any, float]] = deque()
         """Partition, entry, and the time at which it was added."""
         self.size = 0
@@ -402,15 +424,14 @@ class BatchLanes(Lanes):
         return self._order != "partition" and self._queued >= full
 
     def add_records(self, partition: Any, records: Iterable[Any], now: float) -> None:
-        added: dict[Hashable, list[Any]] = {}
+        added: dict[Any, list[Any]] = {}
         if self._order == "partition":
             added[partition.tp] = list(records)
         elif self._order is None:
             added[None] = list(records)
         else:
-            for record in records:
-                added.setdefault(self._choose_lane(partition, record), []).append(record)
-        entries: dict[Hashable, list[Any]] = added
+            added = self._divide_by_key(partition.tp.partition, records)
+        entries: dict[Any, list[Any]] = added
         if isinstance(records, DeliveredList):
             # At most a batch each, so that little is copied when a batch has no room for the rest.
             size = self._max_records
@@ -422,7 +443,7 @@ class BatchLanes(Lanes):
         for name, each in entries.items():
             lane = self._lanes.get(name)
             if lane is None:
-                lane = self._lanes[name] = _BatchLane()
+                lane = self._lanes[name] = _BatchLane(name)
             lane.queue.extend((partition, entry, now) for entry in each)
             lane.size += len(added[name])
             self._list_lane(lane, now)
@@ -430,14 +451,19 @@ class BatchLanes(Lanes):
         self._queued += count
         self._counts[partition] = self._counts.get(partition, 0) + count
 
-    def _choose_lane(self, partition: Any, record: Any) -> int:
-        """Return the number of the lane of a record's key."""
-        if record.key is None:
-            self._next_lane += 1
-            return self._next_lane % self._concurrency
-        # Not `hash`, which differs from process to process.
-        number: int = partition.tp.partition
-        return (zlib.crc32(record.key) + number) % self._concurrency
+    def _divide_by_key(self, partition: int, records: Iterable[Any]) -> dict[Any, list[Any]]:
+        """Return the records of each lane, by its number."""
+        added: dict[Any, list[Any]] = defaultdict(list)
+        for record in records:
+            key = record.key
+            if key is None:
+                self._next_lane += 1
+                number = self._next_lane
+            else:
+                # Not `hash`, which differs from process to process.
+                number = crc32(key) + partition
+            added[number % self._concurrency].append(record)
+        return added
 
     def _list_lane(self, lane: _BatchLane, now: float) -> None:
         """Let a lane be taken if it has enough records, or has waited long enough."""
@@ -459,7 +485,7 @@ class BatchLanes(Lanes):
                 continue
             taken_at = lane.queue[0][2]
             entries = self._take_entries(lane)
-            run = Run(entries[0][0], None, None, taken_at)
+            run = Run(entries[0][0], None, taken_at)
             self.keep_records(run, entries)
             run.is_running = True
             self.running += 1
@@ -516,6 +542,13 @@ class BatchLanes(Lanes):
         # Its first record waited for the run, so that it need not wait for a full batch again.
         if lane.queue:
             self._list_lane(lane, lane.queue[0][2] + self._max_wait_s)
+        else:
+            self._forget_lane(lane)
+
+    def _forget_lane(self, lane: _BatchLane) -> None:
+        """Remove the lane of a partition that has no records, because partitions come and go."""
+        if self._order == "partition" and not lane.queue and not lane.is_standing:
+            del self._lanes[lane.name]
 
     def release_due(self, now: float) -> None:
         super().release_due(now)
@@ -543,7 +576,7 @@ class BatchLanes(Lanes):
 
     def drop_partition(self, partition: Any) -> list[Any]:
         dropped: list[Any] = []
-        for lane in self._lanes.values():
+        for lane in list(self._lanes.values()):
             gone = [entry for each, entry, _ in lane.queue if each is partition]
             if gone:
                 dropped += gone
@@ -551,6 +584,7 @@ class BatchLanes(Lanes):
                 count = sum(map(count_delivered, gone))
                 lane.size -= count
                 self._queued -= count
+                self._forget_lane(lane)
         self.finish_records((partition, entry) for entry in dropped)
         waiting = {run for _, _, run in self._held if not run.is_dropped}
         for run in [run for run in self._batches if not run.is_running]:

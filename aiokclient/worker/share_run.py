@@ -152,7 +152,7 @@ class ShareRun(HandlerRun):
     def _accept_records(self, records: list[ShareRecord[Any, Any]]) -> None:
         now = self._time()
         for record in records:
-            run = Run(None, record, None, now)
+            run = Run(None, record, now)
             self.held[run] = None
             self._settlements.add_scope(record, LockScope(self, run))
             self._ready.append(run)

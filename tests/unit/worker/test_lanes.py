@@ -170,6 +170,9 @@ class Walk:
         assert not self.lanes.has_records()
         assert self.lanes.running == self.lanes.held == self.lanes.count_waiting() == 0
         assert self.lanes.find_next_due() is None
+        assert not self.lanes._tails, "lanes without records are kept"
+        if self.order == "partition" and isinstance(self.lanes, BatchLanes):
+            assert not self.lanes._lanes, "lanes without records are kept"
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -241,9 +244,9 @@ def test_a_retry_holds_back_its_key_alone() -> None:
 def test_the_runs_that_have_failed_are_known_by_partition_until_they_end() -> None:
     first, second = FakePartition(0), FakePartition(1)
     failing = FailingRuns()
-    batch = Run(first, FakeRecord(0, None), None, 0.0)
+    batch = Run(first, FakeRecord(0, None), 0.0)
     batch.entries = [(first, FakeRecord(0, None)), (second, FakeRecord(0, None))]
-    single = Run(first, FakeRecord(1, None), None, 0.0)
+    single = Run(first, FakeRecord(1, None), 0.0)
     for run, at in ((batch, 10.0), (single, 20.0)):
         run.count_failure({}, at)
         failing.add_run(run)
