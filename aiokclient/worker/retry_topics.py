@@ -242,6 +242,10 @@ class WorkerTopics:
 
     # -- records
 
+    def has_retry_topics(self) -> bool:
+        """Return whether this worker has retry topics."""
+        return bool(self._names)
+
     def is_retry_topic(self, topic: str) -> bool:
         """Return whether a topic is a retry topic of this worker."""
         return topic in self._names

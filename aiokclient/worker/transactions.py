@@ -19,10 +19,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Container, Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokclient.background import SLICE_S, new_task
 from aiokclient.consumer.arguments import MAX_BYTES
+from aiokclient.consumer.state.partition import DeliveredList
 from aiokclient.errors import IllegalStateError, KafkaError, RecordError
 from aiokclient.patterns.transform_stream import TransformStream
 from aiokclient.types import ConsumerRecord, ProducerRecord, TopicPartition
@@ -152,6 +155,8 @@ class BatchPlan:
 
     def may_handle(self, records: Sequence[RawRecord], now_ms: int, topics: WorkerTopics) -> bool:
         """Return whether a list may be handled. Otherwise it must be read again."""
+        if not self._pending and not topics.has_retry_topics():
+            return True
         counts: dict[TopicPartition, int] = {}
         conflicts: set[TopicPartition] = set()
         for record in records:
@@ -173,6 +178,8 @@ class BatchPlan:
 
     def on_committed(self, records: Iterable[RawRecord]) -> None:
         """Forget the records of a list whose transaction was committed."""
+        if not self._pending:
+            return
         for record in records:
             tp = TopicPartition(record.topic, record.partition)
             if tp in self._ahead:
@@ -254,12 +261,15 @@ class WorkerStream(TransformStream[Any, Any]):
 
 
 class _Place:
-    """A partition, for the lanes."""
+    """A partition, for the lanes. The transaction has the offsets, so that nothing is tracked."""
 
     __slots__ = ("tp",)
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
+
+    def divide_list(self, whole: DeliveredList, parts: Iterable[Any]) -> None:
+        """Do nothing: a transaction ends for all of its records together."""
 
 
 class TransactionalRun(WorkerRun):
@@ -426,12 +436,12 @@ class TransactionalRun(WorkerRun):
         return transaction is not None and transaction.failure is not None
 
     async def _call_handlers(self, records: Sequence[RawRecord]) -> None:
-        places: dict[TopicPartition, _Place] = {}
+        places: dict[tuple[str, int], _Place] = {}
         now = self._time()
-        for record in records:
-            tp = TopicPartition(record.topic, record.partition)
-            place = places.setdefault(tp, _Place(tp))
-            self.lanes.add_records(place, [record], now)
+        kind = list if self._options.batch is None else DeliveredList
+        for tp, group in groupby(records, attrgetter("topic", "partition")):
+            place = places.setdefault(tp, _Place(TopicPartition(*tp)))
+            self.lanes.add_records(place, kind(group), now)
         self.lanes.release_due(math.inf)
         self._settled = self._loop.create_future()
         self._dispatch_runs()

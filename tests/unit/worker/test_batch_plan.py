@@ -21,7 +21,10 @@ def records(*offsets: int, partition: int = 0) -> list[Any]:
 
 def topics(due_ms: dict[int, int] | None = None) -> Any:
     """Return retry topics whose records are due then, by offset; or else at once."""
-    return SimpleNamespace(find_due_ms=lambda record: (due_ms or {}).get(record.offset, 0))
+    return SimpleNamespace(
+        find_due_ms=lambda record: (due_ms or {}).get(record.offset, 0),
+        has_retry_topics=lambda: bool(due_ms),
+    )
 
 
 def test_list_with_a_pending_record_and_others_is_read_again_up_to_it() -> None:
