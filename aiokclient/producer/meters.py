@@ -94,15 +94,14 @@ class ProducerMeters:
         for end in self._gauges:
             end()
 
-    def count_written(self, batch: ProducerBatch) -> int:
-        """Record a batch that was acknowledged, or that needs no acknowledgement.
+    def count_written(
+        self, topic: str, count: int, size: int, queued_s: float, plain_size: int
+    ) -> None:
+        """Record a batch of `count` records that was acknowledged, or needs no acknowledgement.
 
-        Return the number of its records.
+        Its sizes are in bytes. It was sent `queued_s` seconds after its first record.
         """
-        noted, count = self._noted, batch.count
-        queued = batch.first_sent - batch.created
-        noted.append((batch.queue.topic.name, count, batch.size, queued, batch.plain_size))
-        return count
+        self._noted.append((topic, count, size, queued_s, plain_size))
 
     def on_request_sent(self) -> None:
         """Count a request, and the latest batches if there are many.

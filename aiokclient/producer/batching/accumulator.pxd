@@ -1,7 +1,7 @@
 cimport cython
 
 from aiokclient.producer.batching.batch cimport ProducerBatch
-from aiokclient.producer.batching.queue cimport PartitionQueue
+from aiokclient.producer.batching.queue cimport BatchLimit, PartitionQueue, TopicStatus
 
 
 cdef class Pool:
@@ -58,7 +58,7 @@ cdef class Accumulator:
     cpdef on_batch_opened(self, ProducerBatch batch)
     @cython.locals(batch=ProducerBatch, size=Py_ssize_t)
     cpdef close_batch(self, PartitionQueue queue)
-    @cython.locals(queue=PartitionQueue)
+    @cython.locals(queue=PartitionQueue, topic=TopicStatus, limit=BatchLimit, count=Py_ssize_t, queued_s=double)
     cpdef complete_batch(self, ProducerBatch batch, base_offset=*, append_time=*, log_start=*)
     @cython.locals(queue=PartitionQueue, size=Py_ssize_t, in_overflow=bint, unsendable=bint)
     cpdef release_memory(self, ProducerBatch batch)

@@ -528,16 +528,17 @@ class Accumulator:
 
     def on_batch_opened(self, batch: ProducerBatch) -> None:
         """Start the delivery timeout and the linger time of a batch that has its first record."""
+        queue = batch.queue
         self.pending[batch] = None
-        self.active[batch.queue] = None
+        self.active[queue] = None
         if batch.created + self._expiry_s < self._expiry_due:
             self.schedule_expiry(batch.created)
         if batch.in_overflow:
-            self._move_overflow(batch.queue.unsendable, beyond=False)
-            if batch.in_overflow and not batch.queue.unsendable:
+            self._move_overflow(queue.unsendable, beyond=False)
+            if batch.in_overflow and not queue.unsendable:
                 self.callbacks.call_soon(self._move_overflow, False)
         if batch.due:
-            batch.queue.notify_sender(at_once=True)
+            queue.notify_sender(True)
             return
         lingering = self._lingering
         if len(lingering) > 2 * len(self.pending) + 64:
@@ -710,15 +711,18 @@ class Accumulator:
         log_start: int = -1,
     ) -> None:
         """Complete a batch that is in the log, or that needs no acknowledgement (`acks=0`)."""
-        queue = batch.queue
+        queue, count = batch.queue, batch.count
+        topic = queue.topic
         queue.remove_batch(batch, True, base_offset)
-        limit = queue.topic.batch_limit
+        limit = topic.batch_limit
         if limit.lowered:
             limit.note_written(batch.builder.size)
         batch.acknowledge(base_offset, append_time, log_start)
         if self._failures.origins is not None:
             self._failures.origins.forget_batch(batch)
-        self._is_last_alone = self.meters.count_written(batch) == 1
+        queued_s = batch.first_sent - batch.created
+        self.meters.count_written(topic.name, count, batch.size, queued_s, batch.plain_size)
+        self._is_last_alone = count == 1
         self.pending.pop(batch, None)
         if not batch.requests:
             self.release_memory(batch)

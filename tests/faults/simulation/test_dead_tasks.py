@@ -213,12 +213,14 @@ def test_commit_that_waits_for_the_group_ends_when_a_task_of_the_consumer_dies(
 def test_deliveries_end_when_the_request_for_a_producer_id_dies(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def scenario(world: World) -> None:
-        async def late(ids: ProducerIds) -> Any:
+    class Late(ProducerIds):
+        async def _request_id(self) -> Any:
             await asyncio.sleep(1)
             bug()
 
-        monkeypatch.setattr(ProducerIds, "_request_id", late)
+    monkeypatch.setattr("aiokclient.producer.engine.ProducerIds", Late)
+
+    async def scenario(world: World) -> None:
         producer = world.producer()
         await producer.start()
         began = world.now

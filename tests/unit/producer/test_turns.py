@@ -6,7 +6,6 @@ continues in the next iteration, because it waits for a future of asyncio.
 
 import asyncio
 import time
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -74,18 +73,9 @@ async def test_send_after_an_awaited_one_leaves_after_its_linger_time(
 def test_batches_are_counted_after_a_request_not_while_a_task_waits_for_a_response() -> None:
     metrics = Metrics()
     meters = ProducerMeters(OwnMetrics(metrics))
-    topic = SimpleNamespace(name="t")
-    batch: Any = SimpleNamespace(
-        queue=SimpleNamespace(topic=topic),
-        count=2,
-        size=50,
-        plain_size=60,
-        created=1.0,
-        first_sent=1.5,
-    )
     sizes = metrics.histogram("producer.batch.bytes", unit="By")
     for _ in range(3 * NOTED):
-        meters.count_written(batch)
+        meters.count_written("t", count=2, size=50, queued_s=0.5, plain_size=60)
     assert sizes._count == 0
     meters.on_request_sent()
     assert sizes._count == 3 * NOTED
