@@ -185,7 +185,7 @@ async def walk_frames(brokers: Brokers) -> tuple[Walk, Walk]:
             with Walk() as walk:
                 await brokers.produce()
                 await reading
-            walk.keep("BrokerConnection.get_buffer", "RecordCursor.expose")
+            walk.keep("ConnectionState.get_buffer", "RecordCursor.expose")
             return walk
 
         async def take() -> Walk:

@@ -1,4 +1,4 @@
-"""Native twins of the classes in `types`, and of `memory`.
+"""Native twins of the classes in `types`, of `memory`, and of the usual way through a connection.
 
 The other native modules create objects of these classes by their C functions. All parts are in one
 extension module, which imports none of the others.
@@ -11,7 +11,13 @@ from cpython.object cimport PyObject, PyTypeObject
 
 __all__ = [
     "BufferPool",
+    "ConnectionState",
     "ConsumerRecord",
+    "HeldState",
+    "MeterState",
+    "PipelineState",
+    "ReaderState",
+    "TemplateState",
     "light_class",
     "lock_records",
     "set_locks",
@@ -25,3 +31,6 @@ include "ground_records.pxi"
 include "ground_metadata.pxi"
 include "ground_untrack.pxi"
 include "ground_buffers.pxi"
+include "ground_frames.pxi"
+include "ground_requests.pxi"
+include "ground_connection.pxi"

@@ -17,7 +17,7 @@ from cpython.memoryview cimport (
     PyMemoryView_GET_BUFFER,
 )
 from cpython.object cimport PyObject
-from libc.stdint cimport INT32_MAX, uint8_t, uint64_t, uintptr_t
+from libc.stdint cimport INT32_MAX, int32_t, uint8_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
@@ -179,6 +179,45 @@ def frame_batches(list batches not None, list heads not None, bytes tail not Non
         block.size += before + after
         frames.append(read_only_view(block))
     return frames
+
+
+cdef object frame_batch(
+    object batch, bytes start, int32_t number, bytes end, bytes head, bytes tail, bint flexible
+):
+    """Write a request around its only batch, as `frame_batches` does. Return None if it cannot.
+
+    The bytes before the batch are `start`, the correlation id, `end`, and `head`.
+    """
+    cdef MemoryBlock block = unused_block(batch)
+    cdef uint8_t digits[10]
+    cdef uint8_t *at
+    cdef Py_ssize_t before, total
+    cdef int count
+    if block is None:
+        return None
+    count = put_size(digits, block.size, flexible)
+    before = len(start) + LENGTH_SIZE + len(end) + len(head) + count
+    total = before + block.size + len(tail)
+    at = block_start(block)
+    if before > block.start or total - before > block.room - (at - <uint8_t *>block.at):
+        return None
+    if total - LENGTH_SIZE > INT32_MAX:
+        return None
+    memcpy(at + block.size, PyBytes_AS_STRING(tail), len(tail))
+    at -= before
+    memcpy(at, PyBytes_AS_STRING(start), len(start))
+    put_length(at, total - LENGTH_SIZE)
+    at += len(start)
+    put_length(at, number)
+    at += LENGTH_SIZE
+    memcpy(at, PyBytes_AS_STRING(end), len(end))
+    at += len(end)
+    memcpy(at, PyBytes_AS_STRING(head), len(head))
+    at += len(head)
+    memcpy(at, digits, count)
+    block.start -= before
+    block.size = total
+    return read_only_view(block)
 
 
 cdef MemoryBlock unused_block(object batch):

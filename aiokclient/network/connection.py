@@ -38,6 +38,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from aiokclient import threads
+from aiokclient._native import twin
 from aiokclient.background import WakeTimer
 from aiokclient.clock import get_loop_clock
 from aiokclient.config.kinds import written
@@ -52,8 +53,8 @@ from aiokclient.log.kept_errors import bare
 from aiokclient.metrics import UNCOUNTED, Metrics
 from aiokclient.network.diagnosis import not_kafka
 from aiokclient.network.flow import HeldRequests, ReadThreshold
-from aiokclient.network.traffic import Traffic
-from aiokclient.network.transport import JOINED, detach_in_forks, write_segments
+from aiokclient.network.traffic import Meter, Traffic
+from aiokclient.network.transport import detach_in_forks, write_segments
 from aiokclient.protocol.api import negotiate
 from aiokclient.protocol.framing import ClientPipeline, FrameReader, InFlight, OversizedFrameError
 
@@ -311,7 +312,181 @@ GRACE_S = 0.1
 Responses may already be in the socket then."""
 
 
-class BrokerConnection(asyncio.BufferedProtocol):
+@twin("ground")
+class ConnectionState:
+    """What each request and response pass in a connection.
+
+    Subclasses have all else, which the methods of this class call when a request cannot be written
+    at once, or when a response is not decoded at once.
+    """
+
+    broker: ConnectedBroker
+    _open_transport: asyncio.Transport | None
+    """The transport, or None if it is not connected or the connection is closed."""
+    _setup: SetupFrames | None
+    """The state of the setup, or None after it."""
+    _threshold: ReadThreshold | None
+    _timer: WakeTimer
+    _now: Callable[[], float]
+    _buffer: memoryview
+    """The memory of the latest read."""
+    _in_flight: deque[PendingRequest]
+    _decoding: deque[tuple[asyncio.Future[Any], int]]
+    """The responses that are decoded in threads, and later ones, with the sizes of their
+    frames. They are those to the oldest requests in flight."""
+    _pipeline: ClientPipeline
+    _reader: FrameReader
+    _held: HeldRequests
+    _meter: Meter
+    _last_used: float
+    _draining: bool
+    _one_way: bool
+    """Whether any request without a response (Produce with acks=0) was written."""
+    _after_read: list[Callable[[], object]] | None = None
+    """The functions that are called once all frames of a read are handled, during that."""
+
+    def start_request(self, sent: PendingRequest, now: float) -> None:
+        """Send a request that the caller has made. `now` is the time on the loop's clock."""
+        if self._open_transport is None:
+            self._fail_unwritten(sent)
+            return
+        if sent.version is None:
+            try:
+                sent.version = self.broker.version_of(type(sent.message))
+            except KafkaError as error:
+                sent.fail(error)
+                return
+        self._last_used = now
+        held = self._held
+        if held.requests or held.paused or now < held.throttled_until:
+            self._timer.wake_at(held.hold_request(sent, now))
+            return
+        self._write_request(sent)
+        if sent.deadline < self._timer.due:  # Usually, an earlier request has set the timer.
+            self._timer.wake_at(sent.deadline)
+
+    def _write_request(self, sent: PendingRequest) -> None:
+        transport = self._open_transport
+        if transport is None or transport.is_closing():
+            self._fail_unwritten(sent)
+            return
+        assert sent.version is not None
+        try:
+            _, segments = self._pipeline.encode_request(
+                sent.message, sent.version, sent.expect_response
+            )
+        except KafkaError as error:
+            error.broker = self.broker.node_id
+            sent.fail(error)
+            return
+        if sent.expect_response:
+            self._in_flight.append(sent)
+        else:
+            self._one_way = True
+            sent.on_written()
+        if len(segments) == 1:  # As in `_write_segments`, without a function call.
+            size = len(segments[0])
+            transport.write(segments[0])
+        else:
+            size = self._write_segments(transport, segments)
+        # This comes after the write: it takes no time from the response, for which a task may wait.
+        meter = self._meter
+        meter.sizes.append(size)
+        if len(meter.sizes) >= UNCOUNTED:
+            meter.count_latest()
+        if meter.known_levels.get(DEBUG, True) and meter.is_logged(DEBUG):
+            meter.traffic.log_request(self.broker, sent.api, sent.version, size)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        self._buffer = self._reader.get_buffer()
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._setup is not None:
+            self._read_setup(self._setup, nbytes)
+            return
+        try:
+            frames = self._reader.take_frames(nbytes)
+        except OversizedFrameError as error:
+            self._close_oversized(error)
+            return
+        if self._threshold is not None:
+            self._threshold.expect_bytes(self._reader.missing)
+        self._after_read = []
+        try:
+            for frame in frames:
+                if self._open_transport is None:
+                    return
+                size = len(frame)
+                if size >= LARGE or self._decoding:
+                    self._read_unusual(frame)
+                    continue
+                try:
+                    response = self._pipeline.read_response(frame)
+                except ProtocolError as error:
+                    self.close(error)
+                    return
+                self.on_response(response, size)
+        finally:
+            called, self._after_read = self._after_read, None
+            while called:
+                called.pop()()
+
+    def call_after_read(self, function: Callable[[], object]) -> bool:
+        """Call a function once all frames of the present read are handled. It must not raise.
+
+        Return False, and do not call it, if no read is being handled: a large response is decoded
+        in a thread, for example.
+        """
+        if self._after_read is None:
+            return False
+        self._after_read.append(function)
+        return True
+
+    def on_response(self, response: Any, size: int) -> None:
+        """Complete the oldest request in flight. `size` is that of the response's frame."""
+        if self._open_transport is None:
+            return
+        sent = self._in_flight.popleft()
+        self._last_used = now = self._now()
+        # A list tells that all batches were written. It comes from a response without a throttle.
+        throttle_ms: int = 0 if type(response) is list else getattr(response, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            self._apply_throttle(now, throttle_ms / 1000)
+        self._meter.count_response(self.broker, sent, response, size, now, throttle_ms)
+        # Throttle before delivering the response, because its receiver may send a request.
+        if self._draining and not self.in_flight:
+            self.close()
+        sent.deliver_response(response)
+
+    @property
+    def in_flight(self) -> int:
+        """The number of requests without an outcome, including held ones."""
+        raise NotImplementedError
+
+    def _fail_unwritten(self, sent: PendingRequest) -> None:
+        raise NotImplementedError
+
+    def _write_segments(self, transport: asyncio.Transport, segments: list[Any]) -> int:
+        raise NotImplementedError
+
+    def _read_setup(self, setup: SetupFrames, nbytes: int) -> None:
+        raise NotImplementedError
+
+    def _read_unusual(self, frame: Buffer) -> None:
+        raise NotImplementedError
+
+    def _close_oversized(self, error: OversizedFrameError) -> None:
+        raise NotImplementedError
+
+    def _apply_throttle(self, now: float, seconds: float) -> None:
+        raise NotImplementedError
+
+    def close(self, error: KafkaError | None = None) -> None:
+        raise NotImplementedError
+
+
+class BrokerConnection(ConnectionState, asyncio.BufferedProtocol):
     """A connection that is open when it is created, and never reopened.
 
     `broker` is the broker at the other end. Its `node_id` is negative for a bootstrap server.
@@ -337,22 +512,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._pipeline = ClientPipeline(client_id)
         self._reader = FrameReader(SETUP_FRAME_LIMIT)
         self._buffer = self._reader.get_buffer()
-        self._setup: SetupFrames | None = SetupFrames(self.broker.address)
-        """The state of the setup, or None after it."""
+        self._setup = SetupFrames(self.broker.address)
         self._transport: asyncio.Transport | None = None
-        self._threshold: ReadThreshold | None = None
+        self._open_transport = None
+        self._threshold = None
         self._held = HeldRequests()
-        self._in_flight: deque[PendingRequest] = deque()
-        self._decoding: deque[tuple[asyncio.Future[Any], int]] = deque()
-        """The responses that are decoded in threads, and later ones, with the sizes of their
-        frames. They are those to the oldest requests in flight."""
-        self._is_reading = False
-        """Whether the frames of a read are being handled."""
-        self._after_read: list[Callable[[], object]] = []
-        """The functions that are called once they all are."""
+        self._in_flight = deque()
+        self._decoding = deque()
         self._draining = False
         self._one_way = False
-        """Whether any request without a response (Produce with acks=0) was written."""
         self._timer = WakeTimer(loop, self._on_timer)
         self._idle_s = idle_s
         self._last_used = self._used_before = loop.time()
@@ -485,7 +653,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         ahead_s = max(latest, self._held.throttled_until) - now
         sent = AwaitedRequest(message, version, now, timeout_s + max(ahead_s, 0.0), True)
         if self.closed:
-            sent.fail(self._make_disconnected_error(sent))
+            self._fail_unwritten(sent)
         else:
             self._write_request(sent)
             self._timer.wake_at(sent.deadline)
@@ -509,63 +677,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._last_used = self._used_before
         self._write_held(self._now())
 
-    def start_request(self, sent: PendingRequest, now: float) -> None:
-        """Send a request that the caller has made. `now` is the time on the loop's clock."""
-        if self.closed:
-            sent.fail(self._make_disconnected_error(sent))
-            return
-        if sent.version is None:
-            try:
-                sent.version = self.broker.version_of(type(sent.message))
-            except KafkaError as error:
-                sent.fail(error)
-                return
-        self._last_used = now
-        held = self._held
-        if held.requests or held.paused or now < held.throttled_until:
-            self._timer.wake_at(held.hold_request(sent, now))
-        else:
-            self._write_request(sent)
-            if sent.deadline < self._timer.due:  # Usually, an earlier request has set the timer.
-                self._timer.wake_at(sent.deadline)
+    def _fail_unwritten(self, sent: PendingRequest) -> None:
+        sent.fail(self._make_disconnected_error(sent))
 
-    def _write_request(self, sent: PendingRequest) -> None:
-        transport = self._transport
-        assert transport is not None
-        assert sent.version is not None
-        if transport.is_closing():
-            sent.fail(self._make_disconnected_error(sent))
-            return
-        try:
-            _, segments = self._pipeline.encode_request(
-                sent.message, sent.version, sent.expect_response
-            )
-        except KafkaError as error:
-            error.broker = self.broker.node_id
-            sent.fail(error)
-            return
-        if sent.expect_response:
-            self._in_flight.append(sent)
-        else:
-            self._one_way = True
-            sent.on_written()
-        if len(segments) == 1:  # As in `write_segments`, without a function call.
-            size = len(segments[0])
-            transport.write(segments[0])
-        else:
-            size = sum(map(len, segments))
-            if size <= JOINED:
-                transport.write(b"".join(segments))
-            else:
-                write_segments(transport, segments, size)
-        # This comes after the write: it takes no time from the response, for which a task may wait.
-        meter = self._meter
-        sizes = meter.request_sizes.uncounted
-        sizes.append(size)
-        if len(sizes) >= UNCOUNTED:
-            meter.count_latest()
-        if meter.known_levels.get(DEBUG, True) and meter.is_logged(DEBUG):
-            meter.traffic.log_request(self.broker, sent.api, sent.version, size)
+    def _write_segments(self, transport: asyncio.Transport, segments: list[Any]) -> int:
+        """Write a frame of several segments, and return its size in bytes."""
+        size = sum(map(len, segments))
+        write_segments(transport, segments, size)
+        return size
 
     def _write_held(self, now: float) -> None:
         while not self.closed and (sent := self._held.take_next(now)) is not None:
@@ -574,22 +693,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._write_request(sent)
         if self._draining and not self.in_flight:
             self.close()
-
-    def on_response(self, response: Any, size: int) -> None:
-        """Complete the oldest request in flight. `size` is that of the response's frame."""
-        if self.closed:
-            return
-        sent = self._in_flight.popleft()
-        self._last_used = now = self._now()
-        # A list tells that all batches were written. It comes from a response without a throttle.
-        throttle_ms: int = 0 if type(response) is list else getattr(response, "throttle_time_ms", 0)
-        if throttle_ms > 0:
-            self._apply_throttle(now, throttle_ms / 1000)
-        self._meter.count_response(self.broker, sent, response, size, now, throttle_ms)
-        # Throttle before delivering the response, because its receiver may send a request.
-        if self._draining and not self.in_flight:
-            self.close()
-        sent.deliver_response(response)
 
     def _apply_throttle(self, now: float, seconds: float) -> None:
         # Brokers from 2.0 on answer at once, and read nothing more from this connection until the
@@ -647,65 +750,46 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # No isinstance check: uvloop's TLS transport is not a subclass of asyncio's.
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = self._open_transport = cast(asyncio.Transport, transport)
         self.traffic.count_opened()
         detach_in_forks(self)
         self._threshold = ReadThreshold.of(transport)
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        self._buffer = self._reader.get_buffer()
-        return self._buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
-        setup = self._setup
-        if setup is not None:
-            setup.on_bytes(self._buffer[:nbytes])
+    def _read_setup(self, setup: SetupFrames, nbytes: int) -> None:
+        """Handle bytes that were received before the connection is ready."""
+        setup.on_bytes(self._buffer[:nbytes])
         try:
             frames = self._reader.take_frames(nbytes)
-        except OversizedFrameError as error:
-            self.close(self._fail_oversized(error) if setup is None else setup.make_frame_error())
+        except OversizedFrameError:
+            self.close(setup.make_frame_error())
             return
         if self._threshold is not None:
             self._threshold.expect_bytes(self._reader.missing)
-        self._is_reading = True
-        try:
-            for frame in frames:
-                if self.closed:
-                    return
-                if setup is not None:
-                    self._on_setup_frame(setup, frame)
-                    continue
-                size = len(frame)
-                try:
-                    if size < LARGE and not self._decoding:
-                        response = self._pipeline.read_response(frame)
-                    else:
-                        asked = self._pipeline.match_response(frame)
-                        large = size >= LARGE and not asked.request.response_class.has_records()
-                        # A later response waits for an earlier one in a thread: brokers answer in
-                        # the order of the requests, and so callers see the answers.
-                        if large or self._decoding:
-                            self._decode_later(asked, frame, large)
-                            continue
-                        response = asked.decode(frame)
-                except ProtocolError as error:
-                    self.close(error)
-                    return
-                self.on_response(response, size)
-        finally:
-            self._is_reading = False
-            while self._after_read:
-                self._after_read.pop()()
+        for frame in frames:
+            if self.closed:
+                return
+            self._on_setup_frame(setup, frame)
 
-    def call_after_read(self, function: Callable[[], object]) -> bool:
-        """Call a function once all frames of the present read are handled. It must not raise.
+    def _read_unusual(self, frame: Buffer) -> None:
+        """Handle a large response, or one that must wait for an earlier one.
 
-        Return False, and do not call it, if no read is being handled: a large response is decoded
-        in a thread, for example.
+        Brokers answer in the order of the requests, and so callers see the answers.
         """
-        if self._is_reading:
-            self._after_read.append(function)
-        return self._is_reading
+        size = len(frame)
+        try:
+            asked = self._pipeline.match_response(frame)
+            large = size >= LARGE and not asked.request.response_class.has_records()
+            if large or self._decoding:
+                self._decode_later(asked, frame, large)
+                return
+            response = asked.decode(frame)
+        except ProtocolError as error:
+            self.close(error)
+            return
+        self.on_response(response, size)
+
+    def _close_oversized(self, error: OversizedFrameError) -> None:
+        self.close(self._fail_oversized(error))
 
     def _decode_later(self, asked: InFlight, frame: Buffer, large: bool) -> None:
         """Decode a large response in a thread, or one that must wait for an earlier one."""
@@ -857,6 +941,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self.closed:
             return
         self.closed = True
+        self._open_transport = None
         self.reason = error
         self._timer.cancel()
         if self._threshold is not None:

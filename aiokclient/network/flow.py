@@ -28,13 +28,25 @@ import sys
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from aiokclient._native import twin
 from aiokclient.background import WakeTimer
 
 if TYPE_CHECKING:
     from aiokclient.network.connection import PendingRequest
 
 
-class HeldRequests:
+@twin("ground")
+class HeldState:
+    """The fields of `HeldRequests` that each request looks at."""
+
+    __slots__ = ("paused", "requests", "throttled_until")
+
+    requests: deque[PendingRequest]
+    paused: bool
+    throttled_until: float
+
+
+class HeldRequests(HeldState):
     """The queue of held requests, in the order of sending.
 
     The connection writes nothing while `paused` (the transport's buffer is full, or the client
@@ -42,10 +54,10 @@ class HeldRequests:
     times are on the loop's clock.
     """
 
-    __slots__ = ("_full", "_paused_at", "paused", "requests", "suspended", "throttled_until")
+    __slots__ = ("_full", "_paused_at", "suspended")
 
     def __init__(self) -> None:
-        self.requests: deque[PendingRequest] = deque()
+        self.requests = deque()
         self.paused = False
         self.throttled_until = 0.0
         self._full = False

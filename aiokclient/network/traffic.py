@@ -8,10 +8,11 @@ records nor credentials reach a log. Metrics are counted for each response, neve
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from logging import DEBUG
 from typing import TYPE_CHECKING, Any, Final
 
+from aiokclient._native import twin
 from aiokclient.errors import ERRORS_BY_CODE
 from aiokclient.log.client_log import ClientLog
 from aiokclient.metrics import (
@@ -76,12 +77,60 @@ class MeterReading(NamedTuple):
 UNUSED = MeterReading(EMPTY, EMPTY, EMPTY, EMPTY, EMPTY)
 
 
-class Meter:
+@twin("ground")
+class MeterState:
+    """The fields of a `Meter` that each request and response changes."""
+
+    __slots__ = ("is_logged", "known_levels", "received", "sizes", "traffic", "waits")
+
+    traffic: Traffic
+    is_logged: Callable[[int], bool]
+    known_levels: dict[int, bool]
+    sizes: list[int | float]
+    """The sizes of the latest requests. See `Spread.uncounted`."""
+    waits: dict[type, list[int | float]]
+    """The seconds from the latest requests to their responses, by the class of the request."""
+    received: int
+    """Bytes of responses, except of those that set up a connection."""
+
+    def count_response(
+        self,
+        broker: ConnectedBroker,
+        sent: PendingRequest,
+        response: Any,
+        size: int,
+        now: float,
+        throttle_ms: int,
+    ) -> None:
+        """Count a response. `now` is on the loop's clock."""
+        waits = self.waits.get(type(sent.message))
+        if waits is None:
+            waits = self._add_waits(sent)
+        seconds = now - sent.since
+        waits.append(seconds)  # See `count_latest`.
+        self.received += size
+        if throttle_ms > 0:
+            self._count_throttle(sent, throttle_ms)
+        if self.known_levels.get(DEBUG, True) and self.is_logged(DEBUG):
+            version = sent.version or 0
+            self.traffic.log_response(broker, sent.api, version, size, seconds, response)
+
+    def count_latest(self) -> None:
+        """Count the latest requests and responses, after a request was written."""
+        raise NotImplementedError
+
+    def _add_waits(self, sent: PendingRequest) -> list[int | float]:
+        raise NotImplementedError
+
+    def _count_throttle(self, sent: PendingRequest, throttle_ms: int) -> None:
+        raise NotImplementedError
+
+
+class Meter(MeterState):
     """The metrics of the requests to one broker."""
 
     __slots__ = (
         "_by_api",
-        "_latencies",
         "_metrics",
         "_received",
         "_sent",
@@ -89,11 +138,8 @@ class Meter:
         "_setup_responses",
         "_throttle",
         "_throttled",
-        "is_logged",
-        "known_levels",
         "node_id",
         "request_sizes",
-        "traffic",
     )
 
     def __init__(self, traffic: Traffic, metrics: Metrics, node_id: int) -> None:
@@ -102,9 +148,9 @@ class Meter:
         self.is_logged = traffic.is_logged
         self.known_levels = traffic.known_levels
         self._metrics = metrics
-        self._latencies: dict[type, Histogram] = {}
+        self.waits = {}
         self._by_api: dict[str, Histogram] = {}
-        """The histograms of `_latencies` by API. All request types of one API share a histogram."""
+        """The histograms of `waits` by API. All request types of one API share a histogram."""
         broker = _named(node_id)
         self._sent = metrics.counter("client.sent.bytes", unit="By", broker=broker)
         self._received = metrics.counter("client.received.bytes", unit="By", broker=broker)
@@ -113,18 +159,21 @@ class Meter:
         """The throttle times in responses to Produce, except those that are 0."""
         self.request_sizes = Spread()
         """The sizes of requests, also of those that set up a connection."""
+        self.sizes = self.request_sizes.uncounted
+        self.received = 0
         self._setup_responses = self._setup_bytes = 0
 
     def update_values(self) -> None:
-        """Count the bytes that were sent."""
+        """Count the bytes that were sent and received."""
         self._sent.value = self.request_sizes.total
+        self._received.value = self.received
 
     def take_reading(self, *, again: bool | None) -> MeterReading:
         """Return the measurements; see `Spread.take_reading`."""
         by_api = {api: each.take_reading(again=again) for api, each in self._by_api.items()}
         latencies, produced = merged(by_api.values()), by_api.get("Produce", EMPTY)
         count = latencies.number + self._setup_responses
-        size = self._received.value + self._setup_bytes + PREFIX * count
+        size = self.received + self._setup_bytes + PREFIX * count
         throttled = self._throttled.take_reading(again=again)
         longest = max(throttled.largest, 0.0) if math.isfinite(produced.largest) else -math.inf
         return MeterReading(
@@ -140,30 +189,11 @@ class Meter:
         self._setup_responses += 1
         self._setup_bytes += size
 
-    def count_response(
-        self,
-        broker: ConnectedBroker,
-        sent: PendingRequest,
-        response: Any,
-        size: int,
-        now: float,
-        throttle_ms: int,
-    ) -> None:
-        """Count a response. `now` is on the loop's clock."""
-        latency = self._latencies.get(type(sent.message))
-        if latency is None:
-            latency = self._add_latency(sent)
-        seconds = now - sent.since
-        latency.uncounted.append(seconds)  # See `count_latest`.
-        self._received.value += size
-        if throttle_ms > 0:
-            self._throttle.observe(throttle_ms / 1000)
-            if sent.api == "Produce":
-                self._throttled.observe(throttle_ms / 1000)
-            self.traffic.on_throttle(self.node_id, sent.api, throttle_ms)
-        if self.known_levels.get(DEBUG, True) and self.is_logged(DEBUG):
-            version = sent.version or 0
-            self.traffic.log_response(broker, sent.api, version, size, seconds, response)
+    def _count_throttle(self, sent: PendingRequest, throttle_ms: int) -> None:
+        self._throttle.observe(throttle_ms / 1000)
+        if sent.api == "Produce":
+            self._throttled.observe(throttle_ms / 1000)
+        self.traffic.on_throttle(self.node_id, sent.api, throttle_ms)
 
     def count_latest(self) -> None:
         """Count the latest requests and responses, after a request was written.
@@ -175,12 +205,13 @@ class Meter:
         for latency in self._by_api.values():
             latency.count_latest()
 
-    def _add_latency(self, sent: PendingRequest) -> Histogram:
-        made = self._latencies[type(sent.message)] = self._metrics.histogram(
+    def _add_waits(self, sent: PendingRequest) -> list[int | float]:
+        made = self._metrics.histogram(
             "client.request.seconds", unit="s", api=sent.api, broker=_named(self.node_id)
         )
         self._by_api[sent.api] = made
-        return made
+        waits = self.waits[type(sent.message)] = made.uncounted
+        return waits
 
 
 class Traffic:

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections import deque
 from struct import Struct as Layout
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from aiokclient._native import twin
 from aiokclient.errors import ProtocolError, UnsupportedVersionError
 from aiokclient.memory import BufferPool
 from aiokclient.protocol.api import request_class
@@ -56,48 +57,27 @@ class OversizedFrameError(ProtocolError):
         self.correlation_id = correlation_id
 
 
-class FrameReader:
-    """A splitter of a byte stream into frames.
+@twin("ground")
+class ReaderState:
+    """The state of a `FrameReader` between two reads, and the splitting of small frames.
 
-    It fits asyncio's BufferedProtocol: ``get_buffer()`` returns memory for the
-    next bytes, and ``received(n)`` returns the frames that are complete with the
-    n bytes that were written there. Each frame has its own memory, which does
-    not change while anything refers to it. Small frames are copied from a scratch
-    buffer. The bytes of a large frame are received directly into its memory,
-    which may be reused from an earlier frame that is no longer referenced.
-
-    Between two reads a reader usually has no scratch buffer, so that an idle connection takes
-    almost no memory: all readers of the process share a few scratch buffers. A reader keeps a
-    scratch buffer only while the buffer contains a large part of an incomplete frame.
-
-    max_frame: the size limit of a frame in bytes; a change applies to the next frame
-    kept: bytes of memory of large frames that are kept for reuse
+    Small frames are those that fit into a scratch buffer. Subclasses have all else.
     """
 
-    def __init__(self, max_frame: int, *, kept: int = _KEPT) -> None:
-        self.max_frame = max_frame
-        self._scratch: memoryview | None = None
-        self._remainder = b""
-        self._filled = 0
-        self._pool = BufferPool(kept)
-        self._lull = 0
-        self._frame: memoryview | None = None
-        self._frame_filled = 0
-
-    @property
-    def in_large_frame(self) -> bool:
-        """Whether part of a large frame was received."""
-        return self._frame is not None
-
-    @property
-    def missing(self) -> int:
-        """The number of bytes that are missing in a partly received large frame, or 0."""
-        return 0 if self._frame is None else len(self._frame) - self._frame_filled
+    max_frame: int
+    _scratch: memoryview | None
+    _remainder: bytes
+    _filled: int
+    """The number of bytes of an incomplete frame, in the scratch buffer or in `_remainder`."""
+    _lull: int
+    _pool: BufferPool
+    _frame: memoryview | None
+    """The large frame that is received."""
 
     def get_buffer(self) -> memoryview:
         """Return memory for the next bytes, at least one."""
         if self._frame is not None:
-            return self._frame[self._frame_filled :]
+            return self._get_large_buffer()
         scratch = self._scratch
         if scratch is None:
             scratch = self._scratch = _spare.pop() if _spare else memoryview(bytearray(_SCRATCH))
@@ -113,50 +93,27 @@ class FrameReader:
         Raises ProtocolError for a length that is negative or above max_frame,
         before memory is allocated for it. The connection must then be closed.
         """
-        if self._frame is None:
-            scratch = self._scratch
-            assert scratch is not None
-            filled = self._filled + count
-            length = filled - _PREFIX
-            if 0 <= length <= self.max_frame and length == LENGTH.unpack_from(scratch, 0)[0]:
-                # This is exactly one frame, as usual for a client that waits for each response.
-                frame: Buffer = scratch[_PREFIX:filled].tobytes()
-                # As in `_end_reading`, which would be another call for each response.
-                self._scratch = None
-                if len(_spare) < _SPARE:
-                    _spare.append(scratch)
-                self._filled = 0
-                lull = self._lull = self._lull + 1
-                if lull == _LULL:
-                    self._pool.clear()
-                return [frame]
-            self._filled = filled
-            return self._cut_frames(scratch)
-        self._frame_filled += count
-        if self._frame_filled < len(self._frame):
-            return []
-        large, self._frame = self._frame, None
-        return [large]
-
-    def _cut_frames(self, scratch: memoryview) -> list[Buffer]:
+        if self._frame is not None:
+            return self._fill_large_frame(count)
+        scratch = self._scratch
+        assert scratch is not None
+        filled = self._filled + count
         frames: list[Buffer] = []
         start = 0
-        while self._filled - start >= _PREFIX:
-            length = frame_length(scratch, start, self._filled, self.max_frame)
+        while filled - start >= _PREFIX:
+            length: int = LENGTH.unpack_from(scratch, start)[0]
+            if not 0 <= length <= self.max_frame:
+                self._refuse_length(scratch, start, filled)
             begin = start + _PREFIX
-            if length > self._filled - begin:
+            if length > filled - begin:
                 if length > _SCRATCH - _PREFIX:
-                    self._begin_large_frame(scratch, begin, length)
-                    start = self._filled
+                    self._begin_large_frame(scratch[begin:filled], length)
+                    start = filled
                 break
             frames.append(bytes(scratch[begin : begin + length]))
             start = begin + length
-        self._end_reading(scratch, start, self._filled)
-        return frames
-
-    def _end_reading(self, scratch: memoryview, start: int, filled: int) -> None:
-        """Keep the bytes from `start` on for the next read."""
-        rest = filled - start
+        # Keep the bytes from `start` on for the next read.
+        rest = self._filled = filled - start
         if rest <= _REMAINDER:
             if rest:
                 self._remainder = bytes(scratch[start:filled])
@@ -165,33 +122,88 @@ class FrameReader:
                 _spare.append(scratch)
         elif start:
             scratch[:rest] = bytes(scratch[start:filled])
-        self._filled = rest
         self._lull += 1
         if self._lull == _LULL:
             self._pool.clear()
+        return frames
 
-    def _begin_large_frame(self, scratch: memoryview, begin: int, length: int) -> None:
+    def _get_large_buffer(self) -> memoryview:
+        raise NotImplementedError
+
+    def _fill_large_frame(self, count: int) -> list[Buffer]:
+        raise NotImplementedError
+
+    def _begin_large_frame(self, received: memoryview, length: int) -> None:
+        raise NotImplementedError
+
+    def _refuse_length(self, scratch: memoryview, start: int, end: int) -> NoReturn:
+        raise NotImplementedError
+
+
+class FrameReader(ReaderState):
+    """A splitter of a byte stream into frames.
+
+    It fits asyncio's BufferedProtocol: ``get_buffer()`` returns memory for the
+    next bytes, and ``take_frames(n)`` returns the frames that are complete with the
+    n bytes that were written there. Each frame has its own memory, which does
+    not change while anything refers to it. Small frames are copied from a scratch
+    buffer. The bytes of a large frame are received directly into its memory,
+    which may be reused from an earlier frame that is no longer referenced.
+
+    Between two reads a reader usually has no scratch buffer, so that an idle connection takes
+    almost no memory: all readers of the process share a few scratch buffers. A reader keeps a
+    scratch buffer only while the buffer contains a large part of an incomplete frame.
+
+    max_frame: the size limit of a frame in bytes; a change applies to the next frame
+    kept: bytes of memory of large frames that are kept for reuse
+    """
+
+    def __init__(self, max_frame: int, *, kept: int = _KEPT) -> None:
+        self.max_frame = max_frame
+        self._scratch = None
+        self._filled = 0
+        self._lull = 0
+        self._pool = BufferPool(kept)
+        self._frame = None
+        self._frame_filled = 0
+
+    @property
+    def in_large_frame(self) -> bool:
+        """Whether part of a large frame was received."""
+        return self._frame is not None
+
+    @property
+    def missing(self) -> int:
+        """The number of bytes that are missing in a partly received large frame, or 0."""
+        return 0 if self._frame is None else len(self._frame) - self._frame_filled
+
+    def _get_large_buffer(self) -> memoryview:
+        assert self._frame is not None
+        return self._frame[self._frame_filled :]
+
+    def _fill_large_frame(self, count: int) -> list[Buffer]:
+        assert self._frame is not None
+        self._frame_filled += count
+        if self._frame_filled < len(self._frame):
+            return []
+        large, self._frame = self._frame, None
+        return [large]
+
+    def _begin_large_frame(self, received: memoryview, length: int) -> None:
         self._lull = -1
         self._frame = self._pool.take(length)
-        self._frame_filled = self._filled - begin
-        self._frame[: self._frame_filled] = scratch[begin : self._filled]
+        self._frame_filled = len(received)
+        self._frame[: len(received)] = received
+
+    def _refuse_length(self, scratch: memoryview, start: int, end: int) -> NoReturn:
+        """Raise OversizedFrameError for the frame that begins at `start`."""
+        begin = start + _PREFIX
+        has_number = end >= begin + LENGTH.size
+        number = LENGTH.unpack_from(scratch, begin)[0] if has_number else None
+        raise OversizedFrameError(LENGTH.unpack_from(scratch, start)[0], self.max_frame, number)
 
 
 _spare: list[memoryview] = []
-
-
-def frame_length(buffer: Buffer, position: int, end: int, max_frame: int) -> int:
-    """Return the frame length at a position. Raises OversizedFrameError if it is not permitted.
-
-    end: the position after the last byte that has arrived
-    """
-    length: int = LENGTH.unpack_from(buffer, position)[0]
-    if 0 <= length <= max_frame:
-        return length
-    begin = position + _PREFIX
-    has_number = end >= begin + LENGTH.size
-    number = LENGTH.unpack_from(buffer, begin)[0] if has_number else None
-    raise OversizedFrameError(length, max_frame, number)
 
 
 class InFlight(NamedTuple):
@@ -217,36 +229,22 @@ class InFlight(NamedTuple):
         return self.request.read_response(frame, position, self.version)[0]
 
 
-class ClientPipeline:
-    """The client's side: assigns correlation ids, and matches and decodes responses.
+@twin("ground")
+class PipelineState:
+    """The requests in flight of a `ClientPipeline`, and the encoding and decoding of usual frames.
 
-    client_id: the client id for the header of each request
+    Subclasses have all else.
     """
 
-    def __init__(self, client_id: str | None) -> None:
-        self.client_id = client_id
-        self._headers: dict[tuple[type[Request[Any]], int], tuple[bytes, bytes, int]] = {}
-        """For each class of requests and version: what comes before and after the correlation id,
-        with room for the length of the frame, and the version of the header of responses."""
-        self._in_flight: deque[tuple[int, Request[Any], int, int]] = deque()
-        """The fields of an `InFlight` for each request. Making a named tuple takes as long as five
-        calls, and most of them are never needed."""
-        self._next = 0
-
-    def __len__(self) -> int:
-        """Return the number of requests in flight."""
-        return len(self._in_flight)
-
-    def expects_response(self, correlation_id: int | None) -> bool:
-        """Return whether a response with this correlation id, or an unknown one, may come next."""
-        if not self._in_flight:
-            return False
-        return correlation_id in (None, self._in_flight[0][0])
-
-    @property
-    def sent(self) -> int:
-        """The number of requests that were sent. It wraps to 0 with the correlation ids."""
-        return self._next
+    client_id: str | None
+    _headers: dict[tuple[type[Request[Any]], int], tuple[bytes, bytes, int]]
+    """For each class of requests and version: what comes before and after the correlation id,
+    with room for the length of the frame, and the version of the header of responses."""
+    _in_flight: deque[tuple[Any, ...]]
+    """The fields of an `InFlight` for each request. Making a named tuple takes as long as five
+    calls, and most of them are never needed. The native twin adds the template."""
+    _next: int
+    """The next correlation id."""
 
     def encode_request(
         self, request: Request[Any], version: int, expect_response: bool = True
@@ -265,16 +263,6 @@ class ClientPipeline:
             self._in_flight.append((number, request, version, response_header))
         return number, segments
 
-    def _add_header(self, request: type[Request[Any]], version: int) -> tuple[bytes, bytes, int]:
-        header = RequestHeader(client_id=self.client_id)
-        encoded = header.encode_into(request.header_version(version), bytearray(), [])
-        # Every version of a request header begins with API key, API version and correlation id.
-        start = _REQUEST_START.pack(0, request.api_key, version)
-        end = bytes(encoded[_HEADER_START.size :])
-        added = start, end, request.response_class.header_version(version)
-        self._headers[request, version] = added
-        return added
-
     def read_response(self, frame: Buffer) -> Any:
         """Return the response to the oldest request in flight, which is removed.
 
@@ -291,6 +279,51 @@ class ClientPipeline:
         return self.match_response(frame).decode(frame)
 
     def match_response(self, frame: Buffer) -> InFlight:
+        """Remove and return the oldest request in flight, to which a frame is the response."""
+        raise NotImplementedError
+
+    def _add_header(self, request: type[Request[Any]], version: int) -> tuple[bytes, bytes, int]:
+        raise NotImplementedError
+
+
+class ClientPipeline(PipelineState):
+    """The client's side: assigns correlation ids, and matches and decodes responses.
+
+    client_id: the client id for the header of each request
+    """
+
+    def __init__(self, client_id: str | None) -> None:
+        self.client_id = client_id
+        self._headers = {}
+        self._in_flight = deque()
+        self._next = 0
+
+    def __len__(self) -> int:
+        """Return the number of requests in flight."""
+        return len(self._in_flight)
+
+    def expects_response(self, correlation_id: int | None) -> bool:
+        """Return whether a response with this correlation id, or an unknown one, may come next."""
+        if not self._in_flight:
+            return False
+        return correlation_id in (None, self._in_flight[0][0])
+
+    @property
+    def sent(self) -> int:
+        """The number of requests that were sent. It wraps to 0 with the correlation ids."""
+        return self._next
+
+    def _add_header(self, request: type[Request[Any]], version: int) -> tuple[bytes, bytes, int]:
+        header = RequestHeader(client_id=self.client_id)
+        encoded = header.encode_into(request.header_version(version), bytearray(), [])
+        # Every version of a request header begins with API key, API version and correlation id.
+        start = _REQUEST_START.pack(0, request.api_key, version)
+        end = bytes(encoded[_HEADER_START.size :])
+        added = start, end, request.response_class.header_version(version)
+        self._headers[request, version] = added
+        return added
+
+    def match_response(self, frame: Buffer) -> InFlight:
         """Remove and return the oldest request in flight, to which a frame is the response.
 
         Raises ProtocolError for an unexpected correlation id.
@@ -304,7 +337,7 @@ class ClientPipeline:
             raise ProtocolError(
                 f"A response with correlation id {number} came, but no request is in flight."
             )
-        asked = InFlight(*self._in_flight[0])
+        asked = InFlight(*self._in_flight[0][: len(InFlight._fields)])
         if number != asked.correlation_id:
             raise ProtocolError(
                 f"A response has correlation id {number}. The next request in flight has "

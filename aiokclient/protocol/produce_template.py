@@ -74,29 +74,62 @@ def frame_batches(
     return None
 
 
-class Template:
-    """The common parts of all produce requests for one partition, and of their responses."""
+@twin("ground")
+class TemplateState:
+    """The parts of a `Template` for a request with one batch, and for its response."""
 
     __slots__ = (
-        "answer_end",
         "answer_head",
         "answer_size",
         "answer_tail",
         "flexible",
         "head",
+        "tail",
+        "version",
+    )
+
+    version: int
+    flexible: bool
+    head: bytes
+    """Everything before the batch, in a request with one batch."""
+    tail: bytes
+    answer_head: bytes
+    """The part of a successful response before its numbers."""
+    answer_tail: bytes
+    answer_size: int
+
+    def read_answer(self, frame: Buffer, position: int) -> list[Written] | None:
+        """Return a list with the `Written` of the batch if the response is the usual one.
+
+        Otherwise, return None.
+        """
+        if (
+            type(frame) is bytes
+            and len(frame) - position == self.answer_size
+            and frame.startswith(self.answer_head, position)
+            and frame.endswith(self.answer_tail)
+        ):
+            start = len(self.answer_head)
+            layout = NUMBERS[self.answer_size - start - len(self.answer_tail)]
+            numbers = layout.unpack_from(frame, position + start)
+            return [numbers if self.version >= LOG_START_FROM else (*numbers, -1)]
+        return None
+
+
+class Template(TemplateState):
+    """The common parts of all produce requests for one partition, and of their responses."""
+
+    __slots__ = (
+        "answer_end",
         "index",
         "index_bytes",
         "name",
-        "numbers",
-        "numbers_at",
         "part",
         "part_tail",
         "request_head",
-        "tail",
         "topic_head",
         "topic_id",
         "transactional_id",
-        "version",
     )
 
     def __init__(
@@ -124,7 +157,6 @@ class Template:
         request.topic_data = [topic]
         whole = b"".join(request.encode(version))
         self.head = whole[:-NULL_AND_TAGS]
-        """Everything before the batch, in a request with one batch."""
         self.tail = whole[1 - NULL_AND_TAGS :] if self.flexible else b""
         self.index_bytes = self.head[-LENGTH.size :]
         start = len(self.request_head) + count_size
@@ -140,13 +172,11 @@ class Template:
             end += 1
         self.answer_head, self.answer_tail = zeros[:start], zeros[end:]
         self.answer_size = len(zeros)
-        self.numbers_at = start
-        self.numbers = NUMBERS[end - start]
         # A response ends with the throttle time, and with the tags of the topic and its own.
         rest = LENGTH.size + self.flexible
         self.answer_end = self.answer_tail[-rest:]
         self.part_tail = self.answer_tail[: -rest - self.flexible]
-        numbers = self.numbers.format.removeprefix(">")
+        numbers = NUMBERS[end - start].format.removeprefix(">")
         self.part = Layout(f">{LENGTH.size}sh{numbers}{len(self.part_tail)}s")
         """The index of the partition as bytes, its error code, the numbers, and its end."""
 
@@ -172,6 +202,8 @@ class TemplateRequest(ProduceRequest):
     """
 
     __slots__ = ("_topics", "batches", "templates")
+
+    uses_templates = True
 
     def __init__(self, templates: Sequence[Template], batches: Sequence[Buffer]) -> None:
         self.templates = templates
@@ -262,19 +294,12 @@ class TemplateRequest(ProduceRequest):
         return topics
 
     def read_response(self, frame: Buffer, position: int, version: int) -> tuple[Any, int]:
-        end = len(frame)
         if len(self.templates) == 1:
-            template = self.templates[0]
-            if (
-                end - position == template.answer_size
-                and type(frame) is bytes
-                and frame.startswith(template.answer_head, position)
-                and frame.endswith(template.answer_tail)
-            ):
-                numbers = template.numbers.unpack_from(frame, position + template.numbers_at)
-                return [numbers if version >= LOG_START_FROM else (*numbers, -1)], end
-        elif isinstance(frame, bytes) and (found := self._read_several(frame, position)):
-            return found, end
+            found = self.templates[0].read_answer(frame, position)
+        else:
+            found = self._read_several(frame, position) if isinstance(frame, bytes) else None
+        if found is not None:
+            return found, len(frame)
         return super().read_response(frame, position, version)
 
     def _read_several(self, frame: bytes, position: int) -> list[Written] | None:
