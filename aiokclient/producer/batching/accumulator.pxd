@@ -60,6 +60,7 @@ cdef class Accumulator:
     cpdef close_batch(self, PartitionQueue queue)
     @cython.locals(queue=PartitionQueue, topic=TopicStatus, limit=BatchLimit, count=Py_ssize_t, queued_s=double)
     cpdef complete_batch(self, ProducerBatch batch, base_offset=*, append_time=*, log_start=*)
+    cpdef forget_batch(self, ProducerBatch batch)
     @cython.locals(queue=PartitionQueue, size=Py_ssize_t, in_overflow=bint, unsendable=bint)
     cpdef release_memory(self, ProducerBatch batch)
     cpdef bint prepare_batch(self, ProducerBatch batch) except -1

@@ -711,8 +711,7 @@ class Accumulator:
         log_start: int = -1,
     ) -> None:
         """Complete a batch that is in the log, or that needs no acknowledgement (`acks=0`)."""
-        queue, count = batch.queue, batch.count
-        topic = queue.topic
+        queue, topic, count = batch.queue, batch.queue.topic, batch.count
         queue.remove_batch(batch, True, base_offset)
         limit = topic.batch_limit
         if limit.lowered:
@@ -723,9 +722,7 @@ class Accumulator:
         queued_s = batch.first_sent - batch.created
         self.meters.count_written(topic.name, count, batch.size, queued_s, batch.plain_size)
         self._is_last_alone = count == 1
-        self.pending.pop(batch, None)
-        if not batch.requests:
-            self.release_memory(batch)
+        self.forget_batch(batch)
 
     def fail_batch(self, batch: ProducerBatch, error: KafkaError) -> None:
         """Fail the records that are still in a batch."""
