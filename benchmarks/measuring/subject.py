@@ -75,6 +75,12 @@ class Meter:
         self.counts.at_once = messages
         self._wall = time.perf_counter()
 
+    def end_start(self) -> None:
+        """Count the CPU time up to now as that of the start, and not of the messages."""
+        now = time.process_time()
+        self.counts.figures["start_ms"] = (now - self._cpu) * 1000
+        self._cpu = now
+
     def _say(self, line: str) -> None:
         if self._announce:
             print(line, flush=True)

@@ -35,6 +35,7 @@ class Handling(PythonSubject):
             nonlocal seen
             if not seen:
                 meter.arrived(number)
+                meter.end_start()
             seen += number
             if seen == spec.count:
                 meter.complete(seen, size)
