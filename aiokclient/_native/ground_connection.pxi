@@ -254,7 +254,7 @@ cdef int complete_request(ConnectionState self, object response, Py_ssize_t size
             self._apply_throttle(now, throttle_ms / 1000)
     count_response(self._meter, self.broker, sent, response, size, now, throttle_ms)
     # Throttle before delivering the response, because its receiver may send a request.
-    if self._draining and not self.in_flight:
-        self.close()
+    if self._draining and not (self._in_flight or self._held.requests):
+        self.close(None)
     sent.deliver_response(response)
     return 0

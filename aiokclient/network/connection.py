@@ -51,7 +51,7 @@ from aiokclient.errors import (
 )
 from aiokclient.log.kept_errors import bare
 from aiokclient.metrics import UNCOUNTED, Metrics
-from aiokclient.network.diagnosis import not_kafka
+from aiokclient.network.diagnosis import SetupFrames, disconnected, not_decoded
 from aiokclient.network.flow import HeldRequests, ReadThreshold
 from aiokclient.network.traffic import Meter, Traffic
 from aiokclient.network.transport import detach_in_forks, write_segments
@@ -59,7 +59,6 @@ from aiokclient.protocol.api import negotiate
 from aiokclient.protocol.framing import ClientPipeline, FrameReader, InFlight, OversizedFrameError
 
 if TYPE_CHECKING:
-    from aiokclient.errors import ConnectionSetupError
     from aiokclient.protocol.fields import Buffer
     from aiokclient.protocol.schema import Request
 
@@ -74,14 +73,7 @@ class ConnectedBroker:
     authentication, or 0 for no limit.
     """
 
-    __slots__ = (
-        "_negotiated",
-        "address",
-        "api_versions",
-        "features",
-        "node_id",
-        "session_lifetime_ms",
-    )
+    __slots__ = ("_chosen", "address", "api_versions", "features", "node_id", "session_lifetime_ms")
 
     def __init__(self, node_id: int, host: str, port: int) -> None:
         self.node_id = node_id
@@ -89,7 +81,8 @@ class ConnectedBroker:
         self.api_versions: Mapping[int, tuple[int, int]] = {}
         self.features: Mapping[str, int] = {}
         self.session_lifetime_ms = 0
-        self._negotiated: dict[type[Request[Any]], int] = {}
+        self._chosen: dict[type[Request[Any]], int] = {}
+        """The version in which each request is sent."""
 
     def set_broker_id(self, node_id: int) -> None:
         """Set the broker id, once it is known which broker the bootstrap server is."""
@@ -102,7 +95,7 @@ class ConnectedBroker:
         self.api_versions = versions
         self.features = features
         self.session_lifetime_ms = lifetime_ms
-        self._negotiated.clear()
+        self._chosen.clear()
 
     def renew_session(self, session_lifetime_ms: int) -> None:
         """Store the lifetime of the session, in milliseconds, after a repeated authentication."""
@@ -118,14 +111,14 @@ class ConnectedBroker:
         Raises UnsupportedVersionError, which names the versions of both sides, if they have none
         in common.
         """
-        version = self._negotiated.get(request)
+        version = self._chosen.get(request)
         if version is None:
             try:
                 version = negotiate(request, self.api_versions.get(request.api_key))
             except KafkaError as error:
                 error.broker = self.node_id
                 raise
-            self._negotiated[request] = version
+            self._chosen[request] = version
         return version
 
 
@@ -242,62 +235,9 @@ class CallbackRequest(PendingRequest):
             asyncio.get_running_loop().call_soon(self.done, None, error)
 
 
-HEAD = 16
-"""The number of first bytes that are kept, to recognize another protocol on the port."""
-
-
-class SetupFrames:
-    """The frames of a setup: one from the client, then one from the broker, and so on."""
-
-    __slots__ = ("_address", "_frame", "_head")
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-        self._head = b""
-        self._frame: asyncio.Future[Buffer] | None = None
-
-    def expect_frame(self) -> asyncio.Future[Buffer]:
-        """Return a future of the next received frame."""
-        self._frame = asyncio.get_running_loop().create_future()
-        return self._frame
-
-    def on_bytes(self, data: memoryview) -> None:
-        """Store the first bytes from the broker."""
-        if len(self._head) < HEAD:
-            self._head += bytes(data[:HEAD])
-
-    def on_frame(self, frame: Buffer) -> None:
-        """Complete the future of `expect_frame`. Raises ProtocolError if no frame is expected."""
-        if self._frame is None or self._frame.done():
-            raise ProtocolError(
-                "The broker sent a response that matches no request. The connection was closed.",
-                broker=self._address,
-            )
-        self._frame.set_result(frame)
-
-    def make_frame_error(self) -> ConnectionSetupError:
-        """Return the error for bytes that are not a frame of Kafka."""
-        return not_kafka(self._address, self._head)
-
-    def fail_expected_frame(self, reason: KafkaError | None) -> None:
-        """Fail the future of `expect_frame`, because the connection is closed."""
-        if self._frame is not None and not self._frame.done():
-            closed = f"The connection to {self._address} was closed."
-            self._frame.set_exception(reason or DisconnectedError(closed))
-            # Mark the error as retrieved: the setup may have been cancelled.
-            self._frame.exception()
-
-
 LARGE = 128 * 1024
 """The size in bytes from which a response is decoded in a thread, unless most of it is records,
 which are not copied."""
-
-
-def _not_decoded(error: BaseException) -> ProtocolError:
-    """Return the error for a connection if decoding a response has raised an unexpected error."""
-    failure = ProtocolError(f"A response could not be decoded: {error!r}.")
-    failure.__cause__ = error
-    return failure
 
 
 SETUP_FRAME_LIMIT = 1024 * 1024
@@ -344,6 +284,15 @@ class ConnectionState:
     """Whether any request without a response (Produce with acks=0) was written."""
     _after_read: list[Callable[[], object]] | None = None
     """The functions that are called once all frames of a read are handled, during that."""
+
+    # Methods of the subclass.
+    close: Callable[[KafkaError | None], None]
+    _fail_unwritten: Callable[[PendingRequest], None]
+    _write_segments: Callable[[asyncio.Transport, list[Any]], int]
+    _read_setup: Callable[[SetupFrames, int], None]
+    _read_unusual: Callable[[Buffer], None]
+    _close_oversized: Callable[[OversizedFrameError], None]
+    _apply_throttle: Callable[[float, float], None]
 
     def start_request(self, sent: PendingRequest, now: float) -> None:
         """Send a request that the caller has made. `now` is the time on the loop's clock."""
@@ -455,35 +404,9 @@ class ConnectionState:
             self._apply_throttle(now, throttle_ms / 1000)
         self._meter.count_response(self.broker, sent, response, size, now, throttle_ms)
         # Throttle before delivering the response, because its receiver may send a request.
-        if self._draining and not self.in_flight:
-            self.close()
+        if self._draining and not (self._in_flight or self._held.requests):
+            self.close(None)
         sent.deliver_response(response)
-
-    @property
-    def in_flight(self) -> int:
-        """The number of requests without an outcome, including held ones."""
-        raise NotImplementedError
-
-    def _fail_unwritten(self, sent: PendingRequest) -> None:
-        raise NotImplementedError
-
-    def _write_segments(self, transport: asyncio.Transport, segments: list[Any]) -> int:
-        raise NotImplementedError
-
-    def _read_setup(self, setup: SetupFrames, nbytes: int) -> None:
-        raise NotImplementedError
-
-    def _read_unusual(self, frame: Buffer) -> None:
-        raise NotImplementedError
-
-    def _close_oversized(self, error: OversizedFrameError) -> None:
-        raise NotImplementedError
-
-    def _apply_throttle(self, now: float, seconds: float) -> None:
-        raise NotImplementedError
-
-    def close(self, error: KafkaError | None = None) -> None:
-        raise NotImplementedError
 
 
 class BrokerConnection(ConnectionState, asyncio.BufferedProtocol):
@@ -678,7 +601,7 @@ class BrokerConnection(ConnectionState, asyncio.BufferedProtocol):
         self._write_held(self._now())
 
     def _fail_unwritten(self, sent: PendingRequest) -> None:
-        sent.fail(self._make_disconnected_error(sent))
+        sent.fail(disconnected(self.broker.node_id, sent.api, self.reason))
 
     def _write_segments(self, transport: asyncio.Transport, segments: list[Any]) -> int:
         """Write a frame of several segments, and return its size in bytes."""
@@ -739,13 +662,6 @@ class BrokerConnection(ConnectionState, asyncio.BufferedProtocol):
         self._setup = None
         self._timer.wake_at(self._find_idle_deadline())
 
-    def _on_setup_frame(self, setup: SetupFrames, frame: Buffer) -> None:
-        self._meter.count_setup_response(len(frame))
-        try:
-            setup.on_frame(frame)
-        except ProtocolError as error:
-            self.close(error)
-
     # -- the transport's side ---------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -768,7 +684,11 @@ class BrokerConnection(ConnectionState, asyncio.BufferedProtocol):
         for frame in frames:
             if self.closed:
                 return
-            self._on_setup_frame(setup, frame)
+            self._meter.count_setup_response(len(frame))
+            try:
+                setup.on_frame(frame)
+            except ProtocolError as error:
+                self.close(error)
 
     def _read_unusual(self, frame: Buffer) -> None:
         """Handle a large response, or one that must wait for an earlier one.
@@ -787,9 +707,6 @@ class BrokerConnection(ConnectionState, asyncio.BufferedProtocol):
             self.close(error)
             return
         self.on_response(response, size)
-
-    def _close_oversized(self, error: OversizedFrameError) -> None:
-        self.close(self._fail_oversized(error))
 
     def _decode_later(self, asked: InFlight, frame: Buffer, large: bool) -> None:
         """Decode a large response in a thread, or one that must wait for an earlier one."""
@@ -812,17 +729,18 @@ class BrokerConnection(ConnectionState, asyncio.BufferedProtocol):
             error = None if first.cancelled() else first.exception()
             if error is not None:
                 # Later responses could no longer be matched with their requests.
-                self.close(error if isinstance(error, ProtocolError) else _not_decoded(error))
+                self.close(error if isinstance(error, ProtocolError) else not_decoded(error))
             elif not first.cancelled():
                 self.on_response(first.result(), size)
 
-    def _fail_oversized(self, frame: OversizedFrameError) -> KafkaError:
-        """Fail the request whose response is too large. Return the reason to close the connection.
+    def _close_oversized(self, frame: OversizedFrameError) -> None:
+        """Fail the request whose response is too large, and close the connection.
 
         A frame that is not the next response shows that the broker does not follow the protocol.
         """
         if frame.size < 0 or not self._pipeline.expects_response(frame.correlation_id):
-            return frame
+            self.close(frame)
+            return
         arrived = len(self._decoding)
         sent = self._in_flight[arrived]
         del self._in_flight[arrived]
@@ -831,7 +749,7 @@ class BrokerConnection(ConnectionState, asyncio.BufferedProtocol):
         )
         self.traffic.log_failure(self.broker, sent, error)
         sent.fail(error)
-        return error
+        self.close(error)
 
     def eof_received(self) -> None:
         self.close(
@@ -957,7 +875,7 @@ class BrokerConnection(ConnectionState, asyncio.BufferedProtocol):
         for queue in (self._in_flight, self._held.requests):
             while queue:
                 sent = queue.popleft()
-                lost = self._make_disconnected_error(sent)
+                lost = disconnected(self.broker.node_id, sent.api, error)
                 self.traffic.log_failure(self.broker, sent, lost)
                 sent.fail(lost)
         for listener in list(self._close_listeners):
@@ -979,11 +897,3 @@ class BrokerConnection(ConnectionState, asyncio.BufferedProtocol):
         """Wait until the transport has released the socket and every buffer."""
         if self._transport is not None:
             await asyncio.shield(self._released)
-
-    def _make_disconnected_error(self, sent: PendingRequest) -> KafkaError:
-        """Return the error of a request that gets no response."""
-        reason = self.reason
-        why = reason.message if reason is not None else "The connection is closed."
-        failure = DisconnectedError(why, api=sent.api, broker=self.broker.node_id)
-        failure.__cause__ = None if isinstance(reason, DisconnectedError) else reason
-        return failure

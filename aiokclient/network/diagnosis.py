@@ -1,17 +1,24 @@
-"""Errors for a port that does not speak Kafka's protocol as configured, with advice. Sans-IO."""
+"""Errors for a port that does not speak Kafka's protocol as configured, with advice. Sans-IO.
+
+`SetupFrames` has the first bytes that a broker sends, which tell another protocol.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from aiokclient.errors import ConnectionSetupError, DisconnectedError, TlsError
+from aiokclient.errors import ConnectionSetupError, DisconnectedError, ProtocolError, TlsError
 from aiokclient.log.texts import bounded
 from aiokclient.types.tls_objects import is_certificate_error
 
 if TYPE_CHECKING:
     import ssl
+
+    from aiokclient.errors import KafkaError
+    from aiokclient.protocol.fields import Buffer
 
 SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"HTTP", "an HTTP server, not a Kafka broker. Check the port in bootstrap_servers."),
@@ -274,3 +281,64 @@ def wrong_cluster(node_id: int, address: str, known: str, found: str) -> WrongBr
         f"cluster {known}.",
         broker=node_id,
     )
+
+
+def disconnected(node_id: int, api: str, reason: KafkaError | None) -> DisconnectedError:
+    """Return the error of a request that gets no response, because its connection is closed."""
+    why = reason.message if reason is not None else "The connection is closed."
+    failure = DisconnectedError(why, api=api, broker=node_id)
+    failure.__cause__ = None if isinstance(reason, DisconnectedError) else reason
+    return failure
+
+
+def not_decoded(error: BaseException) -> ProtocolError:
+    """Return the error for a connection if decoding a response has raised an unexpected error."""
+    failure = ProtocolError(f"A response could not be decoded: {error!r}.")
+    failure.__cause__ = error
+    return failure
+
+
+HEAD = 16
+"""The number of first bytes that are kept, to recognize another protocol on the port."""
+
+
+class SetupFrames:
+    """The frames of a setup: one from the client, then one from the broker, and so on."""
+
+    __slots__ = ("_address", "_frame", "_head")
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._head = b""
+        self._frame: asyncio.Future[Buffer] | None = None
+
+    def expect_frame(self) -> asyncio.Future[Buffer]:
+        """Return a future of the next received frame."""
+        self._frame = asyncio.get_running_loop().create_future()
+        return self._frame
+
+    def on_bytes(self, data: memoryview) -> None:
+        """Store the first bytes from the broker."""
+        if len(self._head) < HEAD:
+            self._head += bytes(data[:HEAD])
+
+    def on_frame(self, frame: Buffer) -> None:
+        """Complete the future of `expect_frame`. Raises ProtocolError if no frame is expected."""
+        if self._frame is None or self._frame.done():
+            raise ProtocolError(
+                "The broker sent a response that matches no request. The connection was closed.",
+                broker=self._address,
+            )
+        self._frame.set_result(frame)
+
+    def make_frame_error(self) -> ConnectionSetupError:
+        """Return the error for bytes that are not a frame of Kafka."""
+        return not_kafka(self._address, self._head)
+
+    def fail_expected_frame(self, reason: KafkaError | None) -> None:
+        """Fail the future of `expect_frame`, because the connection is closed."""
+        if self._frame is not None and not self._frame.done():
+            closed = f"The connection to {self._address} was closed."
+            self._frame.set_exception(reason or DisconnectedError(closed))
+            # Mark the error as retrieved: the setup may have been cancelled.
+            self._frame.exception()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aiokclient.errors import DisconnectedError, KafkaError, ProtocolError
-from aiokclient.network.connection import SetupFrames
+from aiokclient.network.diagnosis import SetupFrames
 
 
 @pytest.mark.parametrize("reason", [None, ProtocolError("broken")])
