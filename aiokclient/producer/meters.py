@@ -6,7 +6,7 @@ Written batches are collected in a list first, and are counted when the metrics 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import add, truediv
+from operator import truediv
 from typing import TYPE_CHECKING
 
 from aiokclient.metrics import BYTES, Counter, Labels, OwnMetrics, Reading
@@ -190,12 +190,19 @@ class ProducerMeters:
         self.own_metrics.counter("topic.failed", topic=batch.topic).add(batch.unretrieved)
 
 
-def _by_topic(topics: Sequence[str], *columns: Sequence[int]) -> dict[str, list[int]]:
-    """Return the sums of the columns for each topic. Row i belongs to the topic `topics[i]`."""
+def _by_topic(
+    topics: Sequence[str], counts: Sequence[int], sizes: Sequence[int], plain_sizes: Sequence[int]
+) -> dict[str, list[int]]:
+    """Return the three sums for each topic. Row i belongs to the topic `topics[i]`."""
     if len(set(topics)) == 1:
-        return {topics[0]: list(map(sum, columns))}
+        return {topics[0]: [sum(counts), sum(sizes), sum(plain_sizes)]}
     sums: dict[str, list[int]] = {}
-    for topic, *values in zip(topics, *columns, strict=True):
+    for topic, count, size, plain_size in zip(topics, counts, sizes, plain_sizes, strict=True):
         found = sums.get(topic)
-        sums[topic] = values if found is None else list(map(add, found, values))
+        if found is None:
+            sums[topic] = [count, size, plain_size]
+        else:  # Not a loop: this runs for each batch.
+            found[0] += count
+            found[1] += size
+            found[2] += plain_size
     return sums
