@@ -254,7 +254,7 @@ Responses may already be in the socket then."""
 
 @twin("ground")
 class ConnectionState:
-    """What each request and response pass in a connection.
+    """The way of each usual request and response through a connection.
 
     Subclasses have all else, which the methods of this class call when a request cannot be written
     at once, or when a response is not decoded at once.

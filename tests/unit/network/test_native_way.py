@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import itertools
+import re
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -20,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import MemoryTransport
 
+from aiokclient import _native
 from aiokclient._native import in_use
 from aiokclient.errors import KafkaError
 from aiokclient.metrics import Metrics
@@ -76,6 +79,20 @@ def test_the_native_classes_are_in_use_and_their_twins_are_others() -> None:
         assert native.__module__ == "aiokclient._native.ground"
         assert pure.__module__ == f"pure_{module.__name__}"
         assert pure.__name__ == native.__name__
+
+
+def test_native_constants_are_those_of_the_python_twins() -> None:
+    folder = Path(_native.__file__).parent
+    text = "".join((folder / f"ground_{part}.pxi").read_text() for part in ("connection", "frames"))
+    found = {name: eval(value) for name, value in re.findall(r"^    ([A-Z]+) = (.+)$", text, re.M)}
+    assert found == {
+        "LARGE": connection.LARGE,
+        "UNCOUNTED": connection.UNCOUNTED,
+        "SCRATCH": framing._SCRATCH,
+        "SPARE": framing._SPARE,
+        "REMAINDER": framing._REMAINDER,
+        "LULL": framing._LULL,
+    }
 
 
 # -- frames
