@@ -176,10 +176,9 @@ async def _next(
                 f"most {MAX_CHALLENGE}."
             )
         if mechanism.thread is None:
-            message = mechanism.answer_challenge(challenge)
-        else:
-            run = threads.run if mechanism.thread is Thread.COMPUTING else threads.run_blocking
-            message = await run(mechanism.answer_challenge, challenge)
+            return _answer(mechanism, challenge)
+        run = threads.run if mechanism.thread is Thread.COMPUTING else threads.run_blocking
+        return await run(_answer, mechanism, challenge)
     except ChallengeError as error:
         error.api, error.broker = "SaslAuthenticate", broker.node_id
         error.message = (
@@ -187,6 +186,12 @@ async def _next(
             f"{error.message}"
         )
         raise
+
+
+def _answer(mechanism: Mechanism, challenge: bytes) -> SaslAuthenticateRequest | None:
+    # The repr of a task shows the result of the thread for which it waits. That of a request shows
+    # no bytes.
+    message = mechanism.answer_challenge(challenge)
     return None if message is None else SaslAuthenticateRequest(auth_bytes=message)
 
 

@@ -16,12 +16,14 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hidden import shown
 from secret_search import Collected
 
+from aiokclient import threads
 from aiokclient.errors import KafkaError
 
 __all__ = ["CHANNELS", "Collector"]
@@ -85,6 +87,7 @@ class Collector:
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             stack.enter_context(_temporary_files_in(folder))
+            stack.enter_context(self._watching_threads())
             caught = stack.enter_context(warnings.catch_warnings(record=True))
             warnings.simplefilter("always")
             stack.enter_context(contextlib.redirect_stdout(output))
@@ -105,6 +108,28 @@ class Collector:
                 for path in filter(Path.is_file, Path(folder).rglob("*")):
                     self.collected.add("files", path.name)
                     self.collected.add("files", path.read_bytes())
+
+    @contextlib.contextmanager
+    def _watching_threads(self) -> Iterator[None]:
+        """Look at each future of a call in a thread when it is done, before its task continues.
+
+        The repr of the task shows the future, and the log of asyncio may.
+        """
+        run, run_blocking = threads.run, threads.run_blocking
+
+        def watch(start: Any) -> Any:
+            def run_watched(*args: Any) -> Any:
+                future = start(*args)
+                future.add_done_callback(partial(self.add, "repr"))
+                return future
+
+            return run_watched
+
+        threads.run, threads.run_blocking = watch(run), watch(run_blocking)
+        try:
+            yield
+        finally:
+            threads.run, threads.run_blocking = run, run_blocking
 
     def add(self, channel: str, *values: Any) -> None:
         """Add the texts of values to a channel."""

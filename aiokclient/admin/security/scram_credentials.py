@@ -235,7 +235,7 @@ async def _add_salted(
             for user, changes in items.items():
                 if user not in upsertions:
                     upsertions[user] = [
-                        await _salt_password(each)
+                        await threads.run(_salt_password, each)
                         for each in changes
                         if isinstance(each, UserScramCredentialUpsertion)
                     ]
@@ -244,8 +244,9 @@ async def _add_salted(
         raise ApiTimeoutError(text, api=ALTER) from None
 
 
-async def _salt_password(change: UserScramCredentialUpsertion) -> ScramCredentialUpsertion:
-    # The mechanisms are imported only when a password is to be salted.
+def _salt_password(change: UserScramCredentialUpsertion) -> ScramCredentialUpsertion:
+    # This runs in a thread, and the repr of the task that waits for it shows the result: a message,
+    # which hides the salted password. The mechanisms are imported only here, when they are needed.
     from aiokclient.network.sasl.scram import HASHES, salted_password
 
     salt = change.salt or secrets.token_bytes(SALT_BYTES)
@@ -255,9 +256,7 @@ async def _salt_password(change: UserScramCredentialUpsertion) -> ScramCredentia
         mechanism=change.mechanism,
         iterations=change.iterations,
         salt=salt,
-        salted_password=await threads.run(
-            salted_password, name, change.password, salt, change.iterations
-        ),
+        salted_password=salted_password(name, change.password, salt, change.iterations),
     )
 
 
