@@ -74,12 +74,12 @@ def python_sources() -> list[Path]:
     return [source for source in sources if source.exists()]
 
 
-def extension(source: Path, options: list[str]) -> Extension:
+def extension(source: Path, options: list[str], depends: list[str]) -> Extension:
     return Extension(
         ".".join(source.with_suffix("").parts),
         [str(source)],
         include_dirs=[str(NATIVE)],
-        depends=headers(NATIVE.glob(f"{source.stem}*.p??")),
+        depends=depends,
         define_macros=MACROS,
         extra_compile_args=options,
         extra_link_args=link_options(),
@@ -96,8 +96,13 @@ def extensions() -> list[Extension]:
             raise
         sys.stderr.write(PURE.format("Cython is not installed"))
         return []
-    natives = [extension(source, OPTIMIZE) for source in sorted(NATIVE.glob("*.pyx"))]
-    compiled = [extension(source, OPTIMIZE_PYTHON) for source in python_sources()]
+    natives = [
+        extension(source, OPTIMIZE, headers(NATIVE.glob(f"{source.stem}*.p??")))
+        for source in sorted(NATIVE.glob("*.pyx"))
+    ]
+    # All are built again if these change, because `are_sources_newer` compares their times.
+    base = sorted(map(str, NATIVE.glob("*.pxd")))
+    compiled = [extension(source, OPTIMIZE_PYTHON, base) for source in python_sources()]
     directives = {"language_level": 3, "binding": False}
     made: list[Extension] = cythonize(
         natives, build_dir="build/cython", compiler_directives=directives

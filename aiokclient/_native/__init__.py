@@ -139,7 +139,8 @@ def are_sources_newer() -> bool:
     the modules always runs them.
     """
     package = os.path.dirname(os.path.dirname(__file__))
-    base = os.path.join(package, "_native", "producer.pxd")
+    native = os.path.join(package, "_native")
+    bases = [os.path.join(native, name) for name in os.listdir(native) if name.endswith(".pxd")]
     for name in COMPILED:
         path = os.path.join(package, *name.split("."))
         built = [each for each in map(path.__add__, EXTENSION_SUFFIXES) if os.path.exists(each)]
@@ -147,7 +148,7 @@ def are_sources_newer() -> bool:
             return True
         declarations = f"{path}.pxd"
         if os.path.exists(declarations):
-            changed = max(map(os.path.getmtime, (f"{path}.py", declarations, base)))
+            changed = max(map(os.path.getmtime, (f"{path}.py", declarations, *bases)))
             if changed > os.path.getmtime(built[0]):
                 return True
     return False

@@ -63,6 +63,8 @@ cdef class WakeQueue:
     # Pairs of a list of waiters and callbacks, and their owner. None if they are scheduled.
     cdef list collected
     cdef int schedule(self, list waiters, Owner owner) except -1
+    cpdef collect(self)
+    cpdef resume_collected(self)
 
 
 cdef class Waiter:
@@ -119,6 +121,9 @@ cdef class DeliveryBatch(Owner):
     cdef int add_call(self, Waiter waiter, Py_ssize_t index) except -1
     # Move waiters and callbacks to the batches to which their records have moved.
     cdef int hand_over_waiters(self) except -1
+    cdef int _mark_done(self) except -1
+    cpdef succeed(self, int64_t base_offset, int64_t append_time=*, int64_t log_start=*)
+    cpdef skip_linger(self)
 
 
 cdef class BatchState(DeliveryBatch):
@@ -133,6 +138,12 @@ cdef class BatchState(DeliveryBatch):
     cdef public list chosen_runs
     # Store that the application chose the partition of the record.
     cdef int choose_for(self, Py_ssize_t index) except -1
+    cpdef attach(self, topic, partition, hooks, RecordBatchBuilder builder)
+    cpdef Py_ssize_t append_record(
+        self, Py_ssize_t size, timestamp, key, value, headers
+    ) except -2
+    cpdef store_timestamp(self, Py_ssize_t index, int64_t timestamp)
+    cpdef Py_ssize_t compute_room(self)
 
 
 cdef class QueueState:

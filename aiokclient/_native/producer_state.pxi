@@ -32,7 +32,7 @@ cdef class DeliveryBatch(Owner):
     def __init__(self, topic, partition, hooks):
         begin_batch(self, topic, partition, hooks)
 
-    def succeed(self, int64_t base_offset, int64_t append_time=-1, int64_t log_start=-1):
+    cpdef succeed(self, int64_t base_offset, int64_t append_time=-1, int64_t log_start=-1):
         """Complete the batch. A base offset of -1 means that the broker returned none."""
         self.base_offset = base_offset
         self.append_time = append_time
@@ -82,16 +82,17 @@ cdef class DeliveryBatch(Owner):
         """Wake all waiting tasks, so that they look for an outcome again."""
         self.schedule_changed(self._hooks.loop)
 
-    def _mark_done(self):
+    cdef int _mark_done(self) except -1:
         self.done = True
         if self.line.first == NULL:
-            return
+            return 0
         if self.moved:
             self.hand_over_waiters()
         if self.calls:
             self._hooks.calling[self] = None
         self.schedule_all(self._hooks.loop)
         self._callbacks = None
+        return 0
 
     cdef int hand_over_waiters(self) except -1:
         cdef PyObject *at = self.line.first
@@ -143,7 +144,7 @@ cdef class DeliveryBatch(Owner):
         batch = locate(self, &index)
         return batch, index
 
-    def skip_linger(self):
+    cpdef skip_linger(self):
         """Send the batch without lingering, because a task waits for it."""
         if not self.skips_linger:
             self.skips_linger = True
@@ -331,12 +332,18 @@ cdef class BatchState(DeliveryBatch):
     """See `producer._pure.delivery.BatchState`."""
 
     def __init__(self, topic, partition, hooks, RecordBatchBuilder builder not None):
+        self.attach(topic, partition, hooks, builder)
+
+    cpdef attach(self, topic, partition, hooks, RecordBatchBuilder builder):
+        """Set the topic, the partition, the hooks, and the builder. A new batch has none."""
         begin_batch(self, topic, partition, hooks)
         self.builder = builder
         self.stamp = -1
         self.stamps = []
 
-    def append_record(self, Py_ssize_t size, timestamp, key, value, headers):
+    cpdef Py_ssize_t append_record(
+        self, Py_ssize_t size, timestamp, key, value, headers
+    ) except -2:
         """Append a record that takes at most `size` bytes. Return its index.
 
         Return -1 if it does not fit in the batch, or if fewer than `size` bytes are reserved.
@@ -377,7 +384,7 @@ cdef class BatchState(DeliveryBatch):
             return True
         return any([start <= index < end for start, end in self.chosen_runs or ()])
 
-    def store_timestamp(self, Py_ssize_t index, int64_t timestamp):
+    cpdef store_timestamp(self, Py_ssize_t index, int64_t timestamp):
         """Store the timestamp of the records from this index on."""
         self.stamp = timestamp
         self.stamps.append((index, timestamp))
@@ -387,7 +394,7 @@ cdef class BatchState(DeliveryBatch):
         cdef Py_ssize_t at = bisect_right(self.stamps, index, key=_index) - 1
         return self.stamps[at][1] if at >= 0 else -1
 
-    def compute_room(self):
+    cpdef Py_ssize_t compute_room(self):
         """Compute how many of the reserved bytes are left."""
         self.left = self.reserved - self.builder.size
         return self.left

@@ -220,12 +220,12 @@ cdef class WakeQueue:
         self.loop = loop
         self.can_collect = True
 
-    def collect(self):
+    cpdef collect(self):
         """Let tasks and callbacks wait for `resume_collected` from now on."""
         if self.collected is None:
             self.collected = []
 
-    def resume_collected(self):
+    cpdef resume_collected(self):
         """Resume what was collected, unless a task is running. After a time slice, schedule the rest.
 
         The tasks and callbacks end as in a callback of the event loop: what they raise beyond

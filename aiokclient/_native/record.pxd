@@ -161,7 +161,24 @@ cdef class RecordBatchBuilder:
     cdef Py_ssize_t _limit
     cdef Py_ssize_t _likely
     cdef int64_t _base_timestamp
-    cdef object _append(self, int64_t time, object key, object value, object headers)
+    cdef Py_ssize_t _append(
+        self, int64_t time, object key, object value, object headers
+    ) except -2
+    cpdef Py_ssize_t append(self, timestamp, key, value, headers=*) except -2
+    cpdef close(self)
+    cpdef seal(
+        self,
+        int64_t producer_id=*,
+        int16_t producer_epoch=*,
+        int32_t base_sequence=*,
+        bint transactional=*,
+        int32_t leader_epoch=*,
+    )
+
+
+cpdef RecordBatchBuilder new_builder(
+    object compression, object level, Py_ssize_t limit, Py_ssize_t likely, BufferPool memory
+)
 
 
 cdef inline bint take(object content, Part *part) noexcept:

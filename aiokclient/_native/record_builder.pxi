@@ -69,7 +69,7 @@ cdef class RecordBatchBuilder:
         self._likely = likely
         self._memory = memory
 
-    def append(self, timestamp, key, value, headers=()):
+    cpdef Py_ssize_t append(self, timestamp, key, value, headers=()) except -2:
         """Add a record and return its index in the batch, or -1 if it does not fit.
 
         Raises TypeError for a key or value that is neither bytes nor None. Raises ValueError for a
@@ -81,7 +81,9 @@ cdef class RecordBatchBuilder:
             return self._append(time, key, value, headers)
         return write(self, time, &key_part, &value_part, NULL, 0)
 
-    cdef object _append(self, int64_t time, object key, object value, object headers):
+    cdef Py_ssize_t _append(
+        self, int64_t time, object key, object value, object headers
+    ) except -2:
         """Append a record that has headers, or a key or value that is not bytes."""
         cdef Part key_part, value_part, headers_part
         cdef Py_ssize_t count = len(headers)
@@ -184,7 +186,7 @@ cdef class RecordBatchBuilder:
             PyBuffer_Release(&bits)
         return taken
 
-    def close(self):
+    cpdef close(self):
         """End the batch and compress it. Nothing can be appended afterwards. May be called again.
 
         This may run in a thread, because the codecs release the GIL. If compression does not make
@@ -219,12 +221,11 @@ cdef class RecordBatchBuilder:
         """The size of the closed batch in bytes; before `close`, that of the uncompressed batch."""
         return self._encoded if self.closed else self.size
 
-    def seal(
+    cpdef seal(
         self,
         int64_t producer_id=-1,
         int16_t producer_epoch=-1,
         int32_t base_sequence=-1,
-        *,
         bint transactional=False,
         int32_t leader_epoch=-1,
     ):
@@ -278,6 +279,16 @@ cdef class RecordBatchBuilder:
             return iter(decode_parts(<const uint8_t *>view.buf, view.len, &head))
         finally:
             PyBuffer_Release(&view)
+
+
+cpdef RecordBatchBuilder new_builder(
+    object compression, object level, Py_ssize_t limit, Py_ssize_t likely, BufferPool memory
+):
+    """See `record._pure.builder.new_builder`."""
+    cdef RecordBatchBuilder builder = RecordBatchBuilder.__new__(RecordBatchBuilder)
+    builder.compression, builder._level = compression, level
+    builder._limit, builder._likely, builder._memory = limit, likely, memory
+    return builder
 
 
 cdef int move_block(RecordBatchBuilder builder, Py_ssize_t size, Py_ssize_t used) except -1:

@@ -21,6 +21,7 @@ __all__ = [
     "ContentLimitError",
     "RecordBatch",
     "RecordBatchBuilder",
+    "new_builder",
     "span",
     "walk",
     "with_append_time",
@@ -29,9 +30,15 @@ __all__ = [
 
 if TYPE_CHECKING or not in_use():
     from aiokclient.record._pure.batch import RecordBatch
-    from aiokclient.record._pure.builder import RecordBatchBuilder
+    from aiokclient.record._pure.builder import RecordBatchBuilder, new_builder
     from aiokclient.record._pure.decode import span
     from aiokclient.record._pure.walk import walk
 else:
     with native_import("record"):
-        from aiokclient._native.record import RecordBatch, RecordBatchBuilder, span, walk
+        from aiokclient._native.record import (
+            RecordBatch,
+            RecordBatchBuilder,
+            new_builder,
+            span,
+            walk,
+        )

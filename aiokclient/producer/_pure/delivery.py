@@ -645,7 +645,13 @@ class BatchState(DeliveryBatch):
     def __init__(
         self, topic: str, partition: int | None, hooks: DeliveryHooks, builder: RecordBatchBuilder
     ) -> None:
-        super().__init__(topic, partition, hooks)
+        self.attach(topic, partition, hooks, builder)
+
+    def attach(
+        self, topic: str, partition: int | None, hooks: DeliveryHooks, builder: RecordBatchBuilder
+    ) -> None:
+        """Set the topic, the partition, the hooks, and the builder. A new batch has none."""
+        DeliveryBatch.__init__(self, topic, partition, hooks)
         self.builder = builder
         self.left = 0
         """A lower bound of the bytes that are still reserved for further records."""

@@ -1,7 +1,16 @@
 cimport cython
+from libc.stdint cimport int64_t
 
+from aiokclient.record cimport batch as record_batch
 from aiokclient.producer.batching.batch cimport ProducerBatch
 from aiokclient.producer.batching.queue cimport BatchLimit, PartitionQueue, TopicStatus
+from aiokclient.producer.delivery cimport delivery
+
+cdef object _BUFFER
+cdef Py_ssize_t _OVERHEAD
+cdef Py_ssize_t _RESERVE
+cdef Py_ssize_t _PLENTY
+cdef Py_ssize_t _SLACK
 
 
 cdef class Pool:
@@ -28,7 +37,7 @@ cdef class Accumulator:
     cdef public object _now
     cdef public object thread
     cdef public dict calling
-    cdef public object wakes
+    cdef public delivery.WakeQueue wakes
     cdef public object callbacks
     cdef public Memory memory
     cdef public object _blocks
@@ -52,14 +61,49 @@ cdef class Accumulator:
     cdef public tuple _overflowing
     cdef public dict _room
     cdef public object meters
-    @cython.locals(memory=Memory, unsendable=bint, size=Py_ssize_t, in_overflow=bint, likely=Py_ssize_t)
-    cpdef ProducerBatch open_batch(self, PartitionQueue queue, Py_ssize_t need, bint forced=*, limit=*)
+    @cython.locals(queue=PartitionQueue, waiting=ProducerBatch, is_alone=bint)
+    cpdef skip_linger(self, batch)
+    @cython.locals(batch=ProducerBatch, index=Py_ssize_t)
+    cpdef tuple append_record(
+        self,
+        PartitionQueue queue,
+        timestamp,
+        key,
+        value,
+        headers,
+        Py_ssize_t need,
+        bint forced=*,
+    )
+    @cython.locals(
+        memory=Memory,
+        batch=ProducerBatch,
+        builder=record_batch.RecordBatchBuilder,
+        unsendable=bint,
+        size=Py_ssize_t,
+        in_overflow=bint,
+        likely=Py_ssize_t,
+        now=double,
+    )
+    cpdef ProducerBatch open_batch(
+        self, PartitionQueue queue, Py_ssize_t need, bint forced=*, Py_ssize_t limit=*
+    )
     @cython.locals(queue=PartitionQueue)
     cpdef on_batch_opened(self, ProducerBatch batch)
     @cython.locals(batch=ProducerBatch, size=Py_ssize_t)
     cpdef close_batch(self, PartitionQueue queue)
     @cython.locals(queue=PartitionQueue, topic=TopicStatus, limit=BatchLimit, count=Py_ssize_t, queued_s=double)
-    cpdef complete_batch(self, ProducerBatch batch, base_offset=*, append_time=*, log_start=*)
+    cpdef complete_batch(
+        self,
+        ProducerBatch batch,
+        int64_t base_offset=*,
+        int64_t append_time=*,
+        int64_t log_start=*,
+    )
+    cpdef resume_collected(self)
+    @cython.locals(batch=ProducerBatch)
+    cpdef _start_linger_timer(self)
+    @cython.locals(batch=ProducerBatch)
+    cpdef _on_linger_timer(self)
     cpdef forget_batch(self, ProducerBatch batch)
     @cython.locals(queue=PartitionQueue, size=Py_ssize_t, in_overflow=bint, unsendable=bint)
     cpdef release_memory(self, ProducerBatch batch)

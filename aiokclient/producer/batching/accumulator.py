@@ -35,7 +35,7 @@ from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.delivery.delivery import DeliveryBatch, WakeQueue
 from aiokclient.producer.delivery.failures import NON_TRANSACTIONAL, TRANSACTIONAL
 from aiokclient.producer.meters import ProducerMeters
-from aiokclient.record.batch import RecordBatchBuilder
+from aiokclient.record import batch as record_batch
 from aiokclient.types import Headers
 
 if TYPE_CHECKING:
@@ -243,6 +243,9 @@ and at most this number of bytes."""
 BATCH_OVERHEAD = 61
 """Size of the header of a record batch, in bytes."""
 
+# Every batch needs these. In the compiled module, they are numbers in C.
+_OVERHEAD, _RESERVE, _PLENTY, _SLACK = BATCH_OVERHEAD, FIRST_RESERVE, PLENTY, SLACK
+
 
 UNDESIGNATED_BATCH = 32 * 1024
 """The largest size, in bytes, of a batch for a topic whose partitions are not known.
@@ -398,7 +401,6 @@ class Accumulator:
         value: bytes | None,
         headers: Headers,
         need: int,
-        *,
         forced: bool = False,
     ) -> tuple[ProducerBatch, int]:
         """Add a record that takes at most `need` bytes. Return its batch and index.
@@ -477,22 +479,22 @@ class Accumulator:
         return batch, 0, taken
 
     def open_batch(
-        self, queue: PartitionQueue, need: int, forced: bool = False, limit: int | None = None
+        self, queue: PartitionQueue, need: int, forced: bool = False, limit: int = 0
     ) -> ProducerBatch:
         """Open a batch for at least `need` bytes.
 
         The caller must call `on_batch_opened` once the batch has a record. The batch accepts
-        at most `limit` bytes of records, by default the limit of the topic.
+        at most `limit` bytes of records. If that is 0, the limit of the topic applies.
         """
         memory, unsendable = self.memory, queue.unsendable
-        need += BATCH_OVERHEAD
-        if limit is not None:
-            limit += BATCH_OVERHEAD
+        need += _OVERHEAD
+        if limit:
+            limit += _OVERHEAD
         elif queue.partition is None:
             limit = largest_batch(queue)
         else:
             limit = queue.topic.batch_limit.size
-        size, room = need + FIRST_RESERVE, _BUFFER
+        size, room = need + _RESERVE, _BUFFER
         # This saves a call for nearly all batches.
         if unsendable or queue.overflowed or size > memory.buffer.free:
             room = memory.find_pool(queue, size)
@@ -507,19 +509,12 @@ class Accumulator:
                 raise self._make_exhausted_error(queue, need)
         in_overflow = room is not _BUFFER
         likely = min(queue.likely, limit)
-        if size < likely < memory.buffer.free // PLENTY and not (in_overflow or unsendable):
+        if size < likely < memory.buffer.free // _PLENTY and not (in_overflow or unsendable):
             size = likely
-        builder = RecordBatchBuilder(
-            compression=self._compression,
-            level=self._level,
-            limit=limit,
-            likely=size,
-            memory=self._blocks,
-        )
-        now = self._now()
-        batch = ProducerBatch(
-            queue.topic.name, queue, self, builder, now, size, in_overflow, self._linger_s <= 0
-        )
+        builder = record_batch.new_builder(self._compression, self._level, limit, size, self._blocks)
+        batch = ProducerBatch.__new__(ProducerBatch)
+        due = self._linger_s <= 0
+        batch.begin(queue.topic.name, queue, self, builder, self._now(), size, in_overflow, due)
         memory.take_bytes(queue, size, in_overflow, unsendable)
         queue.set_open_batch(batch)
         if in_overflow:
@@ -609,7 +604,7 @@ class Accumulator:
         if batch is None:
             return
         size = batch.plain_size
-        if batch.reserved - size > SLACK:
+        if batch.reserved - size > _SLACK:
             self._trim_batch(batch)
         # A batch without a partition is not compressed: its records will move to other batches one
         # by one, and no thread may use its builder then.
@@ -688,11 +683,14 @@ class Accumulator:
     def _start_linger_timer(self) -> None:
         """Set the timer for the first batch that lingers, unless it is set."""
         lingering = self._lingering
-        while lingering and lingering[0].size:  # It was closed, and does not linger.
-            lingering.popleft()
-        if lingering and self._linger_timer is None:
-            when = lingering[0].created + self._linger_s
-            self._linger_timer = self.callbacks.call_at(when, self._on_linger_timer)
+        while lingering:
+            batch = lingering[0]
+            if not batch.size:
+                if self._linger_timer is None:
+                    when = batch.created + self._linger_s
+                    self._linger_timer = self.callbacks.call_at(when, self._on_linger_timer)
+                return
+            lingering.popleft()  # It was closed, and does not linger.
 
     def _cancel_linger_timer(self) -> None:
         """Let no batch linger any longer."""

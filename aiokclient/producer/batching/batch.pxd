@@ -1,4 +1,19 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+from aiokclient.record cimport batch as record_batch
 from aiokclient.producer.delivery cimport delivery
+
+cdef object _OPEN
+cdef object _NOT_IN_LOG
+cdef object _QUEUED
+cdef object _IN_FLIGHT
+cdef object _DONE
+cdef frozenset _BEFORE_QUEUED
+cdef frozenset _BEFORE_IN_FLIGHT
+cdef frozenset _BEFORE_DONE
+cdef object _UNCOMPRESSED
+cdef object _EMPTY
 
 
 cdef class ProducerBatch(delivery.BatchState):
@@ -20,11 +35,24 @@ cdef class ProducerBatch(delivery.BatchState):
     cdef public list whole
     cdef public object last_error
     cdef public object last_answer
+    cpdef begin(
+        self,
+        topic,
+        queue,
+        hooks,
+        record_batch.RecordBatchBuilder builder,
+        double created,
+        Py_ssize_t reserved,
+        bint in_overflow,
+        bint due,
+    )
     cpdef free_memory(self)
     cpdef end_linger(self)
+    @cython.locals(builder=record_batch.RecordBatchBuilder, size=Py_ssize_t)
     cpdef Py_ssize_t close_builder(self) except -1
     cpdef set_identity(self, tuple identity)
     cpdef begin_attempt(self)
+    @cython.locals(builder=record_batch.RecordBatchBuilder)
     cpdef encode_for_request(self, double now, bint by_name, bint transactional)
     cpdef bint end_request(self) except -1
-    cpdef acknowledge(self, base_offset, append_time, log_start=*)
+    cpdef acknowledge(self, int64_t base_offset, int64_t append_time, int64_t log_start=*)

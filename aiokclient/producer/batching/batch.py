@@ -15,7 +15,8 @@ from aiokclient.log.kept_errors import bare
 from aiokclient.producer.batching.sequences import BatchIdentity, advance
 from aiokclient.producer.batching.stages import BEFORE, BatchStage, InLog, StageError
 from aiokclient.producer.delivery import delivery
-from aiokclient.record.batch import Compression, RecordBatchBuilder
+from aiokclient.record import batch as record_batch
+from aiokclient.record.batch import Compression
 from aiokclient.types import Headers, TopicPartition
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _IN_FLIGHT, _BEFORE_IN_FLIGHT = BatchStage.IN_FLIGHT, BEFORE[BatchStage.IN_FLIGH
 _DONE, _BEFORE_DONE = BatchStage.DONE, BEFORE[BatchStage.DONE]
 _UNCOMPRESSED = Compression.NONE
 
-EMPTY = RecordBatchBuilder(limit=0)
+_EMPTY = record_batch.RecordBatchBuilder(limit=0)
 """An empty builder that replaces the builder of a batch that has its outcome."""
 
 
@@ -84,14 +85,31 @@ class ProducerBatch(delivery.BatchState):
         topic: str,
         queue: PartitionQueue,
         hooks: DeliveryHooks,
-        builder: RecordBatchBuilder,
+        builder: record_batch.RecordBatchBuilder,
         created: float,
         reserved: int = 0,
         in_overflow: bool = False,
         due: bool = False,
     ) -> None:
-        """Open a batch with `reserved` bytes of memory, in the overflow queue if `in_overflow`."""
-        super().__init__(topic, queue.partition, hooks, builder)
+        """Open a batch, as `begin` does."""
+        self.begin(topic, queue, hooks, builder, created, reserved, in_overflow, due)
+
+    def begin(
+        self,
+        topic: str,
+        queue: PartitionQueue,
+        hooks: DeliveryHooks,
+        builder: record_batch.RecordBatchBuilder,
+        created: float,
+        reserved: int,
+        in_overflow: bool,
+        due: bool,
+    ) -> None:
+        """Open a batch with `reserved` bytes of memory, in the overflow queue if `in_overflow`.
+
+        Compiled modules create a batch by `__new__` and this, which pack no arguments.
+        """
+        self.attach(topic, queue.partition, hooks, builder)
         if in_overflow:
             self.in_overflow = True
         if reserved:
@@ -165,7 +183,7 @@ class ProducerBatch(delivery.BatchState):
         self.reserved = self.left = 0
         self.in_overflow = False
         if (self.stage is _DONE or self.done) and not self.compressing:
-            self.builder = EMPTY
+            self.builder = _EMPTY
             self.whole = None
 
     def leave_overflow(self) -> None:
@@ -330,7 +348,7 @@ class ProducerBatch(delivery.BatchState):
 
     # -- splitting
 
-    def split_into(self, builders: list[RecordBatchBuilder]) -> list[ProducerBatch]:
+    def split_into(self, builders: list[record_batch.RecordBatchBuilder]) -> list[ProducerBatch]:
         """Make a smaller batch from each builder, which has a part of the records.
 
         The deliveries are forwarded to the smaller batches.
@@ -353,7 +371,7 @@ class ProducerBatch(delivery.BatchState):
             parts[0].whole = parts
         return parts
 
-    def _make_part(self, builder: RecordBatchBuilder, before: int) -> ProducerBatch:
+    def _make_part(self, builder: record_batch.RecordBatchBuilder, before: int) -> ProducerBatch:
         part = ProducerBatch(
             self.topic,
             self.queue,

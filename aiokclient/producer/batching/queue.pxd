@@ -1,8 +1,14 @@
 cimport cython
+from libc.stdint cimport int64_t
 
 from aiokclient.producer.batching.batch cimport ProducerBatch
 from aiokclient.producer.batching.sequences cimport PartitionSequences
 from aiokclient.producer.delivery cimport delivery
+
+cdef object _IN_FLIGHT
+cdef object _FLOWING
+cdef object _DRAINING
+cdef Py_ssize_t _STEP
 
 
 cdef class BatchLimit:
@@ -59,5 +65,5 @@ cdef class PartitionQueue(delivery.QueueState):
     cpdef next_batch(self, bint idle, Py_ssize_t limit)
     @cython.locals(at=Py_ssize_t, sent=list)
     cpdef bint mark_in_flight(self, ProducerBatch batch) except -1
-    @cython.locals(sequences=PartitionSequences)
-    cpdef remove_batch(self, ProducerBatch batch, bint written=*, base_offset=*)
+    @cython.locals(sequences=PartitionSequences, at=int64_t)
+    cpdef remove_batch(self, ProducerBatch batch, bint written=*, int64_t base_offset=*)

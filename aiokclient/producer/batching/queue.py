@@ -174,8 +174,8 @@ FORMER = 4
 _IN_FLIGHT = BatchStage.IN_FLIGHT
 _FLOWING, _DRAINING = SequenceState.FLOWING, SequenceState.DRAINING
 
-STEP = 1023
-"""The expected size of the next batch is rounded up to a multiple of `STEP + 1` bytes."""
+_STEP = 1023
+"""The expected size of the next batch is rounded up to a multiple of `_STEP + 1` bytes."""
 
 
 class Incarnation(NamedTuple):
@@ -303,7 +303,7 @@ class PartitionQueue(delivery.QueueState):
 
     def _close_batch(self, batch: ProducerBatch, line: deque[ProducerBatch]) -> None:
         self.open = None
-        self.likely = (batch.close_builder() | STEP) + 1
+        self.likely = (batch.close_builder() | _STEP) + 1
         line.append(batch)
 
     def first_in_overflow(self) -> ProducerBatch:

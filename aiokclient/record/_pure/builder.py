@@ -234,7 +234,6 @@ class RecordBatchBuilder:
         producer_id: int = -1,
         producer_epoch: int = -1,
         base_sequence: int = -1,
-        *,
         transactional: bool = False,
         leader_epoch: int = -1,
     ) -> memoryview:
@@ -295,6 +294,15 @@ class RecordBatchBuilder:
         head = Head(0, self.count - 1, self.count, self._base_timestamp, None, None)
         records = bytes(data)
         return iter(decode(records, records, head, _parts))
+
+
+def new_builder(
+    compression: Compression, level: int | None, limit: int, likely: int, memory: BufferPool | None
+) -> RecordBatchBuilder:
+    """Return a builder. Compiled modules call this without packing the arguments."""
+    return RecordBatchBuilder(
+        compression=compression, level=level, limit=limit, likely=likely, memory=memory
+    )
 
 
 def write_varint(number: int) -> bytes:
