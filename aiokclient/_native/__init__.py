@@ -67,6 +67,7 @@ EXTENSIONS = ("ground", "record", "producer", "consumer")
 COMPILED = (
     "producer.batching.accumulator",
     "producer.batching.batch",
+    "producer.batching.meters",
     "producer.batching.producer_ids",
     "producer.batching.queue",
     "producer.batching.sequences",

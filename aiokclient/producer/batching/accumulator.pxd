@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t
 
 from aiokclient.record cimport batch as record_batch
 from aiokclient.producer.batching.batch cimport ProducerBatch
+from aiokclient.producer.batching.meters cimport ProducerMeters
 from aiokclient.producer.batching.queue cimport BatchLimit, PartitionQueue, TopicStatus
 from aiokclient.producer.delivery cimport delivery
 
@@ -60,7 +61,7 @@ cdef class Accumulator:
     cdef public bint _is_resuming
     cdef public tuple _overflowing
     cdef public dict _room
-    cdef public object meters
+    cdef public ProducerMeters meters
     @cython.locals(queue=PartitionQueue, waiting=ProducerBatch, is_alone=bint)
     cpdef skip_linger(self, batch)
     @cython.locals(batch=ProducerBatch, index=Py_ssize_t)

@@ -34,7 +34,7 @@ from aiokclient.producer.batching.batch import FIRST_RESERVE, RECORD_OVERHEAD, P
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.delivery.delivery import DeliveryBatch, WakeQueue
 from aiokclient.producer.delivery.failures import NON_TRANSACTIONAL, TRANSACTIONAL
-from aiokclient.producer.meters import ProducerMeters
+from aiokclient.producer.batching.meters import ProducerMeters
 from aiokclient.record import batch as record_batch
 from aiokclient.types import Headers
 

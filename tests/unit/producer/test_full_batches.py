@@ -12,7 +12,7 @@ from aiokclient import Producer
 from aiokclient.errors import KafkaError, NotLeaderOrFollowerError
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.batch import ProducerBatch
-from aiokclient.producer.meters import ProducerMeters
+from aiokclient.producer.batching.meters import ProducerMeters
 from aiokclient.producer.sending.sender import Sender
 from aiokclient.producer.transaction.ending import LONGEST_S
 from aiokclient.protocol import ApiKey

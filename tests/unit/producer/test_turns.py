@@ -14,7 +14,7 @@ from loop_time import held_times
 from aiokclient import Producer
 from aiokclient._native import in_use
 from aiokclient.metrics import Metrics, OwnMetrics
-from aiokclient.producer.meters import NOTED, ProducerMeters
+from aiokclient.producer.batching.meters import NOTED, ProducerMeters
 
 SENDS = 100
 

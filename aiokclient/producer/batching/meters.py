@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 NOTED = 64
 """Number of collected batches at which they are counted even if the metrics are not read."""
+_NOTED = NOTED
 
 
 class _TopicMeters(NamedTuple):
@@ -45,7 +46,9 @@ class ProducerMeters:
         self._batch_bytes = own.metrics.histogram("producer.batch.bytes", BYTES, unit="By")
         self._gauges: Sequence[Callable[[], None]] = ()
         self._noted: list[tuple[str, int, int, float, int]] = []
-        self.requests = own.counter("produce.requests")
+        self._requests = own.counter("produce.requests")
+        self._sent = 0
+        """The requests that are not counted yet."""
         self.exhausted = own.counter("exhausted")
         self.splits = own.counter("splits")
         self.flushing = own.counter("flush.seconds")
@@ -109,11 +112,13 @@ class ProducerMeters:
         Counting batches takes as long as sending one. So it is never done when a response has
         arrived, because tasks wait for that, but while the broker works.
         """
-        self.requests.value += 1
-        if len(self._noted) >= NOTED:
+        self._sent += 1
+        if len(self._noted) >= _NOTED:
             self._count_batches()
 
     def _count_batches(self) -> None:
+        self._requests.value += self._sent
+        self._sent = 0
         if not self._noted:
             return
         topics, counts, sizes, queued, plain = zip(*self._noted, strict=True)
