@@ -46,7 +46,7 @@ cdef class Owner:
     # Append a waiter or a callback to the line.
     cdef int join(self, Waiter waiter) except -1
     # Schedule the waiters and callbacks, in order, for the loop's next iteration.
-    cdef int schedule_all(self, object loop) except -1
+    cdef int schedule_all(self) except -1
     # Wake the tasks that wait for any change. The others stay in the line.
     cdef int schedule_changed(self, object loop) except -1
     # Schedule the waiters and callbacks that remain after a time slice, before any newer ones.
@@ -106,6 +106,8 @@ cdef class DeliveryBatch(Owner):
     cdef public bint done
     cdef public bint skips_linger
     cdef public bint in_overflow
+    # Whether the batch is one of those in `_hooks.calling`.
+    cdef bint is_calling
     cdef public object _hooks
     cdef public object _forwards
     cdef public object _retrieved
@@ -122,6 +124,8 @@ cdef class DeliveryBatch(Owner):
     # Move waiters and callbacks to the batches to which their records have moved.
     cdef int hand_over_waiters(self) except -1
     cdef int _mark_done(self) except -1
+    # Add the batch to those that are done but have callbacks that have not run.
+    cdef int note_calling(self) except -1
     cpdef succeed(self, int64_t base_offset, int64_t append_time=*, int64_t log_start=*)
     cpdef skip_linger(self)
 

@@ -89,8 +89,8 @@ cdef class DeliveryBatch(Owner):
         if self.moved:
             self.hand_over_waiters()
         if self.calls:
-            self._hooks.calling[self] = None
-        self.schedule_all(self._hooks.loop)
+            self.note_calling()
+        self.schedule_all()
         self._callbacks = None
         return 0
 
@@ -115,7 +115,7 @@ cdef class DeliveryBatch(Owner):
                 continue
             target.join(waiter)
             if target.done:
-                target.schedule_all(target._hooks.loop)
+                target.schedule_all()
             else:
                 target.skip_linger()
         return 0
@@ -125,8 +125,14 @@ cdef class DeliveryBatch(Owner):
         return wakes.schedule(woken, self)
 
     cdef int ran(self) except -1:
-        if not self.calls:
+        if self.is_calling and not self.calls:
+            self.is_calling = False
             self._hooks.calling.pop(self, None)
+        return 0
+
+    cdef int note_calling(self) except -1:
+        self.is_calling = True
+        self._hooks.calling[self] = None
         return 0
 
     @property
@@ -171,7 +177,7 @@ cdef class DeliveryBatch(Owner):
         loop = self.require_loop()
         waiter.begin(loop, self)
         if self.done:
-            self.schedule_all(loop)
+            self.schedule_all()
         return 0
 
     @property
@@ -223,8 +229,8 @@ cdef class DeliveryBatch(Owner):
         self.calls += 1
         self.join(waiter)
         if self.done:
-            self._hooks.calling[self] = None
-            self.schedule_all(self._hooks.loop)
+            self.note_calling()
+            self.schedule_all()
         return 0
 
     def drop_callback(self, Py_ssize_t index, callback):

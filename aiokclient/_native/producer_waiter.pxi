@@ -44,7 +44,7 @@ cdef class Owner:
         self.line.last = <PyObject *>waiter
         return 0
 
-    cdef int schedule_all(self, object loop) except -1:
+    cdef int schedule_all(self) except -1:
         cdef Waiter waiter
         cdef bint scheduled = self.woken is not None
         cdef list woken = self.woken if scheduled else []

@@ -31,10 +31,10 @@ from aiokclient.errors import KafkaError
 from aiokclient.memory import MOST_BYTES, BufferPool
 from aiokclient.policy import Scope
 from aiokclient.producer.batching.batch import FIRST_RESERVE, RECORD_OVERHEAD, ProducerBatch
+from aiokclient.producer.batching.meters import ProducerMeters
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.delivery.delivery import DeliveryBatch, WakeQueue
 from aiokclient.producer.delivery.failures import NON_TRANSACTIONAL, TRANSACTIONAL
-from aiokclient.producer.batching.meters import ProducerMeters
 from aiokclient.record import batch as record_batch
 from aiokclient.types import Headers
 
@@ -511,7 +511,9 @@ class Accumulator:
         likely = min(queue.likely, limit)
         if size < likely < memory.buffer.free // _PLENTY and not (in_overflow or unsendable):
             size = likely
-        builder = record_batch.new_builder(self._compression, self._level, limit, size, self._blocks)
+        builder = record_batch.new_builder(
+            self._compression, self._level, limit, size, self._blocks
+        )
         batch = ProducerBatch.__new__(ProducerBatch)
         due = self._linger_s <= 0
         batch.begin(queue.topic.name, queue, self, builder, self._now(), size, in_overflow, due)
@@ -715,8 +717,9 @@ class Accumulator:
         if limit.lowered:
             limit.note_written(batch.builder.size)
         batch.acknowledge(base_offset, append_time, log_start)
-        if self._failures.origins is not None:
-            self._failures.origins.forget_batch(batch)
+        origins = self._failures.origins
+        if origins is not None:
+            origins.forget_batch(batch)
         queued_s = batch.first_sent - batch.created
         self.meters.count_written(topic.name, count, batch.size, queued_s, batch.plain_size)
         self._is_last_alone = count == 1

@@ -109,13 +109,14 @@ class ProducerBatch(delivery.BatchState):
 
         Compiled modules create a batch by `__new__` and this, which pack no arguments.
         """
-        self.attach(topic, queue.partition, hooks, builder)
+        partition = queue.partition
+        self.attach(topic, partition, hooks, builder)
         if in_overflow:
             self.in_overflow = True
         if reserved:
             self.reserved = reserved
             self.compute_room()
-        if queue.partition is None:
+        if partition is None:
             self.explicit = array("q")
         self.queue = queue
         self.stage = _OPEN

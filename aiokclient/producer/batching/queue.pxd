@@ -65,5 +65,5 @@ cdef class PartitionQueue(delivery.QueueState):
     cpdef next_batch(self, bint idle, Py_ssize_t limit)
     @cython.locals(at=Py_ssize_t, sent=list)
     cpdef bint mark_in_flight(self, ProducerBatch batch) except -1
-    @cython.locals(sequences=PartitionSequences, at=int64_t)
+    @cython.locals(sent=list, sequences=PartitionSequences, at=int64_t)
     cpdef remove_batch(self, ProducerBatch batch, bint written=*, int64_t base_offset=*)

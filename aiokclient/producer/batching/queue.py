@@ -441,11 +441,15 @@ class PartitionQueue(delivery.QueueState):
         self, batch: ProducerBatch, written: bool = False, base_offset: int = -1
     ) -> None:
         """Remove a batch that has its outcome, or whose records have moved."""
-        if batch in self.sent:
+        sent = self.sent
+        if batch in sent:
             sequences = self.sequences
             if batch.stage is _IN_FLIGHT:
                 self.in_flight -= 1
-            self.sent.remove(batch)
+            if sent[0] is batch:  # Usually so, and faster than to compare all.
+                del sent[0]
+            else:
+                sent.remove(batch)
             if written and batch.identity is not None:
                 # With the topic's id in the request, the log cannot be that of another topic, so
                 # the offset need not be checked.

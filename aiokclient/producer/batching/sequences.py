@@ -72,8 +72,8 @@ from aiokclient.errors import (
 )
 
 MAX_EPOCH = 0x7FFF
-MODULUS = 1 << 31
-HALF = MODULUS // 2
+_MODULUS = 1 << 31
+_HALF = _MODULUS // 2
 
 
 class SequenceState(Enum):
@@ -161,7 +161,7 @@ tuple, because making one takes as long as five calls."""
 
 def advance(sequence: int, count: int) -> int:
     """Return the sequence `count` records later; it wraps to 0 after 2**31 - 1."""
-    return (sequence + count) % MODULUS
+    return (sequence + count) % _MODULUS
 
 
 class PartitionSequences:
@@ -212,7 +212,7 @@ class PartitionSequences:
     def assign_identity(self, count: int) -> BatchIdentity:
         """Return the identity of the next batch, of `count` records."""
         sequence = self.next
-        self.next = (sequence + count) % MODULUS
+        self.next = (sequence + count) % _MODULUS
         return self.producer_id, self.epoch, sequence
 
     def mark_written(self, identity: BatchIdentity, count: int, base_offset: int = -1) -> None:
@@ -225,8 +225,8 @@ class PartitionSequences:
         if producer_id != self.producer_id or epoch != self.epoch:
             return
         self.proven = self.trusted = True
-        end = (sequence + count) % MODULUS
-        if (end - self.acknowledged) % MODULUS < HALF:
+        end = (sequence + count) % _MODULUS
+        if (end - self.acknowledged) % _MODULUS < _HALF:
             self.acknowledged = end
         if base_offset >= 0:
             if base_offset < self.end_offset:

@@ -12,7 +12,6 @@ from aiokclient import Producer
 from aiokclient.errors import KafkaError, NotLeaderOrFollowerError
 from aiokclient.producer.batching.accumulator import Accumulator
 from aiokclient.producer.batching.batch import ProducerBatch
-from aiokclient.producer.batching.meters import ProducerMeters
 from aiokclient.producer.sending.sender import Sender
 from aiokclient.producer.transaction.ending import LONGEST_S
 from aiokclient.protocol import ApiKey
@@ -154,20 +153,22 @@ def test_records_sent_while_a_response_is_handled_are_written_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[int] = []
+    filled: list[Producer[Any, Any]] = []
+
+    class SendingMore(Accumulator):
+        def complete_batch(self, *arguments: Any) -> None:
+            super().complete_batch(*arguments)
+            if filled and not seen:
+                fill(filled[0], 3)
+                seen.append(sender_of(filled[0]).in_flight)
+
+    monkeypatch.setattr("aiokclient.producer.engine.Accumulator", SendingMore)
 
     async def scenario(world: World) -> None:
         async with world.producer(**LINGER) as producer:
             await producer.send("t", b"first")
             sender = sender_of(producer)
-            count_written = ProducerMeters.count_written
-
-            def send_more(meters: ProducerMeters, *written: Any) -> None:
-                if not seen:
-                    fill(producer, 3)
-                    seen.append(sender.in_flight)
-                count_written(meters, *written)
-
-            monkeypatch.setattr(ProducerMeters, "count_written", send_more)
+            filled.append(producer)
             delivery = producer.send("t", b"v")
             await delivery
             assert seen == [0]

@@ -117,6 +117,22 @@ def built(builder: Any, records: list[Any], codec: Compression = Compression.NON
     return made
 
 
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+@pytest.mark.parametrize("limit", [100, 200, 1 << 40])
+def test_builders_made_by_the_function_and_by_the_class_are_equal(
+    codec: Compression, limit: int
+) -> None:
+    made = [
+        kind.RecordBatchBuilder(compression=codec, level=1, limit=limit, likely=150)
+        for kind in (native, pure_builder)
+    ]
+    made += [kind.new_builder(codec, 1, limit, 150, None) for kind in (native, pure_builder)]
+    seen = [[each.append(5, b"k", b"v" * 40) for _ in range(5)] for each in made]
+    assert seen == [seen[0]] * 4
+    sealed = [bytes(each.seal(3, 1, 7, True, 2)) for each in made]
+    assert sealed == [sealed[0]] * 4
+
+
 @given(RECORDS, st.sampled_from(Compression), st.integers(-1, 9), st.booleans())
 def test_native_and_pure_read_the_same_from_valid_batches(
     records: list[Any], codec: Compression, epoch: int, append: bool
