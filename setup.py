@@ -24,6 +24,7 @@ from setuptools.command.build_ext import build_ext
 
 PACKAGE = Path("aiokclient")
 NATIVE = PACKAGE / "_native"
+C_FILES = Path("build/cython")
 OURS = set(NATIVE.glob("*.h"))
 # Macros for the C code that Cython generates. Its extension types must be static, because our C
 # code sets their slots. No module supports interpreters without a GIL.
@@ -74,6 +75,16 @@ def python_sources() -> list[Path]:
     return [source for source in sources if source.exists()]
 
 
+def are_older_than_declarations(sources: Iterable[Path]) -> bool:
+    """Return whether any of these modules was translated before the declarations of native classes.
+
+    Cython does not see that a module needs them, if another .pxd file has only imported them.
+    """
+    changed = max(declared.stat().st_mtime for declared in NATIVE.glob("*.pxd"))
+    found = filter(Path.exists, (C_FILES / source.with_suffix(".c") for source in sources))
+    return any(path.stat().st_mtime < changed for path in found)
+
+
 def extension(source: Path, options: list[str], depends: list[str]) -> Extension:
     return Extension(
         ".".join(source.with_suffix("").parts),
@@ -105,10 +116,13 @@ def extensions() -> list[Extension]:
     compiled = [extension(source, OPTIMIZE_PYTHON, base) for source in python_sources()]
     directives = {"language_level": 3, "binding": False}
     made: list[Extension] = cythonize(
-        natives, build_dir="build/cython", compiler_directives=directives
+        natives, build_dir=str(C_FILES), compiler_directives=directives
     )
     made += cythonize(
-        compiled, build_dir="build/cython", compiler_directives={**directives, **AS_PYTHON}
+        compiled,
+        force=are_older_than_declarations(python_sources()),
+        build_dir=str(C_FILES),
+        compiler_directives={**directives, **AS_PYTHON},
     )
     return made
 

@@ -1,10 +1,10 @@
-"""The declarations of memory, records, and their metadata, for the other native modules.
+"""The declarations of memory, records, and connections, for the other native modules.
 
 What is created for each record has a C function here that creates it without a Python call.
 """
 
 from cpython.object cimport PyObject, PyTypeObject
-from libc.stdint cimport uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 
 cdef enum:
@@ -99,3 +99,78 @@ cdef extern from "plain_tuple.h":
 
 
 cdef AiokTuples *metadata_spares
+
+
+cdef class ReaderState:
+    cdef public Py_ssize_t max_frame
+    cdef public object _scratch
+    cdef public object _pool
+    cdef public object _frame
+    cdef public Py_ssize_t _filled
+    cdef public int _lull
+    cdef bytes remainder
+
+
+cdef class PipelineState:
+    cdef public object client_id
+    cdef public dict _headers
+    cdef public object _in_flight
+    cdef public int32_t _next
+    # The class and the version of the latest request, and the parts of its header.
+    cdef object kind
+    cdef object version
+    cdef bytes start
+    cdef bytes end
+    cdef object response_header
+    cdef bint uses_templates
+
+
+cdef class HeldState:
+    cdef public object requests
+    cdef public bint paused
+    cdef public double throttled_until
+
+
+cdef class MeterState:
+    cdef public object traffic
+    cdef public object is_logged
+    cdef public dict known_levels
+    cdef public list sizes
+    cdef public dict waits
+    cdef public int64_t received
+
+
+cdef class PendingRequest:
+    cdef public object message
+    cdef public object version
+    cdef public double since
+    cdef public double timeout_s
+    cdef public double deadline
+    cdef public bint expect_response
+    cpdef deliver_response(self, response)
+
+
+cdef class ConnectionState:
+    cdef public object broker
+    cdef public object _open_transport
+    cdef public object _setup
+    cdef public object _threshold
+    cdef public object _timer
+    cdef public object _now
+    cdef public object _buffer
+    cdef public object _in_flight
+    cdef public object _decoding
+    cdef public PipelineState _pipeline
+    cdef public ReaderState _reader
+    cdef public HeldState _held
+    cdef public MeterState _meter
+    cdef public double _last_used
+    cdef public bint _draining
+    cdef public bint _one_way
+    cdef bint is_reading
+    cdef list after_read
+
+
+# These are methods in Python. As methods in C, each call would look for a subclass's own in Python.
+cdef int start_request(ConnectionState self, PendingRequest sent, double now) except -1
+cdef bint call_after_read(ConnectionState self, object function) except -1

@@ -15,6 +15,7 @@ __all__ = [
     "ConsumerRecord",
     "HeldState",
     "MeterState",
+    "PendingRequest",
     "PipelineState",
     "ReaderState",
     "TemplateState",

@@ -1,7 +1,7 @@
 """The way of requests and responses through a connection, in the usual case.
 
-These are the native twins of `HeldState`, `MeterState`, and `ConnectionState`, in `network`. They
-use those of `ReaderState` (ground_frames.pxi), `PipelineState`, and `TemplateState`
+These are the native twins of `HeldState`, `MeterState`, `PendingRequest`, and `ConnectionState`, in
+`network`. They use those of `ReaderState` (ground_frames.pxi), `PipelineState`, and `TemplateState`
 (ground_requests.pxi), in `protocol`.
 
 A usual request can be written at once. A usual response is a small frame with the correlation id of
@@ -43,22 +43,13 @@ cdef object protocol_error():
 cdef class HeldState:
     """See `network.flow.HeldState`."""
 
-    cdef public object requests
-    cdef public bint paused
-    cdef public double throttled_until
-
 
 cdef class MeterState:
     """See `network.traffic.MeterState`."""
 
-    cdef public object traffic
-    cdef public object is_logged
-    cdef public dict known_levels
-    cdef public list sizes
-    cdef public dict waits
-    cdef public int64_t received
-
-    def count_response(self, broker, sent, response, Py_ssize_t size, double now, throttle_ms):
+    def count_response(
+        self, broker, PendingRequest sent, response, Py_ssize_t size, double now, throttle_ms
+    ):
         """Count a response. `now` is on the loop's clock."""
         count_response(self, broker, sent, response, size, now, throttle_ms)
 
@@ -71,7 +62,9 @@ cdef inline bint is_quiet(MeterState self) except -1:
     return not self.is_logged(DEBUG)
 
 
-cdef int count_request(MeterState self, object broker, object sent, Py_ssize_t size) except -1:
+cdef int count_request(
+    MeterState self, object broker, PendingRequest sent, Py_ssize_t size
+) except -1:
     self.sizes.append(size)
     if len(self.sizes) >= UNCOUNTED:
         self.count_latest()
@@ -83,14 +76,14 @@ cdef int count_request(MeterState self, object broker, object sent, Py_ssize_t s
 cdef int count_response(
     MeterState self,
     object broker,
-    object sent,
+    PendingRequest sent,
     object response,
     Py_ssize_t size,
     double now,
     object throttle_ms,
 ) except -1:
     cdef PyObject *waits = PyDict_GetItem(self.waits, type(sent.message))
-    cdef double seconds = now - <double>sent.since
+    cdef double seconds = now - sent.since
     if waits == NULL:
         (<list>self._add_waits(sent)).append(seconds)
     else:
@@ -103,51 +96,53 @@ cdef int count_response(
     return 0
 
 
+cdef class PendingRequest:
+    """See `network.pending.PendingRequest`."""
+
+    def __init__(self, message, version, double since, double timeout_s, bint expect):
+        self.message = message
+        self.version = version
+        self.since = since
+        self.timeout_s = timeout_s
+        self.deadline = since + timeout_s
+        self.expect_response = expect
+
+    def restart_timeout(self, double now):
+        """Start the timeout of the request now."""
+        self.since = now
+        self.deadline = now + self.timeout_s
+
+    @property
+    def api(self):
+        """The name of the request's API, such as "Fetch"."""
+        return self.message.api_key.api_name
+
+    @property
+    def over(self):
+        """Whether the request has an outcome, or was cancelled."""
+        raise NotImplementedError
+
+    cpdef deliver_response(self, response):
+        """Deliver the response."""
+        raise NotImplementedError
+
+    def on_written(self):
+        """Complete a request that has no response, once the transport has it."""
+        raise NotImplementedError
+
+    def fail(self, error):
+        """End the request with an error instead of a response."""
+        raise NotImplementedError
+
+
 cdef class ConnectionState:
     """See `network.connection.ConnectionState`."""
 
-    cdef public object broker
-    cdef public object _open_transport
-    cdef public object _setup
-    cdef public object _threshold
-    cdef public object _timer
-    cdef public object _now
-    cdef public object _buffer
-    cdef public object _in_flight
-    cdef public object _decoding
-    cdef public PipelineState _pipeline
-    cdef public ReaderState _reader
-    cdef public HeldState _held
-    cdef public MeterState _meter
-    cdef public double _last_used
-    cdef public bint _draining
-    cdef public bint _one_way
-    cdef bint is_reading
-    cdef list after_read
-
-    def start_request(self, sent, double now):
+    def start_request(self, PendingRequest sent not None, double now):
         """Send a request that the caller has made. `now` is the time on the loop's clock."""
-        cdef HeldState held = self._held
-        cdef double deadline
-        if self._open_transport is None:
-            self._fail_unwritten(sent)
-            return
-        if sent.version is None:
-            try:
-                sent.version = self.broker.version_of(type(sent.message))
-            except kafka_error() as error:
-                sent.fail(error)
-                return
-        self._last_used = now
-        if held.paused or now < held.throttled_until or held.requests:
-            self._timer.wake_at(held.hold_request(sent, now))
-            return
-        write_request(self, sent)
-        deadline = sent.deadline
-        if deadline < <double>self._timer.due:  # Usually, an earlier request has set the timer.
-            self._timer.wake_at(deadline)
+        start_request(self, sent, now)
 
-    def _write_request(self, sent):
+    def _write_request(self, PendingRequest sent not None):
         write_request(self, sent)
 
     def get_buffer(self, sizehint):
@@ -184,32 +179,56 @@ cdef class ConnectionState:
         Return False, and do not call it, if no read is being handled: a large response is decoded
         in a thread, for example.
         """
-        if self.is_reading:
-            if self.after_read is None:
-                self.after_read = []
-            self.after_read.append(function)
-        return self.is_reading
+        return call_after_read(self, function)
 
     def on_response(self, response, Py_ssize_t size):
         """Complete the oldest request in flight. `size` is that of the response's frame."""
         complete_request(self, response, size)
 
 
-cdef int write_request(ConnectionState self, object sent) except -1:
+cdef int start_request(ConnectionState self, PendingRequest sent, double now) except -1:
+    cdef HeldState held = self._held
+    if self._open_transport is None:
+        self._fail_unwritten(sent)
+        return 0
+    if sent.version is None:
+        try:
+            sent.version = self.broker.version_of(type(sent.message))
+        except kafka_error() as error:
+            sent.fail(error)
+            return 0
+    self._last_used = now
+    if held.paused or now < held.throttled_until or held.requests:
+        self._timer.wake_at(held.hold_request(sent, now))
+        return 0
+    write_request(self, sent)
+    if sent.deadline < <double>self._timer.due:  # Usually, an earlier request has set it.
+        self._timer.wake_at(sent.deadline)
+    return 0
+
+
+cdef bint call_after_read(ConnectionState self, object function) except -1:
+    if self.is_reading:
+        if self.after_read is None:
+            self.after_read = []
+        self.after_read.append(function)
+    return self.is_reading
+
+
+cdef int write_request(ConnectionState self, PendingRequest sent) except -1:
     cdef object transport = self._open_transport
-    cdef bint expect = sent.expect_response
     cdef object frame
     cdef Py_ssize_t size
     if transport is None or transport.is_closing():
         self._fail_unwritten(sent)
         return 0
     try:
-        frame = encode(self._pipeline, sent.message, sent.version, expect)
+        frame = encode(self._pipeline, sent.message, sent.version, sent.expect_response)
     except kafka_error() as error:
         error.broker = self.broker.node_id
         sent.fail(error)
         return 0
-    if expect:
+    if sent.expect_response:
         self._in_flight.append(sent)
     else:
         self._one_way = True
@@ -240,11 +259,12 @@ cdef int read_frame(ConnectionState self, object frame) except -1:
 
 
 cdef int complete_request(ConnectionState self, object response, Py_ssize_t size) except -1:
-    cdef object sent, throttle_ms = None
+    cdef PendingRequest sent
+    cdef object throttle_ms = None
     cdef double now
     if self._open_transport is None:
         return 0
-    sent = self._in_flight.popleft()
+    sent = <PendingRequest?>self._in_flight.popleft()
     now = self._now()
     self._last_used = now
     # A list tells that all batches were written. It comes from a response without a throttle.

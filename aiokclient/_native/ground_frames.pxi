@@ -17,14 +17,6 @@ cdef list spare = []
 cdef class ReaderState:
     """See `protocol.framing.ReaderState`."""
 
-    cdef public Py_ssize_t max_frame
-    cdef public object _scratch
-    cdef public object _pool
-    cdef public object _frame
-    cdef public Py_ssize_t _filled
-    cdef public int _lull
-    cdef bytes remainder
-
     def get_buffer(self):
         """Return memory for the next bytes, at least one."""
         return next_buffer(self)

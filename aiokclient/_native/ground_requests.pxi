@@ -44,18 +44,6 @@ cdef object read_answer(TemplateState self, bytes frame, Py_ssize_t position):
 cdef class PipelineState:
     """See `protocol.framing.PipelineState`."""
 
-    cdef public object client_id
-    cdef public dict _headers
-    cdef public object _in_flight
-    cdef public int32_t _next
-    # The class and the version of the latest request, and the parts of its header.
-    cdef object kind
-    cdef object version
-    cdef bytes start
-    cdef bytes end
-    cdef object response_header
-    cdef bint uses_templates
-
     def encode_request(self, request, version, bint expect_response=True):
         """Encode a request, and return its correlation id and the segments of its frame.
 

@@ -33,7 +33,8 @@ from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.errors import KafkaError
-    from aiokclient.network.connection import ConnectedBroker, PendingRequest
+    from aiokclient.network.connection import ConnectedBroker
+    from aiokclient.network.pending import PendingRequest
     from aiokclient.protocol.fields import Buffer
 
 STRUCTS: Final = 2000

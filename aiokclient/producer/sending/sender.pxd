@@ -1,8 +1,19 @@
 cimport cython
 
+from aiokclient._native.ground cimport ConnectionState
+from aiokclient.network cimport connection as wire, pending
 from aiokclient.producer.batching.accumulator cimport Accumulator
 from aiokclient.producer.batching.batch cimport ProducerBatch
 from aiokclient.producer.batching.queue cimport PartitionQueue
+
+
+cdef class Sender
+
+
+cdef class PendingProduce(pending.PendingRequest):
+    cdef public Sender sender
+    cdef public bint over
+    cpdef deliver_response(self, response)
 
 
 cdef class ProduceRequests:
@@ -49,8 +60,9 @@ cdef class Sender:
     cpdef list _collect_batches(self, dict ready)
     @cython.locals(batch=ProducerBatch, waiting=ProducerBatch)
     cpdef ProducerBatch _next_batch(self, PartitionQueue queue)
-    cpdef _send_request(self, connection, list batches)
-    @cython.locals(accumulator=Accumulator, batch=ProducerBatch, queue=PartitionQueue, at=Py_ssize_t)
+    @cython.locals(sent=PendingProduce)
+    cpdef _send_request(self, ConnectionState connection, list batches)
+    @cython.locals(accumulator=Accumulator, batch=ProducerBatch, queue=PartitionQueue, at=Py_ssize_t, current=ConnectionState)
     cpdef on_response(self, request, response, error)
 
 
@@ -61,5 +73,5 @@ cdef class TransactionalSender(Sender):
     cdef public bint _is_first
     cpdef send_batches(self)
     cpdef _send_full(self)
-    cpdef _send_request(self, connection, list batches)
+    cpdef _send_request(self, ConnectionState connection, list batches)
     cpdef on_response(self, request, response, error)

@@ -27,7 +27,8 @@ from aiokclient.background import SLICE_S
 from aiokclient.clock import get_loop_clock
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.errors import DisconnectedError, KafkaError
-from aiokclient.network.connection import PendingRequest
+from aiokclient.network import connection as wire
+from aiokclient.network import pending
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Attempts, Backoff, Scope
 from aiokclient.producer.batching.accumulator import SLACK
@@ -101,32 +102,14 @@ class BatchesRequest(TemplateRequest):
             yield sent, None
 
 
-class PendingProduce(PendingRequest):
+class PendingProduce(pending.PendingRequest):
     """A produce request that is held or in flight. Its outcome goes to its sender."""
 
     __slots__ = ("over", "sender")
 
     message: BatchesRequest
+    sender: Sender
     over: bool
-
-    def __init__(
-        self,
-        sender: Sender,
-        message: BatchesRequest,
-        version: int,
-        since: float,
-        timeout_s: float,
-        expect: bool,
-    ) -> None:
-        # The same as in the base class, which would be another call for each request.
-        self.message = message
-        self.version = version
-        self.since = since
-        self.timeout_s = timeout_s
-        self.deadline = since + timeout_s
-        self.expect_response = expect
-        self.sender = sender
-        self.over = False
 
     def deliver_response(self, response: Any) -> None:
         if self.over:
@@ -604,11 +587,17 @@ class Sender:
     def _send_request(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
         now, own = self._now(), self._connection
         request = self._requests.make_request(batches, own.version, now)
-        version, expect = request.templates[0].version, self._expects_response
+        sent = PendingProduce.__new__(PendingProduce)
+        sent.message = request
+        sent.version = request.templates[0].version
+        sent.since = now
+        sent.timeout_s = self._timeout_s
+        sent.deadline = now + self._timeout_s
+        sent.expect_response = self._expects_response
+        sent.sender = self
+        sent.over = False
         self.in_flight += 1
-        connection.start_request(
-            PendingProduce(self, request, version, now, self._timeout_s, expect), now
-        )
+        wire.start_request(connection, sent, now)
         self._meters.on_request_sent()
         if own.watch is None:
             own.begin_watch()
@@ -627,7 +616,7 @@ class Sender:
             accumulator, connection = self._accumulator, self._connection
             if response is not None and self._resume_collected is not None:
                 current = connection.current
-                if current is not None and current.call_after_read(self._resume_collected):
+                if current is not None and wire.call_after_read(current, self._resume_collected):
                     accumulator.wakes.collect()
             self.in_flight -= 1
             # By now the transport has released the bytes, or will never read them again.

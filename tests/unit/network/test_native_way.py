@@ -26,8 +26,7 @@ from aiokclient import _native
 from aiokclient._native import in_use
 from aiokclient.errors import KafkaError
 from aiokclient.metrics import Metrics
-from aiokclient.network import connection, flow, traffic
-from aiokclient.network.connection import PendingRequest
+from aiokclient.network import connection, flow, pending, traffic
 from aiokclient.protocol import framing, produce_template
 from aiokclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokclient.protocol.messages.produce import (
@@ -58,7 +57,10 @@ def in_python(module: Any) -> Any:
     return made
 
 
-PURE = {each: in_python(each) for each in (framing, produce_template, flow, traffic, connection)}
+PURE = {
+    each: in_python(each)
+    for each in (framing, produce_template, flow, traffic, pending, connection)
+}
 KINDS = ("native", "pure")
 
 
@@ -73,6 +75,7 @@ def test_the_native_classes_are_in_use_and_their_twins_are_others() -> None:
         (produce_template, "TemplateState"),
         (flow, "HeldState"),
         (traffic, "MeterState"),
+        (pending, "PendingRequest"),
         (connection, "ConnectionState"),
     ):
         native, pure = getattr(module, name), getattr(PURE[module], name)
@@ -276,7 +279,28 @@ def test_requests_and_responses_are_the_same(exchanges: list[Exchange]) -> None:
 # -- connections
 
 
-class Recorded(PendingRequest):
+@pytest.mark.parametrize("version", [None, 7])
+def test_pending_requests_are_the_same(version: int | None) -> None:
+    found = []
+    for kind in KINDS:
+        module = of(kind, pending)
+        sent = module.PendingRequest(MetadataRequest(topics=[]), version, SENT_AT, 9, True)
+        found.append([sent.api, sent.version, sent.since, sent.timeout_s, sent.deadline])
+        sent.restart_timeout(SENT_AT + 1)
+        sent.expect_response = False
+        found[-1] += [sent.since, sent.timeout_s, sent.deadline, sent.expect_response]
+        for left in (lambda sent=sent: sent.over, sent.on_written):
+            with pytest.raises(NotImplementedError):
+                left()
+        for left in (sent.deliver_response, sent.fail):
+            with pytest.raises(NotImplementedError):
+                left(None)
+    native, pure = found
+    assert native == pure
+    assert native == ["Metadata", version, 5.0, 9, 14.0, 6.0, 9, 15.0, False]
+
+
+class Recorded(pending.PendingRequest):
     """A request that records what happens to it."""
 
     __slots__ = ("connection", "found", "name", "over", "reaction")
