@@ -68,6 +68,7 @@ COMPILED = (
     "producer.batching.accumulator",
     "producer.batching.batch",
     "producer.batching.meters",
+    "producer.batching.partitioner",
     "producer.batching.producer_ids",
     "producer.batching.queue",
     "producer.batching.sequences",

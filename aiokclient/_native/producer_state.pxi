@@ -417,8 +417,6 @@ cdef class QueueState:
 cdef class TopicState:
     """See `producer._pure.delivery.TopicState`."""
 
-    __class_getitem__ = classmethod(GenericAlias)
-
     def __init__(self, name):
         self.name = name
         self.queues = []

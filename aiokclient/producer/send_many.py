@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, cast
 from aiokclient.errors import BufferExhaustedError, KafkaError
 from aiokclient.producer.batching.accumulator import BATCH_OVERHEAD, Accumulator
 from aiokclient.producer.batching.batch import RECORD_OVERHEAD
+from aiokclient.producer.batching.partitioner import Partitioner
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.delivery.deliveries import Deliveries, Run, runs_of
 from aiokclient.producer.delivery.delivery import Delivery, settled
 from aiokclient.producer.delivery.failures import Failures
-from aiokclient.producer.partitioner import Partitioner
 from aiokclient.record.batch import RecordBatchBuilder
 from aiokclient.scopes import new_scope
 from aiokclient.types import Headers, ProducerRecord, shortened, to_integer

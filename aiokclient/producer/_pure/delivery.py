@@ -34,7 +34,7 @@ from array import array
 from asyncio import _get_running_loop
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 from aiokclient.errors import KafkaError, WrongLoopError, WrongThreadError
 from aiokclient.record.batch import RecordBatchBuilder
@@ -624,9 +624,6 @@ class Delivery:
         return f"<Delivery {where} offset={self.offset}>"
 
 
-Q = TypeVar("Q", bound="QueueState")
-
-
 class BatchState(DeliveryBatch):
     """A batch to which records are appended."""
 
@@ -746,17 +743,17 @@ class QueueState:
         self.unsendable = False
 
 
-class TopicState(Generic[Q]):
+class TopicState:
     """The state of a topic that a send reads."""
 
     __slots__ = ("known", "name", "queues", "sticky", "sticky_left")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.queues: list[Q] = []
+        self.queues: list[Any] = []
         self.known = False
         """Whether the partitions are known and no record waits to be moved to them."""
-        self.sticky: Q | None = None
+        self.sticky: QueueState | None = None
         """The partition queue to which records without a key currently go (KIP-480)."""
         self.sticky_left = 0
         """Number of bytes that may still go to the sticky queue before another one is chosen."""

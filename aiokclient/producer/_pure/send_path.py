@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar
 
     from aiokclient.producer.batching.accumulator import Accumulator
+    from aiokclient.producer.batching.partitioner import Partitioner
     from aiokclient.producer.batching.queue import Topic
-    from aiokclient.producer.partitioner import Partitioner
 
     K = DefaultTypeVar("K", default=bytes)
     V = DefaultTypeVar("V", default=bytes)

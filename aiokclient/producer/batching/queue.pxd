@@ -67,3 +67,14 @@ cdef class PartitionQueue(delivery.QueueState):
     cpdef bint mark_in_flight(self, ProducerBatch batch) except -1
     @cython.locals(sent=list, sequences=PartitionSequences, at=int64_t)
     cpdef remove_batch(self, ProducerBatch batch, bint written=*, int64_t base_offset=*)
+
+
+cdef class Topic(delivery.TopicState):
+    cdef public TopicStatus status
+    cdef public PartitionQueue undesignated
+    cdef public dict absent
+    cdef public object leaving
+    cdef public Py_ssize_t sticky_more
+    cdef public set unseen
+    cpdef stick_to_queue(self, PartitionQueue queue, Py_ssize_t size, Py_ssize_t first)
+    cpdef bint stick_for_longer(self, Py_ssize_t size, Py_ssize_t first) except -1

@@ -559,10 +559,13 @@ class PartitionQueue(delivery.QueueState):
             self.sequences.apply_event(SequenceEvent.RETURNED)
 
 
-class Topic(delivery.TopicState[PartitionQueue]):
+class Topic(delivery.TopicState):
     """The queues of a topic. While `known` is false all records wait in `undesignated`."""
 
     __slots__ = ("absent", "leaving", "status", "sticky_more", "undesignated", "unseen")
+
+    queues: list[PartitionQueue]
+    sticky: PartitionQueue | None
 
     def __init__(self, name: str, batch_limit: int) -> None:
         super().__init__(name)

@@ -22,9 +22,9 @@ from aiokclient.cluster.metadata.snapshot import differ
 from aiokclient.errors import KafkaError, UnknownTopicOrPartitionError, error_for
 from aiokclient.policy import ABSENT_PARTITION_S, REFUSED_TOPIC_S, Scope, classify
 from aiokclient.producer.batching.batch import FailedRecords, ProducerBatch, record_size
+from aiokclient.producer.batching.partitioner import Partitioner
 from aiokclient.producer.batching.queue import PartitionQueue, Topic
 from aiokclient.producer.delivery.delivery import DeliveryBatch
-from aiokclient.producer.partitioner import Partitioner
 from aiokclient.types import Headers, TopicPartition
 
 if TYPE_CHECKING:

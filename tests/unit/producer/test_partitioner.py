@@ -17,8 +17,8 @@ from aiokclient.cluster.lifecycle.ownership import Anchor
 from aiokclient.config.producer import ProducerConfig
 from aiokclient.errors import SerializationError
 from aiokclient.producer.batching.batch import ProducerBatch
+from aiokclient.producer.batching.partitioner import SAMPLE, Partitioner, weights
 from aiokclient.producer.batching.queue import PartitionQueue, Topic
-from aiokclient.producer.partitioner import SAMPLE, Partitioner, weights
 from aiokclient.record.batch import RecordBatchBuilder
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 SAMPLE = 32
 """The largest number of partitions from which the next one is chosen."""
+_SAMPLE = SAMPLE
 
 PartitionerFunction = Callable[[bytes | None, Sequence[int], Sequence[int]], int | None]
 """A function `partitioner(key, partitions, available) -> partition`. `key` is the serialized key or
@@ -103,9 +104,9 @@ class Partitioner:
         topic.stick_to_queue(queue, self._sticky_bytes, size)
         return queue
 
-    def _find_candidates(self, queues: Sequence[PartitionQueue]) -> Sequence[PartitionQueue]:
-        if len(queues) > SAMPLE:
-            found = self._usable_queues(self._rng.sample(queues, SAMPLE))
+    def _find_candidates(self, queues: list[PartitionQueue]) -> list[PartitionQueue]:
+        if len(queues) > _SAMPLE:
+            found = self._usable_queues(self._rng.sample(queues, _SAMPLE))
             if found:
                 return found
         if len(queues) > 1:
@@ -114,7 +115,7 @@ class Partitioner:
             )
         return queues
 
-    def _usable_queues(self, queues: Sequence[PartitionQueue]) -> Sequence[PartitionQueue]:
+    def _usable_queues(self, queues: list[PartitionQueue]) -> list[PartitionQueue]:
         found = [queue for queue in queues if not queue.unsendable]
         return (
             [queue for queue in found if self._is_leader_responsive(queue)]
