@@ -111,6 +111,15 @@ cdef class ReaderState:
     cdef bytes remainder
 
 
+cdef class BatchesState:
+    cdef public list templates
+    cdef public list batches
+    cdef public object _topics
+
+
+cpdef BatchesState new_request(object kind, list templates, list batches)
+
+
 cdef class PipelineState:
     cdef public object client_id
     cdef public dict _headers
@@ -122,7 +131,6 @@ cdef class PipelineState:
     cdef bytes start
     cdef bytes end
     cdef object response_header
-    cdef bint uses_templates
 
 
 cdef class HeldState:

@@ -10,6 +10,7 @@ cimport cython
 from cpython.object cimport PyObject, PyTypeObject
 
 __all__ = [
+    "BatchesState",
     "BufferPool",
     "ConnectionState",
     "ConsumerRecord",
@@ -21,6 +22,7 @@ __all__ = [
     "TemplateState",
     "light_class",
     "lock_records",
+    "new_request",
     "set_locks",
     "structs_are",
     "untrack",

@@ -1,4 +1,7 @@
-"""Requests and their responses: the native twins of `TemplateState` and `PipelineState`."""
+"""Requests and their responses.
+
+These are the native twins of `TemplateState`, `BatchesState`, and `PipelineState`, in `protocol`.
+"""
 
 from libc.string cimport memcmp
 
@@ -41,6 +44,22 @@ cdef object read_answer(TemplateState self, bytes frame, Py_ssize_t position):
     return [(read_int64(at + start), read_int64(at + start + 8), log_start)]
 
 
+cdef class BatchesState:
+    """See `protocol.produce_template.BatchesState`."""
+
+
+ctypedef object (*Constructor)(PyTypeObject *, PyObject *, PyObject *)
+
+
+cpdef BatchesState new_request(object kind, list templates, list batches):
+    """See `protocol.produce_template.new_request`."""
+    cdef PyTypeObject *wanted = <PyTypeObject *>kind
+    cdef BatchesState made = (<Constructor>wanted.tp_new)(wanted, <PyObject *>(), NULL)
+    made.templates = templates
+    made.batches = batches
+    return made
+
+
 cdef class PipelineState:
     """See `protocol.framing.PipelineState`."""
 
@@ -70,21 +89,19 @@ cdef object encode(PipelineState self, object request, object version, bint expe
     cdef uint8_t digits[LENGTH_SIZE]
     if type(request) is not self.kind or version is not self.version:
         learn_header(self, type(request), version)
-    if self.uses_templates:
-        templates, batches = request.templates, request.batches
-        if type(templates) is list and type(batches) is list and len(<list>templates) == 1:
-            first = (<list>templates)[0]
-            if isinstance(first, TemplateState) and (<TemplateState>first).version == version:
-                template = <TemplateState>first
-                frame = frame_batch(
-                    (<list>batches)[0],
-                    self.start,
-                    number,
-                    self.end,
-                    template.head,
-                    template.tail,
-                    template.flexible,
-                )
+    if isinstance(request, BatchesState) and len((<BatchesState>request).templates) == 1:
+        first = (<BatchesState>request).templates[0]
+        if isinstance(first, TemplateState) and (<TemplateState>first).version == version:
+            template = <TemplateState>first
+            frame = frame_batch(
+                (<BatchesState>request).batches[0],
+                self.start,
+                number,
+                self.end,
+                template.head,
+                template.tail,
+                template.flexible,
+            )
     if frame is None:
         put_length(digits, number)
         packed = PyBytes_FromStringAndSize(<const char *>digits, LENGTH_SIZE)
@@ -103,7 +120,6 @@ cdef int learn_header(PipelineState self, object kind, object version) except -1
         header = self._add_header(kind, version)
     self.kind = None
     self.start, self.end, self.response_header = header
-    self.uses_templates = kind.uses_templates
     self.kind, self.version = kind, version
     return 0
 

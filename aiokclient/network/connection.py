@@ -189,7 +189,8 @@ class ConnectionState:
             return
         if sent.version is None:
             try:
-                sent.version = self.broker.version_of(type(sent.message))
+                message = cast("Request[Any]", sent.message)
+                sent.version = self.broker.version_of(type(message))
             except KafkaError as error:
                 sent.fail(error)
                 return

@@ -14,7 +14,7 @@ from aiokclient._native import twin
 from aiokclient.errors import KafkaError
 
 if TYPE_CHECKING:
-    from aiokclient.protocol.schema import Request
+    from aiokclient.protocol.produce_template import AnyRequest
 
 OnResponse = Callable[[Any, KafkaError | None], object]
 """A function that receives the response and None, or None and the error."""
@@ -31,7 +31,7 @@ class PendingRequest:
 
     def __init__(
         self,
-        message: Request[Any],
+        message: AnyRequest,
         version: int | None,
         since: float,
         timeout_s: float,

@@ -26,6 +26,7 @@ from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.protocol.fields import Buffer
+    from aiokclient.protocol.produce_template import AnyRequest
 
 _PREFIX = LENGTH.size
 _HEADER_START = Layout(">hhi")
@@ -210,7 +211,7 @@ class InFlight(NamedTuple):
     """A request that waits for its response."""
 
     correlation_id: int
-    request: Request[Any]
+    request: AnyRequest
     version: int
     response_header: int
     """The version of the header of the response."""
@@ -237,7 +238,7 @@ class PipelineState:
     """
 
     client_id: str | None
-    _headers: dict[tuple[type[Request[Any]], int], tuple[bytes, bytes, int]]
+    _headers: dict[tuple[type[AnyRequest], int], tuple[bytes, bytes, int]]
     """For each class of requests and version: what comes before and after the correlation id,
     with room for the length of the frame, and the version of the header of responses."""
     _in_flight: deque[tuple[Any, ...]]
@@ -247,12 +248,12 @@ class PipelineState:
     """The next correlation id."""
 
     def encode_request(
-        self, request: Request[Any], version: int, expect_response: bool = True
+        self, request: AnyRequest, version: int, expect_response: bool = True
     ) -> tuple[int, list[Buffer]]:
         """Encode a request, and return its correlation id and the segments of its frame.
 
         expect_response: False for a produce request with acks=0
-        Raises the errors of `Message.encode_into`. The request is not in flight then.
+        Raises the errors of `Message.encode_frame`. The request is not in flight then.
         """
         number = self._next
         header = self._headers.get((type(request), version))
@@ -282,7 +283,7 @@ class PipelineState:
         """Remove and return the oldest request in flight, to which a frame is the response."""
         raise NotImplementedError
 
-    def _add_header(self, request: type[Request[Any]], version: int) -> tuple[bytes, bytes, int]:
+    def _add_header(self, request: type[AnyRequest], version: int) -> tuple[bytes, bytes, int]:
         raise NotImplementedError
 
 
@@ -313,7 +314,7 @@ class ClientPipeline(PipelineState):
         """The number of requests that were sent. It wraps to 0 with the correlation ids."""
         return self._next
 
-    def _add_header(self, request: type[Request[Any]], version: int) -> tuple[bytes, bytes, int]:
+    def _add_header(self, request: type[AnyRequest], version: int) -> tuple[bytes, bytes, int]:
         header = RequestHeader(client_id=self.client_id)
         encoded = header.encode_into(request.header_version(version), bytearray(), [])
         # Every version of a request header begins with API key, API version and correlation id.

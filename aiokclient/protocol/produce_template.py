@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct as Layout
 from struct import error as LayoutError
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from aiokclient._native import twin
 from aiokclient.errors import ProtocolError
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from aiokclient.protocol.fields import Buffer
+    from aiokclient.protocol.schema import Request
 
 COPIED = 16 * 1024
 """Batches with fewer bytes than this are copied into the frame."""
@@ -193,29 +194,49 @@ class Template(TemplateState):
         return b"".join(ProduceResponse(responses=[topic]).encode(self.version))
 
 
-class TemplateRequest(ProduceRequest):
-    """A request with a batch for each template, at most one for each partition.
-
-    All templates have the same version, and differ only in topic and partition. The inherited
-    fields are not set. A successful response is a list with the `Written` of each batch, in the
-    order of the batches.
-    """
+@twin("ground")
+class BatchesState:
+    """The batches of a `TemplateRequest`, and the template for each of them."""
 
     __slots__ = ("_topics", "batches", "templates")
 
-    uses_templates = True
+    templates: list[Template]
+    batches: Sequence[Buffer]
+    """Both are lists."""
+    _topics: dict[bytes, dict[bytes, int]] | None
+    """The positions in `templates`, once they are needed."""
 
-    def __init__(self, templates: Sequence[Template], batches: Sequence[Buffer]) -> None:
-        self.templates = templates
-        self.batches = batches
-        self._topics: dict[bytes, dict[bytes, int]] | None = None
-        self._tags = None
 
-    def encode_into(self, version: int, out: bytearray, segments: list[Buffer]) -> bytearray:
-        assert version == self.templates[0].version
-        return self._encode_segments(*self._write_heads(bytes(out)), segments)
+B = TypeVar("B", bound=BatchesState)
+
+
+@twin("ground")
+def new_request(kind: type[B], templates: list[Template], batches: Sequence[Buffer]) -> B:
+    """Return a `TemplateRequest`. The constructor would be another call for each request."""
+    made = kind.__new__(kind)
+    made.templates, made.batches, made._topics = templates, batches, None
+    return made
+
+
+class TemplateRequest(BatchesState):
+    """A request with a batch for each template, at most one for each partition.
+
+    All templates have the same version, and differ only in topic and partition. It stands in the
+    place of a `ProduceRequest`, but has no fields of one. A successful response is a list with the
+    `Written` of each batch, in the order of the batches.
+    """
+
+    __slots__ = ()
+
+    api_key = ProduceRequest.api_key
+    response_class = ProduceRequest.response_class
+    header_version = ProduceRequest.header_version
+
+    def __init__(self, templates: list[Template], batches: Sequence[Buffer]) -> None:
+        self.templates, self.batches, self._topics = templates, batches, None
 
     def encode_frame(self, version: int, head: bytes) -> list[Buffer]:
+        """Return the segments of a frame whose header, with room for the length, is `head`."""
         first = self.templates[0]
         assert version == first.version
         if len(self.templates) == 1:
@@ -294,13 +315,14 @@ class TemplateRequest(ProduceRequest):
         return topics
 
     def read_response(self, frame: Buffer, position: int, version: int) -> tuple[Any, int]:
+        """Return the response that begins at a position, and the position after it."""
         if len(self.templates) == 1:
             found = self.templates[0].read_answer(frame, position)
         else:
             found = self._read_several(frame, position) if isinstance(frame, bytes) else None
         if found is not None:
             return found, len(frame)
-        return super().read_response(frame, position, version)
+        return self.response_class.decode_from(frame, position, version)
 
     def _read_several(self, frame: bytes, position: int) -> list[Written] | None:
         """Return the outcome of each batch if all of them were written, otherwise None."""
@@ -343,6 +365,10 @@ class TemplateRequest(ProduceRequest):
         if frame[position:] != template.answer_end or None in found:
             return None
         return cast("list[Written]", found)
+
+
+AnyRequest: TypeAlias = "Request[Any] | TemplateRequest"
+"""What a connection can send."""
 
 
 def _encode_count(count: int, flexible: bool) -> bytes:

@@ -365,8 +365,6 @@ class Request(Message, Generic[R]):
     api_key: ClassVar[ApiKey]
     route: ClassVar[Route]
     response_class: ClassVar[type[Response]]
-    uses_templates: ClassVar[bool] = False
-    """Whether this is a `TemplateRequest`, of which native code knows the parts."""
 
     def __init_subclass__(
         cls, *, key: int | None = None, route: Route = Route.ANY, **options: Any

@@ -5,12 +5,15 @@ from aiokclient.network cimport connection as wire, pending
 from aiokclient.producer.batching.accumulator cimport Accumulator
 from aiokclient.producer.batching.batch cimport ProducerBatch
 from aiokclient.producer.batching.queue cimport PartitionQueue
+from aiokclient.protocol cimport produce_template
 
 
 cdef class Sender
 
 
 cdef class PendingProduce(pending.PendingRequest):
+    cdef public list batches
+    cdef public list attempts
     cdef public Sender sender
     cdef public bint over
     cpdef deliver_response(self, response)
@@ -19,11 +22,13 @@ cdef class PendingProduce(pending.PendingRequest):
 cdef class ProduceRequests:
     cdef object _acks
     cdef object _timeout_ms
+    cdef double _timeout_s
+    cdef bint _expects_response
     cdef object _transactional_id
     cdef object _transactions
     cdef dict _templates
-    @cython.locals(batch=ProducerBatch, queue=PartitionQueue, templates=list, encoded=list, attempts=list)
-    cpdef make_request(self, list batches, version, double now)
+    @cython.locals(batch=ProducerBatch, queue=PartitionQueue, templates=list, encoded=list, attempts=list, made=PendingProduce)
+    cpdef PendingProduce make_request(self, Sender sender, list batches, version, double now)
 
 
 cdef class Sender:
@@ -36,10 +41,8 @@ cdef class Sender:
     cdef public object callbacks
     cdef public object _responses
     cdef public object _ids
-    cdef public bint _expects_response
     cdef public Py_ssize_t _limit
     cdef public Py_ssize_t _max_request
-    cdef public double _timeout_s
     cdef public ProduceRequests _requests
     cdef public object _meters
     cdef public object _resume_collected
@@ -60,10 +63,10 @@ cdef class Sender:
     cpdef list _collect_batches(self, dict ready)
     @cython.locals(batch=ProducerBatch, waiting=ProducerBatch)
     cpdef ProducerBatch _next_batch(self, PartitionQueue queue)
-    @cython.locals(sent=PendingProduce)
+    @cython.locals(request=PendingProduce)
     cpdef _send_request(self, ConnectionState connection, list batches)
-    @cython.locals(accumulator=Accumulator, batch=ProducerBatch, queue=PartitionQueue, at=Py_ssize_t, current=ConnectionState)
-    cpdef on_response(self, request, response, error)
+    @cython.locals(accumulator=Accumulator, batch=ProducerBatch, queue=PartitionQueue, at=Py_ssize_t, batches=list, current=ConnectionState)
+    cpdef on_response(self, PendingProduce request, response, error)
 
 
 cdef class TransactionalSender(Sender):
@@ -74,4 +77,4 @@ cdef class TransactionalSender(Sender):
     cpdef send_batches(self)
     cpdef _send_full(self)
     cpdef _send_request(self, ConnectionState connection, list batches)
-    cpdef on_response(self, request, response, error)
+    cpdef on_response(self, PendingProduce request, response, error)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
@@ -35,6 +35,7 @@ from aiokclient.producer.batching.accumulator import SLACK
 from aiokclient.producer.batching.batch import ProducerBatch
 from aiokclient.producer.batching.queue import PartitionQueue
 from aiokclient.producer.batching.stages import BatchStage, InLog
+from aiokclient.protocol import produce_template
 from aiokclient.protocol.messages.produce import ProduceRequest
 from aiokclient.protocol.produce_template import IDS_FROM, Template, TemplateRequest, Written
 from aiokclient.types.named_tuple import NamedTuple
@@ -58,27 +59,23 @@ class Sent(NamedTuple):
     attempt: int
 
 
-class BatchesRequest(TemplateRequest):
-    """A request with at most one batch for each partition, with the numbers of their attempts."""
+class PendingProduce(pending.PendingRequest):
+    """A produce request that is held or in flight. Its outcome goes to its sender.
 
-    __slots__ = ("attempts", "producer_batches")
+    It has at most one batch for each partition. `attempts` are the numbers of their attempts.
+    """
 
-    def __init__(
-        self,
-        templates: list[Template],
-        batches: list[memoryview],
-        producer_batches: Sequence[ProducerBatch],
-        attempts: list[int],
-    ) -> None:
-        # As in the base class, whose `__init__` would be another call for each request.
-        self.templates, self.batches = templates, batches
-        self._topics = self._tags = None
-        self.producer_batches = producer_batches
-        self.attempts = attempts
+    __slots__ = ("attempts", "batches", "over", "sender")
+
+    message: TemplateRequest
+    batches: list[ProducerBatch]
+    attempts: list[int]
+    sender: Sender
+    over: bool
 
     def list_sent(self) -> list[Sent]:
         """Return the batches with the numbers of their attempts."""
-        return list(map(Sent, self.producer_batches, self.attempts))
+        return list(map(Sent, self.batches, self.attempts))
 
     def match_response(
         self, response: ProduceResponse
@@ -87,10 +84,11 @@ class BatchesRequest(TemplateRequest):
 
         Only the first part for a partition counts. Partitions that were not requested are ignored.
         """
-        by_id = self.templates[0].version >= IDS_FROM
+        templates = self.message.templates
+        by_id = templates[0].version >= IDS_FROM
         waiting: dict[tuple[str | UUID, int], Sent] = {
             (template.topic_id if by_id else template.name, template.index): sent
-            for template, sent in zip(self.templates, self.list_sent(), strict=True)
+            for template, sent in zip(templates, self.list_sent(), strict=True)
         }
         for topic in response.responses:
             name = topic.topic_id if by_id else topic.name
@@ -101,23 +99,13 @@ class BatchesRequest(TemplateRequest):
         for sent in waiting.values():
             yield sent, None
 
-
-class PendingProduce(pending.PendingRequest):
-    """A produce request that is held or in flight. Its outcome goes to its sender."""
-
-    __slots__ = ("over", "sender")
-
-    message: BatchesRequest
-    sender: Sender
-    over: bool
-
     def deliver_response(self, response: Any) -> None:
         if self.over:
             return
         self.over = True
         sender = self.sender
         try:
-            sender.on_response(self.message, response, None)
+            sender.on_response(self, response, None)
         except Exception as error:
             # As in `Callbacks.call_now`, which would be another call for each response.
             sender.callbacks.report_error(error, type(sender).on_response.__qualname__)
@@ -132,7 +120,7 @@ class PendingProduce(pending.PendingRequest):
         # Later, because the caller may be in the middle of sending or closing.
         if not self.over:
             self.over = True
-            self.sender.callbacks.call_soon(self.sender.on_response, self.message, None, error)
+            self.sender.callbacks.call_soon(self.sender.on_response, self, None, error)
 
 
 class ProduceRequests:
@@ -143,6 +131,8 @@ class ProduceRequests:
     ) -> None:
         self._acks = config.acks
         self._timeout_ms = config.request_timeout_ms
+        self._timeout_s = config.request_timeout_ms / 1000
+        self._expects_response = config.acks != 0
         self._transactional_id = config.transactional_id
         self._transactions = transactions
         self._templates: dict[PartitionQueue, Template] = {}
@@ -152,8 +142,8 @@ class ProduceRequests:
         self._templates.pop(queue, None)
 
     def make_request(
-        self, batches: Sequence[ProducerBatch], version: int, now: float
-    ) -> BatchesRequest:
+        self, sender: Sender, batches: list[ProducerBatch], version: int, now: float
+    ) -> PendingProduce:
         """Return the request for the given batches in an API version that the broker supports.
 
         `now` is the time on the loop's clock at which they are sent.
@@ -179,7 +169,19 @@ class ProduceRequests:
             templates.append(found)
             encoded.append(batch.encode_for_request(now, by_name, transactional))
             attempts.append(batch.attempt)
-        return BatchesRequest(templates, encoded, batches, attempts)
+        # A constructor would be another call for each request.
+        made = PendingProduce.__new__(PendingProduce)
+        made.message = produce_template.new_request(TemplateRequest, templates, encoded)
+        made.version = version
+        made.since = now
+        made.timeout_s = self._timeout_s
+        made.deadline = now + self._timeout_s
+        made.expect_response = self._expects_response
+        made.batches = batches
+        made.attempts = attempts
+        made.sender = sender
+        made.over = False
+        return made
 
     def _make_template(self, queue: PartitionQueue, version: int) -> Template:
         """Make the template of a partition, because the version or the topic is new."""
@@ -392,10 +394,8 @@ class Sender:
         self.callbacks = engine.callbacks
         self._responses = engine.responses
         self._ids = engine.batch_ids
-        self._expects_response = config.acks != 0
         self._limit = config.max_in_flight_requests_per_connection
         self._max_request = config.max_request_size
-        self._timeout_s = config.request_timeout_ms / 1000
         self._requests = ProduceRequests(config, engine.transactions)
         self._meters = accumulator.meters
         can_collect = accumulator.wakes.can_collect
@@ -586,18 +586,9 @@ class Sender:
 
     def _send_request(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
         now, own = self._now(), self._connection
-        request = self._requests.make_request(batches, own.version, now)
-        sent = PendingProduce.__new__(PendingProduce)
-        sent.message = request
-        sent.version = request.templates[0].version
-        sent.since = now
-        sent.timeout_s = self._timeout_s
-        sent.deadline = now + self._timeout_s
-        sent.expect_response = self._expects_response
-        sent.sender = self
-        sent.over = False
+        request = self._requests.make_request(self, batches, own.version, now)
         self.in_flight += 1
-        wire.start_request(connection, sent, now)
+        wire.start_request(connection, request, now)
         self._meters.on_request_sent()
         if own.watch is None:
             own.begin_watch()
@@ -606,7 +597,7 @@ class Sender:
 
     def on_response(
         self,
-        request: BatchesRequest,
+        request: PendingProduce,
         response: ProduceResponse | list[Written] | None,
         error: KafkaError | None,
     ) -> None:
@@ -620,7 +611,7 @@ class Sender:
                     accumulator.wakes.collect()
             self.in_flight -= 1
             # By now the transport has released the bytes, or will never read them again.
-            batches = request.producer_batches
+            batches = request.batches
             for batch in batches:
                 if batch.end_request():
                     accumulator.release_memory(batch)
@@ -658,7 +649,7 @@ class Sender:
         if self._ready or self._awaited:
             self.send_batches()
 
-    def _handle_parts(self, request: BatchesRequest, response: ProduceResponse) -> None:
+    def _handle_parts(self, request: PendingProduce, response: ProduceResponse) -> None:
         """Handle a response that is not that of a success, batch by batch."""
         nodes = endpoints(response)
         for sent, part in request.match_response(response):
@@ -744,14 +735,14 @@ class TransactionalSender(Sender):
 
     def on_response(
         self,
-        request: BatchesRequest,
+        request: PendingProduce,
         response: ProduceResponse | list[Written] | None,
         error: KafkaError | None,
     ) -> None:
         Sender.on_response(self, request, response, error)
         if self._is_first:
             self._is_first = False
-            if error is None and request.producer_batches[0].stage is BatchStage.BACKING_OFF:
+            if error is None and request.batches[0].stage is BatchStage.BACKING_OFF:
                 self._pause.on_request_refused()
             elif error is None:
                 self._pause.on_request_answered(self._now())

@@ -73,6 +73,7 @@ def test_the_native_classes_are_in_use_and_their_twins_are_others() -> None:
         (framing, "ReaderState"),
         (framing, "PipelineState"),
         (produce_template, "TemplateState"),
+        (produce_template, "BatchesState"),
         (flow, "HeldState"),
         (traffic, "MeterState"),
         (pending, "PendingRequest"),
@@ -161,6 +162,20 @@ def test_streams_are_split_alike_at_each_byte() -> None:
 
 
 # -- requests and responses
+
+
+def test_requests_are_made_without_their_constructor() -> None:
+    for kind in KINDS:
+        module = of(kind, produce_template)
+        without = {"__slots__": (), "__init__": None}  # A call of it would raise TypeError.
+        subclass = type("Subclass", (module.TemplateRequest,), without)
+        templates = [module.Template(9, "orders", IDS["orders"], 0, -1, 30_000)]
+        made = module.new_request(subclass, templates, batches := [b"batch"])
+        assert type(made) is subclass
+        assert made.templates is templates
+        assert made.batches is batches
+        assert made._topics is None
+
 
 PARTITIONS = st.lists(
     st.tuples(st.sampled_from(sorted(IDS)), st.integers(0, 3)), min_size=1, max_size=4, unique=True
