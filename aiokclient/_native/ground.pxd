@@ -111,6 +111,17 @@ cdef class ReaderState:
     cdef bytes remainder
 
 
+cdef class TemplateState:
+    cdef public int version
+    cdef public bint flexible
+    cdef public object topic_id
+    cdef public bytes head
+    cdef public bytes tail
+    cdef public bytes answer_head
+    cdef public bytes answer_tail
+    cdef public Py_ssize_t answer_size
+
+
 cdef class BatchesState:
     cdef public list templates
     cdef public list batches
@@ -160,6 +171,7 @@ cdef class PendingRequest:
 
 cdef class ConnectionState:
     cdef public object broker
+    cdef public bint closed
     cdef public object _open_transport
     cdef public object _setup
     cdef public object _threshold

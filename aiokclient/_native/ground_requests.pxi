@@ -13,14 +13,6 @@ cdef enum:
 cdef class TemplateState:
     """See `protocol.produce_template.TemplateState`."""
 
-    cdef public int version
-    cdef public bint flexible
-    cdef public bytes head
-    cdef public bytes tail
-    cdef public bytes answer_head
-    cdef public bytes answer_tail
-    cdef public Py_ssize_t answer_size
-
     def read_answer(self, frame, Py_ssize_t position):
         """Return a list with the `Written` of the batch if the response is the usual one.
 

@@ -149,6 +149,7 @@ class ConnectionState:
     """
 
     broker: ConnectedBroker
+    closed: bool
     _open_transport: asyncio.Transport | None
     """The transport, or None if it is not connected or the connection is closed."""
     _setup: SetupFrames | None

@@ -86,11 +86,13 @@ class TemplateState:
         "flexible",
         "head",
         "tail",
+        "topic_id",
         "version",
     )
 
     version: int
     flexible: bool
+    topic_id: UUID
     head: bytes
     """Everything before the batch, in a request with one batch."""
     tail: bytes
@@ -129,7 +131,6 @@ class Template(TemplateState):
         "part_tail",
         "request_head",
         "topic_head",
-        "topic_id",
         "transactional_id",
     )
 

@@ -48,8 +48,9 @@ if TYPE_CHECKING:
     from aiokclient.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
 
-# These are compared for every batch, so they are looked up only once.
+# These are compared for every batch. Compiled, they are variables in C.
 _IN_FLIGHT, _UNKNOWABLE = BatchStage.IN_FLIGHT, InLog.UNKNOWABLE
+_IDS_FROM, _SLACK = IDS_FROM, SLACK
 
 
 class Sent(NamedTuple):
@@ -85,7 +86,7 @@ class PendingProduce(pending.PendingRequest):
         Only the first part for a partition counts. Partitions that were not requested are ignored.
         """
         templates = self.message.templates
-        by_id = templates[0].version >= IDS_FROM
+        by_id = templates[0].version >= _IDS_FROM
         waiting: dict[tuple[str | UUID, int], Sent] = {
             (template.topic_id if by_id else template.name, template.index): sent
             for template, sent in zip(templates, self.list_sent(), strict=True)
@@ -153,11 +154,12 @@ class ProduceRequests:
             version = version if highest is None else min(version, highest)
         # From Produce 13 on, a request has no names of topics (KIP-516). Brokers older than 2.8
         # give no ids.
-        if version >= IDS_FROM:
+        if version >= _IDS_FROM:
             for batch in batches:  # Not `all`, which would call a generator for each batch.
-                if not batch.queue.topic.topic_id.int:
-                    version = IDS_FROM - 1
-        by_name = version < IDS_FROM
+                queue = batch.queue
+                if not queue.topic.topic_id.int:
+                    version = _IDS_FROM - 1
+        by_name = version < _IDS_FROM
         transactional = self._transactional_id is not None
         templates, encoded, attempts = [], [], []
         for batch in batches:
@@ -221,7 +223,19 @@ SILENCE_S = 1.0
 TICK_S = 0.010
 
 
-class ProduceConnection:
+class ProduceConnectionState:
+    """What a sender reads of its `ProduceConnection` for each request."""
+
+    def __init__(self) -> None:
+        self.current: BrokerConnection | None = None
+        self.version = 0
+        """The highest version of Produce that the broker supports."""
+        self.silent = False
+        self.watch: asyncio.TimerHandle | None = None
+        """The timer that checks whether the broker responds, while requests are in flight."""
+
+
+class ProduceConnection(ProduceConnectionState):
     """The connection for the produce requests to one broker, and whether the broker can be reached.
 
     While there is a connection, no task runs. Only connecting needs a task, which `open` starts,
@@ -240,13 +254,8 @@ class ProduceConnection:
         engine: Engine,
         sender: Sender,
     ) -> None:
-        self.current: BrokerConnection | None = None
-        self.version = 0
-        """The highest version of Produce that the broker supports."""
+        super().__init__()
         self.reachable = True
-        self.silent = False
-        self.watch: asyncio.TimerHandle | None = None
-        """The timer that checks whether the broker responds, while requests are in flight."""
         self._node_id = node_id
         self._cluster = engine.cluster
         self._supervisor = engine.supervisor
@@ -578,10 +587,10 @@ class Sender:
             self.callbacks.call_soon(self._responses.fail_unknowable, batch)
             return None
         # Most batches are ready. This saves a call for each of them.
-        is_ready = batch.size and batch.reserved - batch.plain_size <= SLACK
+        is_ready = batch.size and batch.reserved - batch.plain_size <= _SLACK
         if not (is_ready or self._accumulator.prepare_batch(batch)):
             return None
-        by_name = self._connection.version < IDS_FROM
+        by_name = self._connection.version < _IDS_FROM
         return batch if self._ids.identify_batch(queue, batch, by_name) else None
 
     def _send_request(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
