@@ -113,13 +113,22 @@ class TaskOwner:
         raise NotImplementedError
 
 
-class WakeTimer:
+@twin("ground")
+class TimerState:
+    """The time of a `WakeTimer`, which each request looks at."""
+
+    __slots__ = ("due",)
+
+    due: float
+
+
+class WakeTimer(TimerState):
     """A timer that calls `wake(due)` once, at the earliest of the times given to `wake_at`.
 
     All times are on the loop's clock. `due` is the time at which the call was due.
     """
 
-    __slots__ = ("_loop", "_timer", "_wake", "due")
+    __slots__ = ("_loop", "_timer", "_wake")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, wake: Callable[[float], None]) -> None:
         self._loop = loop

@@ -159,6 +159,10 @@ cdef class MeterState:
     cdef public int64_t received
 
 
+cdef class TimerState:
+    cdef public double due
+
+
 cdef class PendingRequest:
     cdef public object message
     cdef public object version
@@ -175,7 +179,7 @@ cdef class ConnectionState:
     cdef public object _open_transport
     cdef public object _setup
     cdef public object _threshold
-    cdef public object _timer
+    cdef public TimerState _timer
     cdef public object _now
     cdef public object _buffer
     cdef public object _in_flight

@@ -20,6 +20,7 @@ __all__ = [
     "PipelineState",
     "ReaderState",
     "TemplateState",
+    "TimerState",
     "light_class",
     "lock_records",
     "new_request",

@@ -1,7 +1,7 @@
 """The way of requests and responses through a connection, in the usual case.
 
 These are the native twins of `HeldState`, `MeterState`, `PendingRequest`, and `ConnectionState`, in
-`network`. They use those of `ReaderState` (ground_frames.pxi), `PipelineState`, and `TemplateState`
+`network`, and of `TimerState`. They use those of `ReaderState` (ground_frames.pxi), `PipelineState`, and `TemplateState`
 (ground_requests.pxi), in `protocol`.
 
 A usual request can be written at once. A usual response is a small frame with the correlation id of
@@ -94,6 +94,10 @@ cdef int count_response(
     if not is_quiet(self):
         self.traffic.log_response(broker, sent.api, sent.version or 0, size, seconds, response)
     return 0
+
+
+cdef class TimerState:
+    """See `background.TimerState`."""
 
 
 cdef class PendingRequest:
@@ -202,7 +206,7 @@ cdef int start_request(ConnectionState self, PendingRequest sent, double now) ex
         self._timer.wake_at(held.hold_request(sent, now))
         return 0
     write_request(self, sent)
-    if sent.deadline < <double>self._timer.due:  # Usually, an earlier request has set it.
+    if sent.deadline < self._timer.due:  # Usually, an earlier request has set it.
         self._timer.wake_at(sent.deadline)
     return 0
 
@@ -229,7 +233,7 @@ cdef int write_request(ConnectionState self, PendingRequest sent) except -1:
         sent.fail(error)
         return 0
     if sent.expect_response:
-        self._in_flight.append(sent)
+        append(self._in_flight, sent)
     else:
         self._one_way = True
         sent.on_written()
@@ -264,7 +268,7 @@ cdef int complete_request(ConnectionState self, object response, Py_ssize_t size
     cdef double now
     if self._open_transport is None:
         return 0
-    sent = <PendingRequest?>self._in_flight.popleft()
+    sent = <PendingRequest?>popleft(self._in_flight)
     now = self._now()
     self._last_used = now
     # A list tells that all batches were written. It comes from a response without a throttle.

@@ -3,11 +3,17 @@
 These are the native twins of `TemplateState`, `BatchesState`, and `PipelineState`, in `protocol`.
 """
 
+from collections import deque
+
 from libc.string cimport memcmp
 
 
 cdef enum:
     OFFSETS = 16  # The size of the numbers of a response without the start of the log.
+
+# These take the deque as an argument: a call by name would look the name up for each request.
+cdef object append = deque.append
+cdef object popleft = deque.popleft
 
 
 cdef class TemplateState:
@@ -102,7 +108,7 @@ cdef object encode(PipelineState self, object request, object version, bint expe
             frame = (<list>frame)[0]
     self._next = 0 if number == INT32_MAX else number + 1
     if expect:
-        self._in_flight.append((number, request, version, self.response_header, template))
+        append(self._in_flight, (number, request, version, self.response_header, template))
     return frame
 
 
@@ -127,7 +133,7 @@ cdef object read(PipelineState self, object frame):
             if entry[3]:  # The response has a flexible header, usually without tags.
                 position = -1 if data[LENGTH_SIZE] else LENGTH_SIZE + 1
             if position > 0:
-                self._in_flight.popleft()
+                popleft(self._in_flight)
                 if entry[4] is not None:
                     answer = read_answer(<TemplateState>entry[4], <bytes>frame, position)
                     if answer is not None:

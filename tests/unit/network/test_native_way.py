@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import MemoryTransport
 
-from aiokclient import _native
+from aiokclient import _native, background
 from aiokclient._native import in_use
 from aiokclient.errors import KafkaError
 from aiokclient.metrics import Metrics
@@ -59,7 +59,7 @@ def in_python(module: Any) -> Any:
 
 PURE = {
     each: in_python(each)
-    for each in (framing, produce_template, flow, traffic, pending, connection)
+    for each in (background, framing, produce_template, flow, traffic, pending, connection)
 }
 KINDS = ("native", "pure")
 
@@ -76,6 +76,7 @@ def test_the_native_classes_are_in_use_and_their_twins_are_others() -> None:
         (produce_template, "BatchesState"),
         (flow, "HeldState"),
         (traffic, "MeterState"),
+        (background, "TimerState"),
         (pending, "PendingRequest"),
         (connection, "ConnectionState"),
     ):
