@@ -101,7 +101,7 @@ cdef class TimerState:
 
 
 cdef class PendingRequest:
-    """See `network.pending.PendingRequest`."""
+    """See `network.connection.PendingRequest`."""
 
     def __init__(self, message, version, double since, double timeout_s, bint expect):
         self.message = message

@@ -49,10 +49,9 @@ from aiokclient.errors import (
 from aiokclient.log.client_log import ClientLog
 from aiokclient.log.kept_errors import bare
 from aiokclient.metrics import Metrics
-from aiokclient.network.connection import BrokerConnection
+from aiokclient.network.connection import BrokerConnection, OnResponse
 from aiokclient.network.event_hub import EventHub
 from aiokclient.network.login import Sasl
-from aiokclient.network.pending import OnResponse
 from aiokclient.network.pool import Purpose
 from aiokclient.network.setup import ConnectionSettings
 from aiokclient.network.tls import TlsContexts

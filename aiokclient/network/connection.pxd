@@ -1,3 +1,3 @@
-"""The functions of this name in `aiokclient._native`, as compiled modules know them."""
+"""What has these names in `aiokclient._native`, as compiled modules know it."""
 
-from aiokclient._native.ground cimport call_after_read, start_request
+from aiokclient._native.ground cimport PendingRequest, call_after_read, start_request

@@ -53,7 +53,6 @@ from aiokclient.log.kept_errors import bare
 from aiokclient.metrics import UNCOUNTED, Metrics
 from aiokclient.network.diagnosis import SetupFrames, disconnected, not_decoded
 from aiokclient.network.flow import HeldRequests, ReadThreshold
-from aiokclient.network.pending import AwaitedRequest, CallbackRequest, OnResponse, PendingRequest
 from aiokclient.network.traffic import Meter, Traffic
 from aiokclient.network.transport import detach_in_forks, write_segments
 from aiokclient.protocol.api import negotiate
@@ -61,6 +60,7 @@ from aiokclient.protocol.framing import ClientPipeline, FrameReader, InFlight, O
 
 if TYPE_CHECKING:
     from aiokclient.protocol.fields import Buffer
+    from aiokclient.protocol.produce_template import AnyRequest
     from aiokclient.protocol.schema import Request
 
 
@@ -121,6 +121,115 @@ class ConnectedBroker:
                 raise
             self._chosen[request] = version
         return version
+
+
+OnResponse = Callable[[Any, KafkaError | None], object]
+"""A function that receives the response and None, or None and the error."""
+
+
+@twin("ground")
+class PendingRequest:
+    """A request that is held or in flight. `since` and `deadline` are on the loop's clock.
+
+    If `version` is None, the negotiated version is used. Only the first outcome counts.
+    """
+
+    __slots__ = ("deadline", "expect_response", "message", "since", "timeout_s", "version")
+
+    def __init__(
+        self, message: AnyRequest, version: int | None, since: float, timeout_s: float, expect: bool
+    ) -> None:
+        self.message = message
+        self.version = version
+        self.since = since
+        self.timeout_s = timeout_s
+        self.deadline = since + timeout_s
+        self.expect_response = expect
+
+    def restart_timeout(self, now: float) -> None:
+        """Start the timeout of the request now."""
+        self.since = now
+        self.deadline = now + self.timeout_s
+
+    @property
+    def api(self) -> str:
+        """The name of the request's API, such as "Fetch"."""
+        return self.message.api_key.api_name
+
+    @property
+    def over(self) -> bool:
+        """Whether the request has an outcome, or was cancelled."""
+        raise NotImplementedError
+
+    def deliver_response(self, response: Any) -> None:
+        """Deliver the response."""
+        raise NotImplementedError
+
+    def on_written(self) -> None:
+        """Complete a request that has no response, once the transport has it."""
+        raise NotImplementedError
+
+    def fail(self, error: KafkaError) -> None:
+        """End the request with an error instead of a response."""
+        raise NotImplementedError
+
+
+class AwaitedRequest(PendingRequest):
+    """A request with a future."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, *request: Any) -> None:
+        super().__init__(*request)
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    @property
+    def over(self) -> bool:
+        return self.future.done()
+
+    def deliver_response(self, response: Any) -> None:
+        if not self.future.done():
+            self.future.set_result(response)
+
+    def on_written(self) -> None:
+        self.deliver_response(None)
+
+    def fail(self, error: KafkaError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+            # Mark the error as retrieved: the sender may no longer wait for it. The connection
+            # reports its own failure.
+            self.future.exception()
+
+
+class CallbackRequest(PendingRequest):
+    """A request with a callback, which is called without waiting for the next loop iteration."""
+
+    __slots__ = ("done", "over")
+
+    over: bool
+
+    def __init__(self, done: OnResponse, *request: Any) -> None:
+        super().__init__(*request)
+        self.done = done
+        self.over = False
+
+    def deliver_response(self, response: Any) -> None:
+        if not self.over:
+            self.over = True
+            self.done(response, None)
+
+    def on_written(self) -> None:
+        self._fail_later(None)
+
+    def fail(self, error: KafkaError) -> None:
+        self._fail_later(error)
+
+    def _fail_later(self, error: KafkaError | None) -> None:
+        # Call it later, because the caller may be in the middle of sending or closing.
+        if not self.over:
+            self.over = True
+            asyncio.get_running_loop().call_soon(self.done, None, error)
 
 
 LARGE = 128 * 1024
@@ -190,8 +299,7 @@ class ConnectionState:
             return
         if sent.version is None:
             try:
-                message = cast("Request[Any]", sent.message)
-                sent.version = self.broker.version_of(type(message))
+                sent.version = self.broker.version_of(cast("Any", type(sent.message)))
             except KafkaError as error:
                 sent.fail(error)
                 return

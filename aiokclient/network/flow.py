@@ -32,7 +32,7 @@ from aiokclient._native import twin
 from aiokclient.background import WakeTimer
 
 if TYPE_CHECKING:
-    from aiokclient.network.pending import PendingRequest
+    from aiokclient.network.connection import PendingRequest
 
 
 @twin("ground")

@@ -33,8 +33,7 @@ from aiokclient.types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from aiokclient.errors import KafkaError
-    from aiokclient.network.connection import ConnectedBroker
-    from aiokclient.network.pending import PendingRequest
+    from aiokclient.network.connection import ConnectedBroker, PendingRequest
     from aiokclient.protocol.fields import Buffer
 
 STRUCTS: Final = 2000

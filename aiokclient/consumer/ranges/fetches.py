@@ -57,8 +57,7 @@ from aiokclient.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
-from aiokclient.network.connection import BrokerConnection
-from aiokclient.network.pending import OnResponse
+from aiokclient.network.connection import BrokerConnection, OnResponse
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Attempts, Backoff, Scope
 from aiokclient.protocol.messages.fetch import (

@@ -1,7 +1,7 @@
 cimport cython
 
 from aiokclient._native.ground cimport ConnectionState, TemplateState
-from aiokclient.network cimport connection as wire, pending
+from aiokclient.network cimport connection as wire
 from aiokclient.producer.batching.accumulator cimport Accumulator
 from aiokclient.producer.batching.batch cimport ProducerBatch
 from aiokclient.producer.batching.meters cimport ProducerMeters
@@ -17,7 +17,7 @@ cdef Py_ssize_t _SLACK
 cdef class Sender
 
 
-cdef class PendingProduce(pending.PendingRequest):
+cdef class PendingProduce(wire.PendingRequest):
     cdef public list batches
     cdef public list attempts
     cdef public Sender sender

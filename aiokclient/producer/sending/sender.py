@@ -28,7 +28,6 @@ from aiokclient.clock import get_loop_clock
 from aiokclient.cluster.metadata.snapshot import BrokerInfo
 from aiokclient.errors import DisconnectedError, KafkaError
 from aiokclient.network import connection as wire
-from aiokclient.network import pending
 from aiokclient.network.pool import Purpose
 from aiokclient.policy import Attempts, Backoff, Scope
 from aiokclient.producer.batching.accumulator import SLACK
@@ -43,6 +42,7 @@ from aiokclient.types.named_tuple import NamedTuple
 if TYPE_CHECKING:
     from aiokclient.config.producer import ProducerConfig
     from aiokclient.network.connection import BrokerConnection
+    from aiokclient.producer.batching.meters import ProducerMeters
     from aiokclient.producer.engine import Engine
     from aiokclient.producer.transaction.manager import TransactionManager
     from aiokclient.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
@@ -60,7 +60,7 @@ class Sent(NamedTuple):
     attempt: int
 
 
-class PendingProduce(pending.PendingRequest):
+class PendingProduce(wire.PendingRequest):
     """A produce request that is held or in flight. Its outcome goes to its sender.
 
     It has at most one batch for each partition. `attempts` are the numbers of their attempts.
@@ -406,7 +406,7 @@ class Sender:
         self._limit = config.max_in_flight_requests_per_connection
         self._max_request = config.max_request_size
         self._requests = ProduceRequests(config, engine.transactions)
-        self._meters = accumulator.meters
+        self._meters: ProducerMeters = accumulator.meters
         can_collect = accumulator.wakes.can_collect
         self._resume_collected = accumulator.resume_collected if can_collect else None
         self._connection = ProduceConnection(node_id, config, engine, self)

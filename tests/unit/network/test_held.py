@@ -2,8 +2,8 @@
 
 import asyncio
 
+from aiokclient.network.connection import AwaitedRequest, CallbackRequest, PendingRequest
 from aiokclient.network.flow import HeldRequests
-from aiokclient.network.pending import AwaitedRequest, CallbackRequest, PendingRequest
 from aiokclient.protocol.messages.metadata import MetadataRequest
 
 

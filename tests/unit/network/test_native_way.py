@@ -26,7 +26,7 @@ from aiokclient import _native, background
 from aiokclient._native import in_use
 from aiokclient.errors import KafkaError
 from aiokclient.metrics import Metrics
-from aiokclient.network import connection, flow, pending, traffic
+from aiokclient.network import connection, flow, traffic
 from aiokclient.protocol import framing, produce_template
 from aiokclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokclient.protocol.messages.produce import (
@@ -59,7 +59,7 @@ def in_python(module: Any) -> Any:
 
 PURE = {
     each: in_python(each)
-    for each in (background, framing, produce_template, flow, traffic, pending, connection)
+    for each in (background, framing, produce_template, flow, traffic, connection)
 }
 KINDS = ("native", "pure")
 
@@ -77,7 +77,7 @@ def test_the_native_classes_are_in_use_and_their_twins_are_others() -> None:
         (flow, "HeldState"),
         (traffic, "MeterState"),
         (background, "TimerState"),
-        (pending, "PendingRequest"),
+        (connection, "PendingRequest"),
         (connection, "ConnectionState"),
     ):
         native, pure = getattr(module, name), getattr(PURE[module], name)
@@ -299,7 +299,7 @@ def test_requests_and_responses_are_the_same(exchanges: list[Exchange]) -> None:
 def test_pending_requests_are_the_same(version: int | None) -> None:
     found = []
     for kind in KINDS:
-        module = of(kind, pending)
+        module = of(kind, connection)
         sent = module.PendingRequest(MetadataRequest(topics=[]), version, SENT_AT, 9, True)
         found.append([sent.api, sent.version, sent.since, sent.timeout_s, sent.deadline])
         sent.restart_timeout(SENT_AT + 1)
@@ -316,7 +316,7 @@ def test_pending_requests_are_the_same(version: int | None) -> None:
     assert native == ["Metadata", version, 5.0, 9, 14.0, 6.0, 9, 15.0, False]
 
 
-class Recorded(pending.PendingRequest):
+class Recorded(connection.PendingRequest):
     """A request that records what happens to it."""
 
     __slots__ = ("connection", "found", "name", "over", "reaction")

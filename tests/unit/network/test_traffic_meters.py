@@ -13,9 +13,8 @@ from aiokclient.clock import SystemClock
 from aiokclient.errors import DisconnectedError
 from aiokclient.events import Throttled
 from aiokclient.metrics import UNCOUNTED, Metrics, Reading
-from aiokclient.network.connection import ConnectedBroker
+from aiokclient.network.connection import ConnectedBroker, PendingRequest
 from aiokclient.network.event_hub import EventHub
-from aiokclient.network.pending import PendingRequest
 from aiokclient.network.traffic import DROPPED, NAMED, STRUCTS, Meter, Traffic
 from aiokclient.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from aiokclient.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
