@@ -1,8 +1,8 @@
 """The way of requests and responses through a connection, in the usual case.
 
 These are the native twins of `HeldState`, `MeterState`, `PendingRequest`, and `ConnectionState`, in
-`network`, and of `TimerState`. They use those of `ReaderState` (ground_frames.pxi), `PipelineState`, and `TemplateState`
-(ground_requests.pxi), in `protocol`.
+`network`, and of `TimerState` in `background`. They use those of `ReaderState` (ground_frames.pxi),
+`PipelineState`, `TemplateState`, and `BatchesState` (ground_requests.pxi), in `protocol`.
 
 A usual request can be written at once. A usual response is a small frame with the correlation id of
 the oldest request in flight, and without tags in its header. Of a produce request with one batch,

@@ -369,7 +369,7 @@ class TemplateRequest(BatchesState):
 
 
 AnyRequest: TypeAlias = "Request[Any] | TemplateRequest"
-"""What a connection can send."""
+"""A request that a connection can send."""
 
 
 def _encode_count(count: int, flexible: bool) -> bytes:

@@ -224,7 +224,7 @@ TICK_S = 0.010
 
 
 class ProduceConnectionState:
-    """What a sender reads of its `ProduceConnection` for each request."""
+    """The part of a `ProduceConnection` that its sender reads for each request."""
 
     def __init__(self) -> None:
         self.current: BrokerConnection | None = None
